@@ -1,0 +1,1 @@
+"""The heart: admission, launching and release of a job's pods."""

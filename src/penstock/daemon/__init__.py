@@ -1,0 +1,1 @@
+"""penstockd: sockets, loops, wiring."""

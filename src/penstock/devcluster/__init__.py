@@ -1,0 +1,1 @@
+"""A Kubernetes API for one machine, whose pods are local processes: for demos and tests only."""

@@ -1,0 +1,71 @@
+"""Our errors, one tree, so that a caller can catch what it can handle and the command line can print the rest.
+
+PenstockError                 anything we report to a person in one line
+├── UsageError                the caller asked for something impossible: fix the call
+├── LabError                  a part of the lab could not be set up or torn down
+├── SlurmError                a Slurm command failed or answered nonsense
+│   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
+└── KubeError                 the Kubernetes API refused a request (carries status and reason)
+    ├── KubeNotFound          ... 404: the object is not there
+    ├── KubeConflict          ... 409: it is there already, or has changed meanwhile
+    ├── KubeGone              ... 410: the resource version is too old, list again
+    └── KubeUnavailable       the API does not answer or answers 5xx/429: nothing is known, try later
+
+The libraries underneath are never allowed to leak their own exceptions: they are chained as the cause.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Anything we report to a person in one line; `hint` says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(PenstockError):
+    """The call itself is wrong; nothing was done."""
+
+    exit_code = 2
+
+
+class LabError(PenstockError):
+    """A part of the lab could not be set up or torn down."""
+
+
+class SlurmError(PenstockError):
+    """A Slurm command failed or answered something we do not understand."""
+
+
+class SlurmUnavailable(SlurmError):
+    """A Slurm daemon does not answer: nothing is known."""
+
+
+class KubeError(PenstockError):
+    """The Kubernetes API refused a request."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class KubeNotFound(KubeError):
+    """404: the object is not there."""
+
+
+class KubeConflict(KubeError):
+    """409: the object is there already, or has changed meanwhile."""
+
+
+class KubeGone(KubeError):
+    """410: the resource version asked for is too old; list again."""
+
+
+class KubeUnavailable(KubeError):
+    """The API does not answer, or answers 5xx or 429: nothing is known."""

@@ -1,0 +1,1 @@
+"""Frozen data that every layer speaks: jobs, nodes, resources. No I/O."""
