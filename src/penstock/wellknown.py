@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 # -- Kubernetes: what our objects carry ---------------------------------------------------------------------
-SCHEDULER_NAME = "penstock"  # schedulerName of our pods: nobody serves it, so kube-scheduler leaves them alone
+SCHEDULER_NAME = (
+    "penstock"  # schedulerName of our pods: nobody serves it, so kube-scheduler leaves them alone
+)
 LABEL_APP = "app"  # always APP_VALUE on what we make for a job: `kubectl get pods -A -l app=slurm-job`
 APP_VALUE = "slurm-job"
 LABEL_JOB_ID = "penstock.dev/job-id"  # Slurm's job id (of the array task itself, never the array's)
@@ -11,7 +13,7 @@ LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of 
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script
 LABEL_USER_ID = "penstock.dev/uid"  # uid of the job's owner, as Slurm knows it
 ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
-LABEL_GPU = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
+GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
 
@@ -23,7 +25,6 @@ ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 
 # -- Files --------------------------------------------------------------------------------------------------
-HOOK_SETTINGS_FILE = "hook.conf"  # beside the hooks: NAME=value lines, all they know of the site
 LAUNCHER = "penstock-launch"  # interpreter of every bridged batch script
 PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog

@@ -1,0 +1,51 @@
+# Every target installs what it lacks, says so, and does nothing the second time.
+
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+##@ Try it
+.PHONY: demo
+demo: packages venv ## Show an unmodified sbatch script become a pod, on a private Slurm; leaves nothing behind
+	@$(BIN)/penstock demo
+
+##@ Check it
+.PHONY: test
+test: packages dev-venv ## Run every test: units, dev cluster, end to end on a lab (as root or through sudo)
+	@$(BIN)/python scripts/run_tests.py tests
+
+.PHONY: lint
+lint: dev-venv ## Style, types, layers, file sizes
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache > .lint-imports.log 2>&1 || { cat .lint-imports.log; rm -f .lint-imports.log; exit 1; }
+	@rm -f .lint-imports.log
+	@$(BIN)/python scripts/check_sizes.py
+
+.PHONY: bench
+bench: packages dev-venv ## Measure the bridge against plain Slurm in the same run
+	@$(BIN)/python scripts/bench.py
+
+##@ Keep house
+.PHONY: requirements
+requirements: dev-venv ## Pin again what requirements/*.in ask for, with hashes
+	@$(PYTHON) scripts/pin_requirements.py
+
+.PHONY: clean
+clean: ## Remove the virtual environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*##" } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*##/ { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: packages venv dev-venv
+packages:
+	@$(PYTHON) scripts/bootstrap.py packages
+venv:
+	@$(PYTHON) scripts/bootstrap.py venv
+dev-venv:
+	@$(PYTHON) scripts/bootstrap.py dev-venv

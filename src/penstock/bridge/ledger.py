@@ -1,0 +1,53 @@
+"""Room that was promised to jobs: from admission until the Epilog has seen the job's last pod go.
+
+In memory only. After a restart it is written anew from what Slurm says is running, so nothing here is a truth
+of our own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock.model import jobs, resources
+
+
+class Ledger:
+    """Who holds how much of which node."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, jobs.Allocation] = {}
+
+    def hold(self, allocation: jobs.Allocation) -> None:
+        """Promise the room; an earlier attempt of the same job is forgotten."""
+        self._held[allocation.identity.job_id] = allocation
+
+    def of(self, job_id: int) -> jobs.Allocation | None:
+        return self._held.get(job_id)
+
+    def release(self, job_id: int, node: str) -> None:
+        """The job is off this node."""
+        allocation = self._held.get(job_id)
+        if allocation is None:
+            return
+        left = tuple(share for share in allocation.shares if share.node != node)
+        if left:
+            self._held[job_id] = dataclasses.replace(allocation, shares=left)
+        else:
+            del self._held[job_id]
+
+    def forget(self, job_id: int) -> None:
+        """The job is gone from Slurm altogether."""
+        self._held.pop(job_id, None)
+
+    def jobs(self) -> tuple[int, ...]:
+        return tuple(self._held)
+
+    def held_on(self, node: str, *, besides: int) -> resources.Amount:
+        """What all jobs but one hold of a node."""
+        total = resources.Amount()
+        for job_id, allocation in self._held.items():
+            if job_id != besides:
+                for share in allocation.shares:
+                    if share.node == node:
+                        total += share.amount
+        return total

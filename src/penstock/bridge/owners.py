@@ -1,0 +1,18 @@
+"""The user behind a uid, as this host knows it: name and groups for the pods."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from penstock.model import launches
+
+
+def owner_of(uid: int) -> launches.Owner:
+    """A uid that the host does not know keeps its number and has no groups."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return launches.Owner(name=str(uid), uid=uid, gid=uid, groups=())
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return launches.Owner(name=entry.pw_name, uid=uid, gid=entry.pw_gid, groups=tuple(groups))

@@ -1,0 +1,44 @@
+"""What the bridge may call, declared where it is used: tests can stand in for Slurm and Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from penstock.model import jobs
+
+
+class Slurm(Protocol):
+    """The part of Slurm that the bridge needs."""
+
+    async def live_jobs(self) -> tuple[jobs.LiveJob, ...]: ...
+
+    async def live_job(self, job_id: int) -> jobs.LiveJob | None: ...
+
+    async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]: ...
+
+    async def set_comment(self, job_id: int, text: str) -> None: ...
+
+
+class Kube(Protocol):
+    """The part of the Kubernetes API that the bridge needs."""
+
+    async def get(
+        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    ) -> bytes: ...
+
+    async def create(
+        self,
+        resource: str,
+        manifest: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        name: str = "",
+        sub: str = "",
+    ) -> bytes: ...
+
+    async def delete(
+        self, resource: str, *, namespace: str, name: str, uid: str, grace: int | None = None
+    ) -> None: ...
+
+    def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]: ...

@@ -1,0 +1,62 @@
+"""Takes a job's pods off a node and says so only when they are gone: 404 from the API, never just missing
+from a cache.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.bridge import ports
+from penstock.kube import reflecting, types
+
+# Slurm has given the job its KillWait already. Never 0: that would remove the object without asking the node.
+GRACE = 1
+LOOK_AGAIN = 2.0
+
+
+class PodList(msgspec.Struct):
+    """What a list of pods answers."""
+
+    items: list[types.Pod]
+
+
+async def pods_of(kube: ports.Kube, job_id: int, namespace: str) -> list[types.Pod]:
+    """All pods of a job as the API has them now; an empty namespace means all of them."""
+    selector = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE},{wellknown.LABEL_JOB_ID}={job_id}"
+    answer = await kube.get("pods", namespace=namespace, query={"labelSelector": selector})
+    return msgspec.json.decode(answer, type=PodList).items
+
+
+async def remove_from_node(
+    job_id: int, node: str, *, namespace: str, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]
+) -> None:
+    """Returns when no pod of the job is left on the node or waiting for one; KubeUnavailable when that cannot
+    be known.
+    """
+    for pod in await pods_of(kube, job_id, namespace):
+        if pod.spec.node_name in ("", node):
+            await remove(pod, kube=kube, pods=pods)
+
+
+async def remove(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]) -> None:
+    """Delete one pod and wait until it is gone."""
+    meta = pod.metadata
+    key = reflecting.key_of(meta)
+    try:
+        await kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=GRACE)
+    except (errors.KubeNotFound, errors.KubeConflict):
+        return  # gone, or another pod has its name by now
+    while True:
+        known = pods.objects.get(key)
+        if (known is None or known.metadata.uid != meta.uid) and await _is_gone(kube, meta):
+            return
+        await pods.change(key, known, within=LOOK_AGAIN)
+
+
+async def _is_gone(kube: ports.Kube, meta: types.Meta) -> bool:
+    try:
+        answer = await kube.get("pods", namespace=meta.namespace, name=meta.name)
+    except errors.KubeNotFound:
+        return True
+    return msgspec.json.decode(answer, type=types.Pod).metadata.uid != meta.uid

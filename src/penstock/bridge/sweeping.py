@@ -1,0 +1,80 @@
+"""Finds what belongs to no live job (I2), and writes the ledger anew after a restart.
+
+A pod is removed only when Slurm, asked twice some time apart, has answered both times that its job is not
+there or not running that attempt. No answer, or a picture of the cluster that is not fresh, means: do nothing
+(I4).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from penstock import errors
+from penstock.bridge import bridge as bridging
+from penstock.bridge import release
+from penstock.kube import reading, types
+from penstock.model import jobs
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 15.0
+
+
+def orphans(pods: list[types.Pod], live: dict[int, jobs.LiveJob]) -> set[str]:
+    """uids of our pods that no live attempt of a job has a right to."""
+    return {pod.metadata.uid for pod in pods if not _has_a_right(pod, live)}
+
+
+def _has_a_right(pod: types.Pod, live: dict[int, jobs.LiveJob]) -> bool:
+    job_id = reading.job_id(pod)
+    if job_id is None:
+        return True
+    job = live.get(job_id)
+    return job is not None and job.holds_resources and reading.belongs_to(pod, job.identity)
+
+
+@dataclasses.dataclass
+class Sweeper:
+    """Remembers what looked orphaned last time."""
+
+    bridge: bridging.Bridge
+    bridged_partitions: frozenset[str]
+    suspects: set[str] = dataclasses.field(default_factory=set)
+
+    async def recover(self) -> None:
+        """After a start: hold again what running jobs hold already."""
+        for job in await self.bridge.slurm.live_jobs():
+            if job.partition in self.bridged_partitions and job.holds_resources:
+                await self._hold(job)
+
+    async def _hold(self, job: jobs.LiveJob) -> None:
+        try:
+            shares = await self.bridge.slurm.shares(job.identity.job_id)
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError as error:
+            log.info("job %d ended while it was being looked at: %s", job.identity.job_id, error.message)
+            return
+        self.bridge.ledger.hold(jobs.Allocation(identity=job.identity, shares=shares))
+
+    async def sweep(self) -> None:
+        """One round: forget promises of jobs that are gone, remove pods that were suspect last time too.
+
+        Pods and promises are noted before Slurm is asked: whatever is younger than the answer is left alone.
+        """
+        ours = [pod for pod in self.bridge.pods.objects.values() if reading.job_id(pod) is not None]
+        promised = self.bridge.ledger.jobs()
+        if not self.bridge.pods.fresh or not (ours or promised):
+            self.suspects = set()
+            return
+        live = {job.identity.job_id: job for job in await self.bridge.slurm.live_jobs()}
+        for job_id in promised:
+            if job_id not in live or not live[job_id].holds_resources:
+                self.bridge.ledger.forget(job_id)
+        found = orphans(ours, live)
+        for pod in ours:
+            if pod.metadata.uid in found & self.suspects:
+                log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
+                await release.remove(pod, kube=self.bridge.kube, pods=self.bridge.pods)
+        self.suspects = found

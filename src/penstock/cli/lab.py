@@ -1,0 +1,168 @@
+"""`penstock lab`: a private Slurm and Kubernetes on this machine.
+
+Exit codes: 0 all well; 1 something failed or is not healthy; 2 a wrong call; 3 there is no lab.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from rich import console, table
+
+from penstock import wellknown
+from penstock.lab import (
+    actions,
+    bringup,
+    environment,
+    paths,
+    privilege,
+    progress,
+    spec,
+    state,
+)
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def which_lab(command: Command) -> Command:
+    """Options that say which lab a command is about."""
+    command = click.option("--name", default="", help="Name of the lab [default: default].")(command)
+    return click.option(
+        "--dir",
+        "directory",
+        default="",
+        help="Directory of the lab [default: $PENSTOCK_LAB, else made from the name].",
+    )(command)
+
+
+def place_of(directory: str, name: str) -> paths.LabPaths:
+    """Paths of the lab that the options name."""
+    if name:
+        paths.valid_name(name)
+    lab = os.environ.get(wellknown.ENV_LAB, "")
+    return paths.LabPaths(paths.choose_directory(directory=directory, name=name, environment=lab))
+
+
+@click.group()
+def lab() -> None:
+    """A private Slurm and Kubernetes on this machine.
+
+    \b
+    Examples:
+      penstock lab up                    4 nodes of 8 CPUs, 32 GB and 4 GPUs
+      eval "$(penstock lab env)"         sbatch, squeue, sacct, kubectl, penstock act on it
+      sudo penstock lab adduser alice    alice may submit, too
+      penstock lab down                  leaves nothing behind
+
+    Exit codes: 0 all well, 1 failed or not healthy, 2 wrong call, 3 there is no lab.
+    """
+
+
+@lab.command()
+@which_lab
+@click.option(
+    "--port-base", type=click.IntRange(1024, 64000), help="First of a row of ports [default: free ones]."
+)
+@click.option("--nodes", type=click.IntRange(1, spec.MAX_NODES), help="Number of nodes [default: 4].")
+@click.option("--cpus", type=click.IntRange(1, 1024), help="CPUs of a node [default: 8].")
+@click.option("--memory-gb", type=click.IntRange(1, 65536), help="Memory of a node [default: 32].")
+@click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of a node [default: 4].")
+@click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
+def up(directory: str, name: str, **wishes: Any) -> None:
+    """Make a lab, or repair the one that is there."""
+    privilege.require_root(sys.argv[1:])
+    os.umask(0o022)
+    place = place_of(directory, name)
+    with progress.listener() as listener:
+        made = bringup.bring_up(
+            place,
+            bringup.Wishes(name=name or None, **wishes),
+            listener=listener,
+            environment=os.environ,
+        )
+    _announce(place, made, named=_naming(directory, name))
+
+
+def _naming(directory: str, name: str) -> str:
+    """The options that a later call needs to mean the same lab."""
+    return f" --dir {directory}" if directory else f" --name {name}" if name else ""
+
+
+def _announce(place: paths.LabPaths, made: spec.LabSpec, *, named: str) -> None:
+    what = f"{made.nodes} nodes of {made.cpus} CPUs, {made.memory_gb} GB, {made.gpus} GPUs"
+    click.echo(f"The lab runs in {place.directory}: {what}; {made.user} may submit.")
+    click.echo(f'  eval "$(penstock lab env{named})"   then sbatch, squeue, sacct, kubectl act on it')
+    click.echo(f"  penstock lab down{named}            removes it without a trace")
+
+
+@lab.command()
+@which_lab
+@click.option("--force", is_flag=True, help="Remove the lab although its lab.json cannot be read.")
+def down(directory: str, name: str, force: bool) -> None:
+    """Stop everything and remove every file of the lab."""
+    privilege.require_root(sys.argv[1:])
+    place = place_of(directory, name)
+    removed = actions.take_down(place, force=force)
+    click.echo(
+        f"The lab in {place.directory} is gone."
+        if removed
+        else f"No lab in {place.directory}: nothing to do."
+    )
+
+
+@lab.command()
+@which_lab
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(directory: str, name: str, form: str) -> None:
+    """Show every component with pid, memory and health."""
+    now = state.look(place_of(directory, name))
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(now), indent=2))
+    else:
+        console.Console().print(_status_table(now))
+    sys.exit(0 if now.healthy else 1)
+
+
+def _status_table(now: state.LabState) -> table.Table:
+    shown = table.Table(title=f"Lab {now.name} in {now.directory}, user {now.user}", title_justify="left")
+    for heading in ("component", "state", "pid", "memory", "since", "health"):
+        shown.add_column(heading, justify="right" if heading in ("pid", "memory") else "left")
+    for part in now.components:
+        shown.add_row(
+            part.name,
+            part.state,
+            str(part.pid or "-"),
+            f"{part.memory_mb:.0f} MB" if part.pid else "-",
+            datetime.datetime.fromtimestamp(part.since).strftime("%H:%M:%S") if part.since else "-",
+            f"[green]{part.health}" if part.healthy else f"[red]{part.health}",
+        )
+    return shown
+
+
+@lab.command()
+@which_lab
+def env(directory: str, name: str) -> None:
+    """Print export lines for a shell: eval "$(penstock lab env)"."""
+    place = place_of(directory, name)
+    spec.load(place)
+    click.echo(environment.shell_lines(place, root=os.geteuid() == 0), nl=False)
+
+
+@lab.command()
+@click.argument("user")
+@which_lab
+@click.option(
+    "--account", default=spec.ACCOUNTS[0], show_default=True, help="Account that jobs are charged to."
+)
+def adduser(user: str, directory: str, name: str, account: str) -> None:
+    """Let an existing user of this machine submit jobs to the lab."""
+    privilege.require_root(sys.argv[1:])
+    place = place_of(directory, name)
+    actions.add_user(place, user, account=account)
+    click.echo(f"{user} may submit to account {account}; folder {place.nas_home(user)}.")

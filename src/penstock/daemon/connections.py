@@ -1,0 +1,84 @@
+"""One connection on penstockd's socket: frames in and out, and who is at the other end by the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+import struct
+
+from penstock.hooks import wire
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """A verb with named values; a name may come more than once."""
+
+    verb: str
+    fields: tuple[tuple[str, bytes], ...]
+
+    def all(self, name: str) -> tuple[bytes, ...]:
+        return tuple(value for key, value in self.fields if key == name)
+
+    def one(self, name: str) -> bytes:
+        """The value of that name; WireError when it is missing."""
+        values = self.all(name)
+        if not values:
+            raise wire.WireError(f"{self.verb}: {name} is missing")
+        return values[0]
+
+    def number(self, name: str) -> int:
+        """A value that is a number, not below zero."""
+        text = self.one(name)
+        if not text.isdigit():
+            raise wire.WireError(f"{self.verb}: {name} is not a number: {text[:20]!r}")
+        return int(text)
+
+
+def parse(fields: list[bytes]) -> Message:
+    """A message from a frame's fields."""
+    if not fields or len(fields) % 2 == 0:
+        raise wire.WireError("a message is a verb followed by names and values")
+    names = (name.decode("ascii", "replace") for name in fields[1::2])
+    return Message(fields[0].decode("ascii", "replace"), tuple(zip(names, fields[2::2], strict=True)))
+
+
+class Connection:
+    """Reads and writes frames of one peer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.uid = peer_uid(writer.get_extra_info("socket"))
+
+    async def receive(self) -> Message | None:
+        """The next message; None when the peer has gone."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            if size > wire.MAX_FRAME:
+                raise wire.WireError(f"a frame of {size} bytes is over the limit")
+            return parse(wire.unpack(await self._reader.readexactly(size)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def send(self, *fields: bytes | str) -> None:
+        """One frame; waits while the peer does not read. A peer that has gone is noticed when reading."""
+        try:
+            self._writer.write(wire.pack(*fields))
+            await self._writer.drain()
+        except ConnectionError:
+            return
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """The uid of the process at the other end: from the kernel, not from a message."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _pid, uid, _gid = struct.unpack("3i", credentials)
+    return int(uid)

@@ -1,0 +1,114 @@
+"""penstockd from start to end: wires the parts together, gives up root, and runs the loops until it is told
+to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+import signal
+import sys
+from pathlib import Path
+
+from penstock import clock, errors
+from penstock.bridge import bridge as bridging
+from penstock.bridge import sweeping
+from penstock.daemon import server as serving
+from penstock.daemon import settings as configuring
+from penstock.kube import client as kube_client
+from penstock.kube import kubeconfig, reflecting, types
+from penstock.slurm import control
+
+log = logging.getLogger(__name__)
+
+
+def drop_privileges(user: str) -> None:
+    """Become `user` for good; only root can, and only before anything was opened for others."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise errors.UsageError(f"there is no user {user!r} on this host") from None
+    if os.geteuid() == entry.pw_uid:
+        return
+    if os.geteuid() != 0:
+        raise errors.UsageError(f"only root can run penstockd as {user!r}")
+    os.initgroups(user, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+
+
+def start(settings: configuring.Settings) -> None:
+    """Run until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+    )
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: configuring.Settings) -> None:
+    time = clock.SystemClock()
+    kube = kube_client.KubeClient(kubeconfig.load(Path(settings.kubeconfig)))
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=time)
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time)
+    bridge = bridging.Bridge(control.SlurmControl(settings.slurm_conf), kube, pods, nodes, settings.pods)
+    sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))
+    recovered = asyncio.Event()
+    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, time)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(kube.close)
+        await stack.enter_async_context(await _listen(Path(settings.socket), server))
+        loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, pods, nodes, recovered, time))
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        await _until_stopped(tasks)
+
+
+async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
+    await asyncio.to_thread(path.unlink, missing_ok=True)
+    listening = await asyncio.start_unix_server(server.handle, path)
+    await asyncio.to_thread(path.chmod, 0o666)
+    log.info("listening on %s", path)
+    return listening
+
+
+async def _recover_then_sweep(
+    sweeper: sweeping.Sweeper,
+    pods: reflecting.Reflector[types.Pod],
+    nodes: reflecting.Reflector[types.Node],
+    recovered: asyncio.Event,
+    time: clock.Clock,
+) -> None:
+    await pods.listed.wait()
+    await nodes.listed.wait()
+    while not recovered.is_set():
+        try:
+            await sweeper.recover()
+            recovered.set()
+        except errors.SlurmError as error:
+            log.warning("cannot read Slurm's jobs yet: %s", error.message)
+            await time.sleep(1.0)
+    while True:
+        await time.sleep(sweeping.INTERVAL)
+        try:
+            await sweeper.sweep()
+        except (errors.SlurmError, errors.KubeError) as error:
+            log.warning("sweep put off: %s", error.message)
+
+
+async def _until_stopped(tasks: list[asyncio.Task[None]]) -> None:
+    """Ends when a signal says so; a loop that dies takes the daemon with it, so that it is noticed."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    done, pending = await asyncio.wait((stopping, *tasks), return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -1,0 +1,45 @@
+"""penstockd's settings: a JSON file, every key checked, unknown ones refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from penstock import errors
+from penstock.render import pods
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What penstockd must be told about its site."""
+
+    socket: str
+    kubeconfig: str
+    slurm_conf: str
+    hook_uids: list[int]
+    bridged_partitions: list[str]
+    shared_mounts: list[str]
+    default_image: str
+    namespace_pattern: str = "user-{user}"
+    kill_wait: int = 30
+    log_level: str = "info"
+
+    @property
+    def pods(self) -> pods.PodSettings:
+        """The part that shapes pods."""
+        return pods.PodSettings(
+            default_image=self.default_image,
+            shared_mounts=tuple(mount.rstrip("/") for mount in self.shared_mounts),
+            namespace_pattern=self.namespace_pattern,
+            kill_wait=self.kill_wait,
+        )
+
+
+def load(path: Path) -> Settings:
+    """Settings from the file; UsageError names what is wrong with it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Settings)
+    except OSError as error:
+        raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise errors.UsageError(f"{path}: {error}") from error

@@ -1,0 +1,149 @@
+"""Which kinds the API serves: one table of data, and what custom resource definitions add to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.devcluster.statuses import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind in one version, and how its path is spelled."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    builtin: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """How messages and quotas name it: pods, deployments.apps."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def base_path(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+_ST: Final = ("status",)
+PODS: Final = Kind("", "v1", "Pod", "pods", True, ("po",), ("status", "log", "binding", "eviction"))
+NODES: Final = Kind("", "v1", "Node", "nodes", False, ("no",), _ST)
+NAMESPACES: Final = Kind("", "v1", "Namespace", "namespaces", False, ("ns",), ("status", "finalize"))
+SECRETS: Final = Kind("", "v1", "Secret", "secrets")
+CONFIGMAPS: Final = Kind("", "v1", "ConfigMap", "configmaps", True, ("cm",))
+EVENTS: Final = Kind("", "v1", "Event", "events", True, ("ev",))
+QUOTAS: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), _ST)
+PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
+DEFINITIONS: Final = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    False,
+    ("crd", "crds"),
+    _ST,
+)
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+TABLE: Final[tuple[Kind, ...]] = (
+    PODS,
+    NODES,
+    NAMESPACES,
+    SECRETS,
+    CONFIGMAPS,
+    EVENTS,
+    QUOTAS,
+    Kind("", "v1", "Service", "services", True, ("svc",), _ST),
+    Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),
+    Kind("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), _ST),
+    Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, ("pvc",), _ST),
+    Kind("", "v1", "LimitRange", "limitranges", True, ("limits",)),
+    Kind("", "v1", "Endpoints", "endpoints", True, ("ep",)),
+    Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), _ST),
+    Kind("apps", "v1", "Deployment", "deployments", True, ("deploy",), _ST),
+    Kind("apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), _ST),
+    Kind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _ST),
+    Kind("batch", "v1", "Job", "jobs", True, (), _ST),
+    Kind("batch", "v1", "CronJob", "cronjobs", True, ("cj",), _ST),
+    PRIORITY_CLASSES,
+    Kind("coordination.k8s.io", "v1", "Lease", "leases"),
+    Kind(_RBAC, "v1", "Role", "roles"),
+    Kind(_RBAC, "v1", "RoleBinding", "rolebindings"),
+    Kind(_RBAC, "v1", "ClusterRole", "clusterroles", False),
+    Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False),
+    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
+    Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
+    Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), _ST),
+    DEFINITIONS,
+)
+
+
+class Registry:
+    """What is served right now: the table plus every custom resource definition."""
+
+    def __init__(self) -> None:
+        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in TABLE}
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._kinds.get((group, version, plural))
+
+    def group_versions(self) -> dict[str, list[str]]:
+        """Versions of each group, in the order in which they were registered."""
+        found: dict[str, list[str]] = {}
+        for kind in self:
+            versions = found.setdefault(kind.group, [])
+            if kind.version not in versions:
+                versions.append(kind.version)
+        return found
+
+    def define(self, definition: Json) -> list[Kind]:
+        """Serve what a custom resource definition describes."""
+        added = list(described(definition))
+        self._kinds.update({(kind.group, kind.version, kind.plural): kind for kind in added})
+        return added
+
+    def forget(self, definition: Json) -> list[Kind]:
+        """Serve it no longer; says which kinds that were."""
+        gone = list(described(definition))
+        for kind in gone:
+            self._kinds.pop((kind.group, kind.version, kind.plural), None)
+        return gone
+
+
+def described(definition: Json) -> Iterator[Kind]:
+    """The kinds, one per served version, that a custom resource definition describes."""
+    spec = definition["spec"]
+    names = spec["names"]
+    for version in spec["versions"]:
+        if version.get("served", True):
+            subresources = tuple(
+                name for name in ("status", "scale") if name in (version.get("subresources") or {})
+            )
+            yield Kind(
+                spec["group"],
+                version["name"],
+                names["kind"],
+                names["plural"],
+                spec.get("scope") != "Cluster",
+                tuple(names.get("shortNames") or ()),
+                subresources,
+                builtin=False,
+            )

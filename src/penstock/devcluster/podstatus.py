@@ -1,0 +1,128 @@
+"""What kubelet writes into a pod's status, from the states of its containers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.devcluster import times
+from penstock.devcluster.statuses import Json
+
+
+@dataclass
+class ContainerState:
+    """Where one container is: exactly one of waiting, running and terminated."""
+
+    name: str
+    image: str
+    state: Json = field(default_factory=lambda: {"waiting": {"reason": "ContainerCreating"}})
+    last: Json = field(default_factory=dict)
+    restarts: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        return "running" in self.state
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it has not ended for good."""
+        terminated = self.state.get("terminated")
+        return int(terminated["exitCode"]) if terminated else None
+
+    def wait(self, reason: str, message: str = "") -> None:
+        if "terminated" in self.state:
+            self.last = self.state
+        self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+    def run(self, process: str) -> None:
+        if "terminated" in self.state:
+            self.last = self.state
+        self.state = {"running": {"startedAt": times.now()}}
+        self._process = f"penstock://{process}"
+
+    def end(self, code: int, reason: str, *, number: int = 0, message: str = "") -> None:
+        started = self.state.get("running", {}).get("startedAt", "1970-01-01T00:00:00Z")
+        extra = {"signal": number} if number else {}
+        if message:
+            extra["message"] = message  # type: ignore[assignment]  # a Status field of another type beside the number
+        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": times.now(), **extra}
+        self.state = {"terminated": {**ended, "containerID": getattr(self, "_process", "")}}
+
+    def as_json(self, *, ready: bool) -> Json:
+        return {
+            "name": self.name,
+            "image": self.image,
+            "imageID": self.image,
+            "containerID": getattr(self, "_process", ""),
+            "ready": ready,
+            "started": self.is_running,
+            "restartCount": self.restarts,
+            "state": self.state,
+            "lastState": self.last,
+        }
+
+
+@dataclass
+class PodState:
+    """All that is known of a pod on its node."""
+
+    init: list[ContainerState]
+    main: list[ContainerState]
+    started_at: str = ""
+    reason: str = ""
+    message: str = ""
+    failed: bool = False
+    over: bool = False
+
+    def phase(self) -> str:
+        if self.failed:
+            return "Failed"
+        codes = [one.exit_code for one in self.main]
+        if self.over and any(code is not None for code in [*codes, *(one.exit_code for one in self.init)]):
+            wrong = [code for code in [*codes, *(one.exit_code for one in self.init)] if code != 0]
+            return "Failed" if wrong else "Succeeded"
+        begun = any(one.is_running or one.restarts or one.exit_code is not None for one in self.main)
+        return "Running" if begun else "Pending"
+
+
+def _condition(kind: str, holds: bool, old: list[Json], why: Json) -> Json:
+    status = "True" if holds else "False"
+    before: Any = next((one for one in old if one["type"] == kind), {})
+    moved = before.get("lastTransitionTime") if before.get("status") == status else times.now()
+    base = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": moved or times.now()}
+    return base if holds else {**base, **why}
+
+
+def build(pod: Json, state: PodState) -> Json:
+    """The whole status."""
+    phase, old = state.phase(), pod["status"].get("conditions") or []
+    initialized = all(one.exit_code == 0 for one in state.init)
+    ready = phase == "Running" and all(one.is_running for one in state.main)
+    done = (
+        {"reason": "PodCompleted"}
+        if phase == "Succeeded"
+        else {"reason": "PodFailed" if phase == "Failed" else "ContainersNotReady"}
+    )
+    conditions = [
+        _condition("Initialized", initialized, old, {"reason": "ContainersNotInitialized"}),
+        _condition("Ready", ready, old, done),
+        _condition("ContainersReady", ready, old, done),
+        _condition("PodScheduled", True, old, {}),
+    ]
+    status = {
+        "phase": phase,
+        "conditions": conditions,
+        "hostIP": "127.0.0.1",
+        "hostIPs": [{"ip": "127.0.0.1"}],
+        "podIP": "127.0.0.1",
+        "podIPs": [{"ip": "127.0.0.1"}],
+        "startTime": state.started_at,
+        "qosClass": pod["status"].get("qosClass", "BestEffort"),
+        "containerStatuses": [one.as_json(ready=one.is_running) for one in state.main],
+    }
+    if state.init:
+        status["initContainerStatuses"] = [one.as_json(ready=one.exit_code == 0) for one in state.init]
+    status.update(
+        {key: value for key, value in (("reason", state.reason), ("message", state.message)) if value}
+    )
+    return status

@@ -1,0 +1,143 @@
+"""Every object in its latest version, one counter of versions, and a bounded history for watches.
+
+Objects in the store are never changed in place: whoever wants to write takes `Entry.copy()`, changes that and puts it back.
+Each version keeps its JSON beside the data, so that lists and watches are joined from bytes that were encoded once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.devcluster import statuses
+from penstock.devcluster.kinds import Kind
+from penstock.devcluster.statuses import Json
+
+HISTORY: Final = 10_000
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
+Resource = tuple[str, str]  # group and plural: versions of one kind share their objects
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version of one object."""
+
+    kind: Kind
+    obj: Json
+    raw: bytes
+    version: int
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.obj)
+
+    @property
+    def uid(self) -> str:
+        return str(self.obj["metadata"]["uid"])
+
+    def copy(self) -> Json:
+        """A copy that the caller may change."""
+        copied: Json = msgspec.json.decode(self.raw)
+        return copied
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of history; `entry` is the new version, or the last one of an object that is gone."""
+
+    type: EventType
+    entry: Entry
+    before: Entry | None
+
+
+Listener = Callable[[Change], None]
+
+
+def key_of(obj: Json) -> Key:
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def resource_of(kind: Kind) -> Resource:
+    return kind.group, kind.plural
+
+
+class Store:
+    """The objects; knows nothing of what they mean."""
+
+    def __init__(self, history: int = HISTORY) -> None:
+        self.version = 1
+        self._objects: dict[Resource, dict[Key, Entry]] = {}
+        self._history: deque[Change] = deque(maxlen=history)
+        self._forgotten = 1  # versions up to this one are no longer in the history
+        self._listeners: dict[Resource | None, list[Listener]] = {}
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Entry | None:
+        return self._objects.get(resource_of(kind), {}).get((namespace, name))
+
+    def all(self, kind: Kind, namespace: str | None = None) -> list[Entry]:
+        """In the order of namespace and name, as a real server lists them."""
+        found = self._objects.get(resource_of(kind), {})
+        return [found[key] for key in sorted(found) if namespace in (None, key[0])]
+
+    def everything(self) -> Iterator[Entry]:
+        for found in self._objects.values():
+            yield from found.values()
+
+    def put(self, kind: Kind, obj: Json) -> Entry:
+        """Store a new version of the object; its namespace and name must be set."""
+        objects = self._objects.setdefault(resource_of(kind), {})
+        before = objects.get(key_of(obj))
+        entry = self._stamped(kind, obj)
+        objects[entry.key] = entry
+        self._tell(Change("MODIFIED" if before else "ADDED", entry, before))
+        return entry
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> Entry:
+        """Take the object out; the answer is its last version, with the version number of the removal."""
+        before = self._objects[resource_of(kind)].pop((namespace, name))
+        entry = self._stamped(kind, before.copy())
+        self._tell(Change("DELETED", entry, before))
+        return entry
+
+    def _stamped(self, kind: Kind, obj: Json) -> Entry:
+        self.version += 1
+        obj["metadata"]["resourceVersion"] = str(self.version)
+        return Entry(kind, obj, msgspec.json.encode(obj), self.version)
+
+    def _tell(self, change: Change) -> None:
+        if len(self._history) == self._history.maxlen:
+            self._forgotten = self._history[0].entry.version
+        self._history.append(change)
+        resource = resource_of(change.entry.kind)
+        for listener in [*self._listeners.get(resource, ()), *self._listeners.get(None, ())]:
+            listener(change)
+
+    def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
+        """Call the listener at every change of this kind (or of any); the answer ends that."""
+        listeners = self._listeners.setdefault(resource_of(kind) if kind else None, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def since(self, kind: Kind, version: int) -> list[Change]:
+        """What happened to this kind after that version."""
+        self.check_known(version)
+        wanted = resource_of(kind)
+        newer = [change for change in self._history if change.entry.version > version]
+        return [change for change in newer if resource_of(change.entry.kind) == wanted]
+
+    def check_known(self, version: int) -> None:
+        if version < self._forgotten:
+            raise statuses.expired(version, self._forgotten)
+
+    def compact(self) -> int:
+        """Forget the history; every version given out so far is then too old to watch or continue from."""
+        self._history.clear()
+        self.version += 1
+        self._forgotten = self.version
+        return self.version

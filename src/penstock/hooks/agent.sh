@@ -1,0 +1,59 @@
+#!/bin/sh
+# Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
+# Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), script, and settings:
+#   penstock_workdir, penstock_stdout, penstock_stderr (empty: leave the container's own streams).
+# As the first process it would ignore every signal it has no trap for, so it traps, passes on, and waits on.
+
+here=${0%/*}
+
+note() { echo "penstock: $*" >&2; }
+
+. "$here/settings"
+
+if [ "${1:-}" = hold ]; then # not rank 0: keep the room until the job ends
+    trap 'exit 0' TERM INT
+    while :; do sleep 3600 & wait $!; done
+fi
+
+if [ -n "$penstock_stdout" ]; then
+    exec >>"$penstock_stdout" || exit 126
+fi
+if [ -n "$penstock_stderr" ]; then
+    exec 2>>"$penstock_stderr" || exit 126
+elif [ -n "$penstock_stdout" ]; then
+    exec 2>&1
+fi
+
+cd "$penstock_workdir" 2>/dev/null || {
+    note "the working directory $penstock_workdir is not in the container; using /tmp"
+    cd /tmp || exit 126
+}
+
+. "$here/environment"
+. "$here/arguments"
+
+if ! command -v "$1" >/dev/null 2>&1; then
+    note "the image has no $1, which the script's first line asks for"
+    exit 127
+fi
+
+"$@" </dev/null &
+child=$!
+for name in HUP INT QUIT USR1 USR2 TERM; do
+    # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
+    trap "kill -$name $child 2>/dev/null" "$name"
+done
+
+# `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
+# a trap, asking again gives its own status (127: the shell has told it already).
+while :; do
+    wait "$child"
+    status=$?
+    kill -0 "$child" 2>/dev/null || break
+done
+if [ "$status" -gt 128 ]; then
+    wait "$child"
+    again=$?
+    [ "$again" -eq 127 ] || status=$again
+fi
+exit "$status"

@@ -1,0 +1,62 @@
+"""PrologSlurmctld and Epilog: one question to penstockd each, asked until it is answered or the time is over.
+
+PrologSlurmctld ("may this job start on these nodes?") answers no by a non-zero exit: Slurm then requeues the
+job, without holding it or draining a node. When penstockd cannot be asked the answer is no: nothing is
+promised that nobody checked. Epilog ("are this job's pods gone from this node?") answers only when they are:
+until then Slurm keeps the resources taken. When it cannot be known in time the non-zero exit drains the node,
+which is right: somebody may still be running there.
+"""
+
+import posix
+import sys
+import time
+
+from . import wire
+
+ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
+
+
+def variable(name: str) -> str:
+    """A variable of the hook's environment, which slurmctld or slurmd set."""
+    return posix.environ.get(name.encode(), b"").decode("utf-8", "replace")
+
+
+def admit(socket_path: str, *, seconds: float) -> None:
+    """PrologSlurmctld: exit 0 when the job may start."""
+    question = ["admit", "job", variable("SLURM_JOB_ID"), "uid", variable("SLURM_JOB_UID")]
+    question += ["gid", variable("SLURM_JOB_GID"), "user", variable("SLURM_JOB_USER")]
+    question += ["restart", variable("SLURM_JOB_RESTART_COUNT") or variable("SLURM_RESTART_COUNT") or "0"]
+    sys.exit(0 if answer(socket_path, question, seconds) == b"yes" else 1)
+
+
+def release(socket_path: str, *, seconds: float) -> None:
+    """Epilog: exit 0 when none of the job's pods is left on this node."""
+    question = ["release", "job", variable("SLURM_JOB_ID"), "node", variable("SLURMD_NODENAME")]
+    sys.exit(0 if answer(socket_path, question, seconds) == b"gone" else 1)
+
+
+def answer(socket_path: str, question: "list[str]", seconds: float) -> bytes:
+    """penstockd's final word, or nothing when the time is over."""
+    end = time.monotonic() + seconds
+    delay = 0.05
+    while True:
+        try:
+            word = ask_once(socket_path, question)
+        except (OSError, wire.WireError):
+            word = b"wait"
+        if word != b"wait":
+            return word
+        if time.monotonic() + delay > end:
+            return b""
+        time.sleep(delay)
+        delay = min(delay * 2, 2.0)
+
+
+def ask_once(socket_path: str, question: "list[str]") -> bytes:
+    sock = wire.connect(socket_path, ATTEMPT_TIMEOUT)
+    try:
+        sock.sendall(wire.pack(*question))
+        message = wire.receive(sock)
+        return message[0] if message else b"wait"
+    finally:
+        sock.close()

@@ -1,0 +1,96 @@
+-- Runs inside slurmctld at every submission: puts our launcher in front of the scripts of bridged partitions.
+--
+-- Only the first line of the script changes: "#!/bin/bash" becomes "#!<libexec>/penstock-launch /bin/bash". Everything else
+-- stays byte for byte. What cannot work in pods, or would let code run on the Slurm node itself, is refused here in words.
+-- Job names are kept free of control characters because `scontrol show job` prints them raw, before fields that we read.
+
+local LAUNCHER = "@LAUNCHER@"
+local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
+local BRIDGED = { @BRIDGED@ }
+local SHEBANG_LIMIT = 255 -- the kernel reads no more of a "#!" line
+
+local function refuse(text)
+   slurm.log_user("penstock: " .. text)
+   return slurm.ERROR
+end
+
+-- Is this list of partitions bridged: "all", "none" or "some"?
+local function how_bridged(partitions)
+   local bridged, plain = 0, 0
+   for name in string.gmatch(partitions or DEFAULT_PARTITION, "[^,]+") do
+      if BRIDGED[name] then bridged = bridged + 1 else plain = plain + 1 end
+   end
+   if bridged == 0 then return "none" end
+   return plain == 0 and "all" or "some"
+end
+
+local function has_control_characters(text)
+   return text ~= nil and string.find(text, "%c") ~= nil
+end
+
+-- The number and text of the first malformed #K8S_ line, or nil.
+local function malformed_directive(script)
+   local number = 0
+   for line in string.gmatch(script, "([^\n]*)\n?") do
+      number = number + 1
+      if string.find(line, "^#K8S_") and not string.find(line, "^#K8S_[A-Z_]+=%S") then
+         return number, line
+      end
+   end
+   return nil
+end
+
+local function wrap(job_desc)
+   local first = string.match(job_desc.script, "^#!([^\n]*)")
+   if first == nil then
+      return refuse("line 1 of the script must name its interpreter, such as #!/bin/bash")
+   end
+   local interpreter = string.match(first, "^%s*(.-)%s*$")
+   local wrapped = "#!" .. LAUNCHER .. " " .. interpreter
+   if string.len(wrapped) > SHEBANG_LIMIT then
+      return refuse("line 1 of the script is too long (" .. string.len(first) .. " bytes): use a shorter interpreter path")
+   end
+   job_desc.script = wrapped .. string.sub(job_desc.script, string.len(first) + 3)
+   return slurm.SUCCESS
+end
+
+local function problem_with(job_desc)
+   if job_desc.script == nil or job_desc.script == "" then
+      return "jobs in this partition run as pods and need a batch script: use sbatch (salloc and srun are not there yet)"
+   end
+   if job_desc.container ~= nil and job_desc.container ~= "" then
+      return "--container is not used here: name the image with a line #K8S_IMAGE=... in the script"
+   end
+   if has_control_characters(job_desc.name) then
+      return "the job's name has a control character in it: choose a plain one with --job-name"
+   end
+   local number, line = malformed_directive(job_desc.script)
+   if number ~= nil then
+      return "line " .. number .. " of the script: \"" .. line .. "\" is not of the form #K8S_NAME=value"
+   end
+   return nil
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+   local kind = how_bridged(job_desc.partition)
+   if kind == "none" then return slurm.SUCCESS end
+   if kind == "some" then
+      return refuse("partitions " .. job_desc.partition .. " are partly pods and partly not: choose one kind")
+   end
+   local problem = problem_with(job_desc)
+   if problem ~= nil then return refuse(problem) end
+   return wrap(job_desc)
+end
+
+-- A queued job keeps its kind: an unwrapped script moved to a bridged partition would run on the node itself.
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+   if job_desc.partition ~= nil and how_bridged(job_desc.partition) ~= how_bridged(job_rec.partition) then
+      return refuse("a job cannot move between partitions with and without pods: cancel it and submit it again")
+   end
+   if how_bridged(job_rec.partition) ~= "none" and has_control_characters(job_desc.name) then
+      return refuse("the job's name has a control character in it: choose a plain one")
+   end
+   return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

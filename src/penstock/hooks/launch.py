@@ -1,0 +1,156 @@
+"""The interpreter of every bridged batch script: hands the job to penstockd, waits, and ends as its container
+ended.
+
+slurmd starts it as the job's owner, with the job's environment, arguments and output files:
+argv = [penstock-launch, "/bin/bash" (or "/usr/bin/env bash": one string), <script>, user's arguments …].
+It holds no state that matters. When penstockd goes away it connects again, for as long as Slurm lets it live;
+once told that the pods were started it only ever attaches to them, so that a job never runs twice. Signals
+are passed on as messages.
+"""
+
+import _signal  # type: ignore[import-not-found]  # typeshed lacks it; `signal` would import enum
+import _socket
+import posix
+import sys
+import time
+
+from . import wire
+
+PASSED_ON = (
+    _signal.SIGHUP,
+    _signal.SIGINT,
+    _signal.SIGQUIT,
+    _signal.SIGUSR1,
+    _signal.SIGUSR2,
+    _signal.SIGTERM,
+)
+CANNOT_RUN = 126  # what a shell answers when a command is there but cannot be run
+
+
+class Launcher:
+    """One job's way through penstockd, over as many connections as it takes."""
+
+    def __init__(self, socket_path: str, request: "list[bytes | str]") -> None:
+        self.socket_path = socket_path
+        self.request = request
+        self.started = False
+        self.written = 0
+        self.lost_output = ""
+        self.signals: list[int] = []
+        self.sock: _socket.socket | None = None
+
+    def on_signal(self, number: int, frame: object) -> None:
+        """Remember the signal; `recv` returns early and the main loop passes it on."""
+        self.signals.append(int(number))
+        if not self.started and number == _signal.SIGTERM:
+            die_of(number)
+        self.pass_signals_on()
+
+    def pass_signals_on(self) -> None:
+        """Popped before it is sent: the handler may interrupt this very loop."""
+        while self.signals and self.sock is not None:
+            number = self.signals.pop(0)
+            try:
+                self.sock.sendall(wire.pack("signal", "number", str(number)))
+            except OSError:
+                self.signals.insert(0, number)  # told again after the next connect
+                return
+
+    def run(self) -> int:
+        """Until the job has ended: its wait status, as `exit code` or minus the signal."""
+        delay = 0.05
+        while True:
+            try:
+                end = self.converse()
+            except (OSError, wire.WireError):
+                end = None
+            if end is not None:
+                return end
+            time.sleep(delay)
+            delay = min(delay * 2, 2.0)
+
+    def converse(self) -> "int | None":
+        """One connection: ask, then act on what comes; None when it broke off."""
+        sock = wire.connect(self.socket_path, 10.0)
+        try:
+            again = ("attach", "1" if self.started else "0", "skip", str(self.written))
+            sock.sendall(wire.pack("launch", *again, *self.request))
+            sock.settimeout(None)
+            self.sock = sock
+            self.pass_signals_on()
+            while True:
+                message = wire.receive(sock)
+                if message is None:
+                    return None
+                end = self.act(message)
+                if end is not None:
+                    return end
+        finally:
+            self.sock = None
+            sock.close()
+
+    def act(self, message: "list[bytes]") -> "int | None":
+        """What penstockd says: started, output, note, exit or signal."""
+        verb, value = message[0], message[1] if len(message) > 1 else b""
+        if verb == b"started":
+            self.started = True
+        elif verb == b"output":
+            self.written += len(value)
+            self.write(1, value)
+        elif verb == b"note":
+            self.write(2, b"penstock: " + value + b"\n")
+        elif verb == b"exit":
+            return int(value)
+        elif verb == b"signal":
+            return -int(value)
+        return None
+
+    def write(self, fd: int, data: bytes) -> None:
+        try:
+            while data:
+                data = data[posix.write(fd, data) :]
+        except OSError as error:
+            self.lost_output = str(error.strerror)
+
+
+def request_of(argv: "list[str]") -> "list[bytes | str]":
+    """What penstockd has to know of this job: everything the process itself was given."""
+    with open(argv[2], "rb") as file:  # noqa: PTH123  # pathlib costs 10 ms at every job
+        script = file.read()
+    fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwd()]
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        fields += [name, posix.readlink(f"/proc/self/fd/{fd}")]
+    for argument in argv[3:]:
+        fields += ["argument", argument]
+    for key, value in posix.environ.items():
+        fields += ["environment", key + b"=" + value]
+        if key in (b"SLURM_JOB_ID", b"SLURM_RESTART_COUNT"):
+            fields += [key.decode().lower(), value]
+    return fields
+
+
+def die_of(number: int) -> None:
+    """End as the container did: Slurm records the signal, not a number that looks like one."""
+    if number in PASSED_ON:
+        _signal.signal(number, _signal.SIG_DFL)
+    posix.kill(posix.getpid(), number)
+
+
+def main(socket_path: str) -> None:
+    """Run the job of this process and leave with its end."""
+    if len(sys.argv) < 3 or b"SLURM_JOB_ID" not in posix.environ:
+        posix.write(2, b"penstock-launch is started by slurmd for a batch script, not by hand: use sbatch\n")
+        sys.exit(CANNOT_RUN)
+    try:
+        launcher = Launcher(socket_path, request_of(sys.argv))
+    except OSError as error:
+        posix.write(2, f"penstock: cannot read the job's script: {error}\n".encode())
+        sys.exit(CANNOT_RUN)
+    for number in PASSED_ON:
+        _signal.signal(number, launcher.on_signal)
+    end = launcher.run()
+    if launcher.lost_output:
+        posix.write(2, f"penstock: some output was lost: {launcher.lost_output}\n".encode())
+    if end < 0:
+        die_of(-end)
+    sys.exit(end)

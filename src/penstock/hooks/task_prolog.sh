@@ -1,0 +1,12 @@
+#!/bin/sh
+# TaskProlog: keeps user code off the Slurm node. In a bridged partition only the batch script (our launcher) may start there;
+# steps made with srun have a step id and are stopped. A line starting with "print" reaches the user.
+case ",@BRIDGED@," in
+*",$SLURM_JOB_PARTITION,"*) ;;
+*) exit 0 ;;
+esac
+case "$SLURM_STEP_ID" in
+"" | 4294967291 | batch) exit 0 ;;
+esac
+echo "print penstock: job steps (srun) do not run in pods yet; put the command into the batch script"
+exit 1

@@ -1,0 +1,112 @@
+"""Reads a kubeconfig: where the API is, how to trust it, who we are. Understands what a daemon can use:
+certificates and tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from penstock import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Access:
+    """What it takes to talk to an API server."""
+
+    server: str
+    token: str = ""
+    tls: ssl.SSLContext | None = None
+
+
+def load(path: Path, *, context: str = "") -> Access:
+    """Access by the named context, or by the file's current one."""
+    document = _read(path)
+    chosen = context or str(document.get("current-context") or "")
+    link = _named(document, "contexts", "context", chosen, path)
+    cluster = _named(document, "clusters", "cluster", str(link.get("cluster")), path)
+    user = _named(document, "users", "user", str(link.get("user")), path)
+    if "exec" in user or "auth-provider" in user:
+        raise errors.UsageError(
+            f"{path}: user of context {chosen!r} logs in through a plugin, which a daemon cannot use",
+            hint="give penstockd a service account token or a client certificate",
+        )
+    return Access(
+        server=str(cluster["server"]).rstrip("/"), token=_token(user, path), tls=_tls(cluster, user, path)
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.UsageError(f"cannot read kubeconfig {path}: {error.strerror}") from error
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise errors.UsageError(f"{path} is not a kubeconfig: {error}") from error
+    if not isinstance(document, dict):
+        raise errors.UsageError(f"{path} is not a kubeconfig: a mapping is expected")
+    return document
+
+
+def _named(document: dict[str, Any], plural: str, singular: str, name: str, path: Path) -> dict[str, Any]:
+    for entry in document.get(plural) or ():
+        if entry.get("name") == name:
+            found: dict[str, Any] = entry.get(singular) or {}
+            return found
+    raise errors.UsageError(f"{path}: no {singular} named {name!r}")
+
+
+def _token(user: dict[str, Any], path: Path) -> str:
+    if user.get("token"):
+        return str(user["token"])
+    if user.get("tokenFile"):
+        return (path.parent / str(user["tokenFile"])).read_text(encoding="utf-8").strip()
+    return ""
+
+
+def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLContext | None:
+    if not str(cluster["server"]).startswith("https:"):
+        return None
+    context = ssl.create_default_context()
+    authority = _bytes(cluster, "certificate-authority", path)
+    if authority:
+        context = ssl.create_default_context(cadata=authority.decode("ascii"))
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = _bytes(user, "client-certificate", path), _bytes(user, "client-key", path)
+    if certificate and key:
+        _load_client_certificate(context, certificate, key)
+    return context
+
+
+def _bytes(entry: dict[str, Any], name: str, path: Path) -> bytes:
+    """Inline `name-data`, or the content of the file `name`."""
+    try:
+        if entry.get(f"{name}-data"):
+            return base64.b64decode(str(entry[f"{name}-data"]), validate=True)
+        if entry.get(name):
+            return (path.parent / str(entry[name])).read_bytes()
+    except (OSError, binascii.Error) as error:
+        raise errors.UsageError(f"{path}: cannot read {name}: {error}") from error
+    return b""
+
+
+def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """The ssl module takes files only; this one is never visible under a name for longer than the call."""
+    descriptor, name = tempfile.mkstemp(prefix="penstock-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(certificate + b"\n" + key)
+        context.load_cert_chain(name)
+    finally:
+        Path(name).unlink()

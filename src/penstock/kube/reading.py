@@ -1,0 +1,80 @@
+"""Questions about objects that need only the object: how much a pod asks for, how it ended, what a node has
+to give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock import wellknown
+from penstock.kube import types
+from penstock.model import jobs, resources
+
+# Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
+HOPELESS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+
+
+def amount(quantities: Mapping[str, str | int | float]) -> resources.Amount:
+    """What a map of resource names to quantities means in our units, rounded up."""
+    return resources.Amount(
+        millicpus=_up(quantities.get("cpu", 0), 1000),
+        memory=_up(quantities.get("memory", 0), 1),
+        gpus=_up(quantities.get(wellknown.GPU_RESOURCE, 0), 1),
+    )
+
+
+def _up(text: str | int | float, factor: int) -> int:
+    return -int(-resources.quantity(text) * factor // 1)
+
+
+def requested(pod: types.Pod) -> resources.Amount:
+    """What the pod takes of its node: its containers and sidecars together, or its biggest init container if
+    that is more.
+    """
+    total = amount(pod.spec.overhead)
+    for container in pod.spec.containers:
+        total += amount(container.resources.requests)
+    peak = resources.Amount()
+    for container in pod.spec.init_containers:
+        own = amount(container.resources.requests)
+        if container.restart_policy == "Always":
+            total += own
+        else:
+            peak = resources.Amount(
+                millicpus=max(peak.millicpus, own.millicpus),
+                memory=max(peak.memory, own.memory),
+                gpus=max(peak.gpus, own.gpus),
+            )
+    return resources.Amount(
+        millicpus=max(total.millicpus, peak.millicpus),
+        memory=max(total.memory, peak.memory),
+        gpus=max(total.gpus, peak.gpus),
+    )
+
+
+def is_over(pod: types.Pod) -> bool:
+    """Whether the pod has ended and takes nothing of its node any more."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def container_state(pod: types.Pod) -> types.ContainerState:
+    """The state of the job's container; an empty one before kubelet has said anything."""
+    for status in pod.status.container_statuses:
+        if status.name == wellknown.CONTAINER_NAME:
+            return status.state
+    return types.ContainerState()
+
+
+def job_id(pod: types.Pod) -> int | None:
+    """The Slurm job a pod of ours belongs to; None for everybody else's."""
+    if pod.metadata.labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE:
+        return None
+    text = pod.metadata.labels.get(wellknown.LABEL_JOB_ID, "")
+    return int(text) if text.isdigit() else None
+
+
+def belongs_to(pod: types.Pod, identity: jobs.JobIdentity) -> bool:
+    """Whether the pod is of this very attempt of this job."""
+    return job_id(pod) == identity.job_id and pod.metadata.labels.get(wellknown.LABEL_RESTART) == str(
+        identity.restart
+    )

@@ -1,0 +1,180 @@
+"""The lab's daemons as a table: how each is started, as whom, after which others, and how it is seen to work.
+
+All run in the foreground of a session of their own, so that the pid we started is the daemon, and what it
+says goes to one log. Health checks are cheap and need no privilege.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock import wellknown
+from penstock.lab import health, paths, spec
+
+Check = Callable[[], str]
+"""Says what is wrong, or nothing."""
+
+MUNGED = "munged"
+MARIADBD = "mariadbd"
+SLURMDBD = "slurmdbd"
+SLURMCTLD = "slurmctld"
+DEVCLUSTER = "devcluster"
+PENSTOCKD = "penstockd"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One daemon of the lab."""
+
+    name: str
+    argv: tuple[str, ...]
+    check: Check
+    """What keeps it from serving others: asked until there is nothing, and again before a restart."""
+    complaint: Check = health.nothing
+    """What a person should know although a restart would not change it."""
+    user: str = "root"
+    after: tuple[str, ...] = ()
+    """Steps that must be done before this one starts."""
+    port: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    start_seconds: float = 30.0
+    stop_seconds: float = 5.0
+
+
+def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
+    """Every daemon of this lab, those needed by others first."""
+    slurm = (_munged(place), _mariadbd(place), _slurmdbd(place, lab), _slurmctld(place, lab))
+    slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.nodes))
+    if not lab.bridge:
+        return (*slurm, *slurmds)
+    return (*slurm, _devcluster(place, lab), _penstockd(place), *slurmds)
+
+
+def _munged(place: paths.LabPaths) -> Component:
+    return Component(
+        name=MUNGED,
+        user="munge",
+        after=("munge key",),
+        argv=(
+            "munged",
+            "--foreground",
+            f"--key-file={place.munge_key}",
+            f"--socket={place.munge_socket}",
+            f"--pid-file={place.munge_run}/munged.pid",
+            f"--seed-file={place.munge_private}/munge.seed",
+            f"--log-file={place.munge_private}/munged.log",
+        ),
+        check=lambda: health.unix_socket(place.munge_socket),
+    )
+
+
+def _mariadbd(place: paths.LabPaths) -> Component:
+    return Component(
+        name=MARIADBD,
+        user="slurm",
+        after=("database files",),
+        argv=(
+            "mariadbd",
+            "--no-defaults",
+            f"--datadir={place.database}",
+            f"--socket={place.mariadb_socket}",
+            f"--pid-file={place.mariadb_run}/mariadbd.pid",
+            "--skip-networking",
+            "--skip-log-bin",
+            "--skip-name-resolve",
+            *MARIADB_SIZES,
+            "--innodb-lock-wait-timeout=900",
+            "--innodb-flush-log-at-trx-commit=2",
+            "--innodb-fast-shutdown=2",
+        ),
+        check=lambda: health.unix_socket(place.mariadb_socket, greets=True),
+        stop_seconds=10.0,
+    )
+
+
+MARIADB_SIZES = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
+"""Small files: a lab's whole database stays below 60 MB. The program that makes the files needs them too."""
+
+
+def _slurmdbd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
+    return Component(
+        name=SLURMDBD,
+        user="slurm",
+        after=(MUNGED, MARIADBD, "configuration"),
+        argv=("slurmdbd", "-D"),
+        environment={
+            wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
+            "MYSQL_UNIX_PORT": str(place.mariadb_socket),
+        },
+        port=lab.accounting_port,
+        check=lambda: health.accounting(place, lab.accounting_port),
+    )
+
+
+def _slurmctld(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
+    return Component(
+        name=SLURMCTLD,
+        user="slurm",
+        after=("accounts",),
+        argv=("slurmctld", "-D", "-f", str(place.slurm_conf)),
+        environment={wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        port=lab.controller_port,
+        check=lambda: health.controller(place, lab.controller_port),
+    )
+
+
+def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
+    node = lab.node_specs[number]
+    return Component(
+        name=f"slurmd-{node.name}",
+        after=(SLURMCTLD,),
+        argv=("slurmd", "-D", "-N", node.name, "-f", str(place.slurm_conf)),
+        environment={wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        port=node.port,
+        check=lambda: health.node(place, node.name, node.port),
+        complaint=lambda: health.drained(place, node.name),
+    )
+
+
+def _devcluster(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
+    options = {
+        "--data-dir": place.devcluster_data,
+        "--port": lab.devcluster_port,
+        "--tls-cert": place.tls_certificate,
+        "--tls-key": place.tls_key,
+        "--tokens": place.tokens,
+        "--nodes": place.cluster_nodes,
+    }
+    return Component(
+        name=DEVCLUSTER,
+        after=("certificates",),
+        argv=(sys.executable, "-m", "penstock.devcluster", *_words(options)),
+        environment=_python_environment(),
+        port=lab.devcluster_port,
+        check=lambda: health.kubernetes(place.tls_certificate, lab.devcluster_port),
+        stop_seconds=8.0,
+    )
+
+
+def _penstockd(place: paths.LabPaths) -> Component:
+    options = {"--config": place.penstockd_conf, "--user": "slurm"}
+    return Component(
+        name=PENSTOCKD,
+        after=(SLURMCTLD, DEVCLUSTER),
+        argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
+        environment=_python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        check=lambda: health.unix_socket(place.penstockd_socket),
+    )
+
+
+def _words(options: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(str(word) for option in options.items() for word in option)
+
+
+def _python_environment() -> dict[str, str]:
+    """Our own programs must be found the way we were, and say at once what they have to say."""
+    kept = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    return kept | {"PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,139 @@
+"""Every file that is rendered from the lab's choices, written anew at each `up`."""
+
+from __future__ import annotations
+
+import socket
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.lab import commands, files, passwd, paths, places, ports, spec, wrapper
+from penstock.model import cluster as model
+from penstock.render import hooks, slurmconf
+
+KILL_WAIT = 30
+PROLOG_EPILOG_TIMEOUT = 300
+RELEASE_TIMEOUT = PROLOG_EPILOG_TIMEOUT - 30
+"""The Epilog gives up in time to say why, before Slurm would kill it."""
+DEFAULT_IMAGE = "lab/host-userland:latest"
+NAMESPACE_PATTERN = "user-{user}"
+
+
+def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
+    """All rendered files."""
+    cluster = describe(place, lab, release=slurm_release(), address=own_loopback_address())
+    files.write(place.slurm_conf, slurmconf.render_slurm_conf(cluster))
+    files.write(place.gres_conf, slurmconf.render_gres_conf(cluster))
+    files.write(place.cgroup_conf, slurmconf.render_cgroup_conf(cluster))
+    secret = slurmconf.render_slurmdbd_conf(cluster)
+    files.write(place.slurmdbd_conf, secret, mode=0o600, owner=passwd.owner_of(places.SLURM))
+    for number in range(lab.gpus):
+        (place.gpu_devices / f"gpu{number}").touch()
+    if lab.bridge:
+        _write_hooks(place, cluster)
+        _write_penstockd_config(place, cluster)
+    files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
+    return "written"
+
+
+def describe(
+    place: paths.LabPaths, lab: spec.LabSpec, *, release: tuple[int, int], address: str | None
+) -> model.SlurmCluster:
+    """The lab in the words that Slurm's configuration is rendered from."""
+    return model.SlurmCluster(
+        name=lab.name,
+        nodes=lab.node_specs,
+        partitions=spec.PARTITIONS,
+        controller_port=lab.controller_port,
+        accounting_port=lab.accounting_port,
+        places=_slurm_places(place),
+        address=address or ports.LOOPBACK,
+        listen_on_address_only=address is not None,
+        hooks=_bridge_hooks(place) if lab.bridge else None,
+        slurm_user=places.SLURM,
+        kill_wait=KILL_WAIT,
+        prolog_epilog_timeout=PROLOG_EPILOG_TIMEOUT,
+        release=release,
+    )
+
+
+def own_loopback_address() -> str | None:
+    """The loopback address this machine's own name stands for, if it stands for one.
+
+    Slurm's daemons can listen on all addresses or on that of the machine's name, and on no other.
+    """
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None
+    return address if address.startswith("127.") else None
+
+
+def slurm_release() -> tuple[int, int]:
+    """Release of the installed Slurm, such as (22, 5)."""
+    return parse_release(commands.run(("slurmctld", "-V")).stdout)
+
+
+def parse_release(answer: str) -> tuple[int, int]:
+    """(22, 5) from `slurm-wlm 22.05.8`."""
+    try:
+        major, minor = answer.split()[-1].split(".")[:2]
+        return int(major), int(minor)
+    except (IndexError, ValueError):
+        raise errors.LabError(f"`slurmctld -V` answered {answer.strip()!r}, not a version") from None
+
+
+def penstockd_config(
+    place: paths.LabPaths, cluster: model.SlurmCluster, *, slurm_uid: int
+) -> dict[str, object]:
+    """What penstockd must know of this lab."""
+    return {
+        "socket": str(place.penstockd_socket),
+        "kubeconfig": str(place.penstockd_kubeconfig),
+        "slurm_conf": str(place.slurm_conf),
+        "hook_uids": [slurm_uid, 0],
+        "bridged_partitions": list(cluster.bridged_partitions),
+        "shared_mounts": [str(place.nas)],
+        "default_image": DEFAULT_IMAGE,
+        "namespace_pattern": NAMESPACE_PATTERN,
+        "kill_wait": cluster.kill_wait,
+        "log_level": "info",
+    }
+
+
+def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
+    settings = hooks.HookSettings(
+        libexec=str(place.libexec),
+        socket=str(place.penstockd_socket),
+        bridged_partitions=cluster.bridged_partitions,
+        default_partition=cluster.default_partition,
+        release_timeout=RELEASE_TIMEOUT,
+    )
+    for rendered in hooks.render_hooks(settings):
+        target = (place.etc if rendered.name == "job_submit.lua" else place.libexec) / rendered.name
+        files.directory(target.parent)
+        files.write(target, rendered.content, mode=rendered.mode)
+
+
+def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
+    config = penstockd_config(place, cluster, slurm_uid=passwd.owner_of(places.SLURM).uid)
+    files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+
+
+def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:
+    return model.SlurmPlaces(
+        munge_socket=str(place.munge_socket),
+        state_dir=str(place.controller_state),
+        spool_dir=str(place.spool),
+        pid_dir=str(place.slurm_run),
+        log_dir=str(place.log),
+        gpu_device_dir=str(place.gpu_devices),
+    )
+
+
+def _bridge_hooks(place: paths.LabPaths) -> model.BridgeHooks:
+    return model.BridgeHooks(
+        prolog_slurmctld=str(place.libexec / wellknown.PROLOG),
+        epilog=str(place.libexec / wellknown.EPILOG),
+        task_prolog=str(place.libexec / wellknown.TASK_PROLOG),
+    )

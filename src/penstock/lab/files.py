@@ -1,0 +1,69 @@
+"""Files and directories of the lab: whole or not at all, and never readable by more people than meant.
+
+A file gets its owner and mode before its content, and its name last. Directories are made or corrected in
+place, so that bringing a lab up a second time repairs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who a file belongs to."""
+
+    uid: int
+    gid: int
+
+
+ROOT = Owner(0, 0)
+_TAIL_BYTES = 8192
+
+
+def write(path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None) -> None:
+    """Put `content` at `path` in one step; nobody ever sees half of it."""
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            if owner is not None:
+                os.fchown(stream.fileno(), owner.uid, owner.gid)
+            os.fchmod(stream.fileno(), mode)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def write_once(path: Path, content: str | bytes, *, mode: int, owner: Owner | None = None) -> None:
+    """Like write, but a file that exists is kept as it is: secrets must outlive a repair."""
+    if not path.exists():
+        write(path, content, mode=mode, owner=owner)
+
+
+def directory(path: Path, *, mode: int = 0o755, owner: Owner | None = None) -> None:
+    """Make the directory, or give the one that is there the right owner and mode."""
+    path.mkdir(exist_ok=True)
+    if owner is not None:
+        os.chown(path, owner.uid, owner.gid)
+    path.chmod(mode)
+
+
+def tail(path: Path, *, lines: int = 8, since: int = 0) -> list[str]:
+    """The last lines of a log, none from before the offset `since`; nothing when there is no log."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(since, path.stat().st_size - _TAIL_BYTES, 0))
+            text = stream.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-lines:]

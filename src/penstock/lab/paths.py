@@ -1,0 +1,234 @@
+"""Where everything of a lab is: one class knows, nobody else joins path names.
+
+The directory is open to all users down to what they need (configuration, hooks, sockets, NAS); what is
+private is mode 0700 or 0600 of its owner. Its own path is short and plain because a unix socket's path has
+at most 107 bytes, a `#!` line 255, and Slurm's files know neither blanks nor `%`.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import errors
+
+DEFAULT_PARENT = Path("/var/lib/penstock-lab")
+MAX_DIRECTORY_BYTES = 64
+"""107 less `/spool/n9999/n9999_4294967294.4294967294`, a socket of slurmstepd, less a little."""
+SPEC_NAME = "lab.json"
+NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,21}")
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
+
+
+@dataclass(frozen=True)
+class LabPaths:
+    """Every path of the lab in `directory`."""
+
+    directory: Path
+
+    def __post_init__(self) -> None:
+        text = str(self.directory)
+        if len(text.encode()) > MAX_DIRECTORY_BYTES:
+            raise errors.UsageError(
+                f"the lab's directory {text} is longer than {MAX_DIRECTORY_BYTES} bytes",
+                hint="Unix sockets in it would be out of reach: choose a shorter one with --dir.",
+            )
+        if not _PLAIN_PATH.fullmatch(text):
+            raise errors.UsageError(
+                f"the lab's directory {text!r} may hold only letters, digits and . _ + - /",
+                hint="Slurm's configuration files cannot name it otherwise: choose another one with --dir.",
+            )
+
+    @property
+    def spec(self) -> Path:
+        return self.directory / SPEC_NAME
+
+    # -- configuration ---------------------------------------------------------------------------------------
+    @property
+    def etc(self) -> Path:
+        return self.directory / "etc"
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.etc / "slurm.conf"
+
+    @property
+    def gres_conf(self) -> Path:
+        return self.etc / "gres.conf"
+
+    @property
+    def cgroup_conf(self) -> Path:
+        return self.etc / "cgroup.conf"
+
+    @property
+    def slurmdbd_conf(self) -> Path:
+        return self.etc / "slurmdbd.conf"
+
+    @property
+    def penstockd_conf(self) -> Path:
+        return self.etc / "penstockd.json"
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        return self.etc / "admin.kubeconfig"
+
+    @property
+    def viewer_kubeconfig(self) -> Path:
+        return self.etc / "viewer.kubeconfig"
+
+    @property
+    def penstockd_kubeconfig(self) -> Path:
+        return self.etc / "penstockd.kubeconfig"
+
+    @property
+    def tls_certificate(self) -> Path:
+        return self.etc / "devcluster.crt"
+
+    @property
+    def tls_key(self) -> Path:
+        return self.etc / "devcluster.key"
+
+    @property
+    def tokens(self) -> Path:
+        return self.etc / "devcluster-tokens.csv"
+
+    @property
+    def cluster_nodes(self) -> Path:
+        return self.etc / "devcluster-nodes.json"
+
+    # -- programs --------------------------------------------------------------------------------------------
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+    @property
+    def libexec(self) -> Path:
+        return self.directory / "libexec"
+
+    # -- running state ---------------------------------------------------------------------------------------
+    @property
+    def run(self) -> Path:
+        return self.directory / "run"
+
+    @property
+    def munge_run(self) -> Path:
+        return self.run / "munge"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.munge_run / "munge.sock"
+
+    @property
+    def mariadb_run(self) -> Path:
+        return self.run / "mariadb"
+
+    @property
+    def mariadb_socket(self) -> Path:
+        return self.mariadb_run / "db.sock"
+
+    @property
+    def slurm_run(self) -> Path:
+        return self.run / "slurm"
+
+    @property
+    def penstockd_run(self) -> Path:
+        return self.run / "penstockd"
+
+    @property
+    def penstockd_socket(self) -> Path:
+        return self.penstockd_run / "penstockd.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    def component_record(self, name: str) -> Path:
+        return self.run / f"{name}.json"
+
+    def component_log(self, name: str) -> Path:
+        return self.log / f"{name}.log"
+
+    # -- private state ---------------------------------------------------------------------------------------
+    @property
+    def munge_private(self) -> Path:
+        return self.directory / "munge"
+
+    @property
+    def munge_key(self) -> Path:
+        return self.munge_private / "munge.key"
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "database"
+
+    @property
+    def controller_state(self) -> Path:
+        return self.directory / "state"
+
+    @property
+    def spool(self) -> Path:
+        return self.directory / "spool"
+
+    @property
+    def gpu_devices(self) -> Path:
+        return self.directory / "dev"
+
+    @property
+    def devcluster_data(self) -> Path:
+        return self.directory / "devcluster"
+
+    # -- the shared folder -----------------------------------------------------------------------------------
+    @property
+    def nas(self) -> Path:
+        return self.directory / "nas"
+
+    @property
+    def nas_homes(self) -> Path:
+        return self.nas / "home"
+
+    def nas_home(self, user: str) -> Path:
+        return self.nas_homes / user
+
+    @property
+    def nas_submit(self) -> Path:
+        return self.nas / "slurm-jobs" / "submit"
+
+    @property
+    def nas_results(self) -> Path:
+        return self.nas / "results"
+
+
+def choose_directory(*, directory: str, name: str, environment: str) -> Path:
+    """Where the lab is: the directory or the name the caller gave, else the environment's, else the default.
+
+    Links are followed: processes are compared with this path by what the kernel says they have open.
+    """
+    if directory or not name:
+        return Path(directory or environment or DEFAULT_PARENT / "default").resolve()
+    return (DEFAULT_PARENT / valid_name(name)).resolve()
+
+
+def valid_name(name: str) -> str:
+    """The name itself, when users, clusters and directories can be called so."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise errors.UsageError(
+            f"{name!r} cannot be a lab's name",
+            hint="Up to 22 small letters, digits and dashes, a letter first.",
+        )
+    return name
+
+
+def name_from(directory: Path) -> str:
+    """A valid lab name made from the last part of its directory."""
+    letters = re.sub(r"[^a-z0-9-]+", "-", directory.name.lower()).lstrip("-0123456789")
+    return letters[:22].rstrip("-") or "default"
+
+
+def closed_parent(directory: Path) -> Path | None:
+    """The first directory above `directory` that ordinary users cannot pass, if there is one."""
+    for parent in reversed(directory.parents):
+        if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
+            return parent
+    return None

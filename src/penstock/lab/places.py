@@ -1,0 +1,86 @@
+"""The lab's directories: whether one may be made here, and who owns what in it.
+
+All of it may be done again on a lab that exists: owners and modes are put right, content is kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from penstock import errors
+from penstock.lab import commands, files, passwd, paths, spec, users
+
+SLURM = "slurm"
+MUNGE = "munge"
+NEW_LAB_MEGABYTES = 200
+"""MariaDB's files take about 60 MB; logs, spools and results need room to grow."""
+REPAIR_MEGABYTES = 20
+ANOTHER_PLACE = "Choose another place with --dir."
+
+
+def require_usable(directory: Path) -> None:
+    """Complain when users could not reach a lab there, or when what is there is not ours."""
+    closed = paths.closed_parent(directory)
+    if closed is not None:
+        raise errors.UsageError(
+            f"users cannot reach {directory}: {closed} is closed to them", hint=ANOTHER_PLACE
+        )
+    require_ours(directory)
+
+
+def require_ours(directory: Path) -> None:
+    """Complain when there is something in the directory that is not a lab."""
+    if directory.exists() and not directory.is_dir():
+        raise errors.UsageError(f"{directory} is not a directory", hint=ANOTHER_PLACE)
+    if directory.is_dir() and not (directory / paths.SPEC_NAME).is_file() and _has_content(directory):
+        raise errors.UsageError(
+            f"{directory} is neither empty nor a lab: nothing was touched", hint=ANOTHER_PLACE
+        )
+
+
+def _has_content(directory: Path) -> bool:
+    """Anything but a lab.json that was being written when its writer was killed."""
+    return any(not entry.name.startswith(f".{paths.SPEC_NAME}.") for entry in directory.iterdir())
+
+
+def require_space(directory: Path, *, megabytes: int) -> None:
+    """Complain when the disk under the lab's directory has not that much room."""
+    there = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    free = shutil.disk_usage(there).free // 2**20
+    if free < megabytes:
+        raise errors.LabError(
+            f"{directory}: {free} MB free on its disk, a lab needs {megabytes} MB (most of it for MariaDB)",
+            hint=commands.FULL_DISK_HINT,
+        )
+
+
+def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
+    """All directories, and the lab's own user, whose home is one of them."""
+    if lab.user_created:
+        users.ensure_created(place, lab.user)
+    slurm, munge = passwd.owner_of(SLURM), passwd.owner_of(MUNGE)
+    for path in (place.etc, place.bin, place.libexec, place.run, place.log, place.spool, place.gpu_devices):
+        files.directory(path)
+    for path in (place.slurm_run, place.mariadb_run, place.penstockd_run):
+        files.directory(path, owner=slurm)
+    for path in (place.database, place.controller_state):
+        files.directory(path, mode=0o700, owner=slurm)
+    files.directory(place.munge_run, owner=munge)
+    files.directory(place.munge_private, mode=0o700, owner=munge)
+    files.directory(place.devcluster_data, mode=0o700)
+    _make_nas(place, lab)
+
+
+def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
+    files.directory(place.nas, mode=0o1777)
+    files.directory(place.nas_homes)
+    files.directory(place.nas_submit.parent)
+    files.directory(place.nas_submit, mode=0o1777)
+    files.directory(place.nas_results, owner=passwd.owner_of(SLURM))
+    make_home(place, lab.user)
+
+
+def make_home(place: paths.LabPaths, user: str) -> None:
+    """A folder on the NAS for one user."""
+    files.directory(place.nas_home(user), mode=0o700, owner=passwd.owner_of(user))

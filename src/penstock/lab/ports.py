@@ -1,0 +1,85 @@
+"""Ports of the lab: one block of loopback ports, chosen once and kept.
+
+They are looked for below the range from which the kernel takes the ports of outgoing connections, so that no
+stranger's connection sits on one of them when a component is started again.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock import errors
+from penstock.lab import processes
+
+LOOPBACK = "127.0.0.1"
+SEARCH_RANGE = range(20000, 32000)
+HIGHEST_PORT = 65535
+_LISTENING = "0A"
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port, whatever the address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def choose_base(count: int, *, attempts: int = 200) -> int:
+    """The first of `count` free ports in a row, at a random place: labs started together must not meet."""
+    chance = random.SystemRandom()
+    for _ in range(attempts):
+        base = chance.randrange(SEARCH_RANGE.start, SEARCH_RANGE.stop - count)
+        if all(is_free(port) for port in range(base, base + count)):
+            return base
+    raise errors.LabError(
+        f"no {count} free ports in a row between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
+        hint="Choose the first one yourself with --port-base.",
+    )
+
+
+def require_free(wanted: Iterable[tuple[str, int]]) -> None:
+    """Complain about the first port that somebody else already listens on."""
+    for component, port in wanted:
+        if not is_free(port):
+            raise errors.LabError(
+                f"port {port} for {component} is taken{_by_whom(port)}",
+                hint="Stop what uses it, or choose other ports with --port-base.",
+            )
+
+
+def is_listening(port: int, *, tables: tuple[str, ...] = ("tcp", "tcp6")) -> bool:
+    """Whether somebody listens on this port, found out without connecting to it."""
+    return bool(_listening_inodes(port, tables))
+
+
+def _by_whom(port: int) -> str:
+    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port, ("tcp", "tcp6"))}
+    for process in processes.snapshot():
+        if inodes & set(processes.open_targets(process.pid)):
+            return f" by {process.name} (pid {process.pid})"
+    return ""
+
+
+def _listening_inodes(port: int, tables: tuple[str, ...]) -> list[str]:
+    wanted = f":{port:04X}"
+    inodes = []
+    for table in tables:
+        for line in _table_lines(processes.PROC / "net" / table):
+            fields = line.split()
+            if fields[1].endswith(wanted) and fields[3] == _LISTENING:
+                inodes.append(fields[9])
+    return inodes
+
+
+def _table_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()[1:]
+    except OSError:
+        return []

@@ -1,0 +1,105 @@
+"""lab.json: what a lab is, written before anything else is made and removed after everything else is gone.
+
+A directory without it is not a lab, and nothing in it is ever touched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from penstock import __version__, errors
+from penstock.lab import files, paths
+from penstock.model import cluster as model
+
+PARTITIONS = (
+    model.PartitionSpec(name="gpu", bridged=True, default=True),
+    model.PartitionSpec(name="cpu", bridged=True),
+    model.PartitionSpec(name="host", bridged=False),
+)
+ACCOUNTS = ("research", "teaching")
+DEFAULT_NODES = 4
+MAX_NODES = 1000
+
+
+class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The choices a lab was made with; what is not here follows from them."""
+
+    name: str
+    port_base: int
+    user: str
+    user_created: bool
+    nodes: int = DEFAULT_NODES
+    cpus: int = 8
+    memory_gb: int = 32
+    gpus: int = 4
+    bridge: bool = True
+    """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
+    complete: bool = False
+    """Whether the lab was up once; until then a failure removes everything again."""
+    version: str = __version__
+
+    @property
+    def controller_port(self) -> int:
+        return self.port_base
+
+    @property
+    def accounting_port(self) -> int:
+        return self.port_base + 1
+
+    @property
+    def devcluster_port(self) -> int:
+        return self.port_base + 2
+
+    @property
+    def node_specs(self) -> tuple[model.NodeSpec, ...]:
+        first = self.port_base + 3
+        return tuple(
+            model.NodeSpec(
+                name=f"n{number + 1}",
+                port=first + number,
+                cpus=self.cpus,
+                memory_mb=self.memory_gb * 1024,
+                gpus=self.gpus,
+            )
+            for number in range(self.nodes)
+        )
+
+
+def port_count(nodes: int) -> int:
+    """How many ports a lab with that many nodes needs."""
+    return 3 + nodes
+
+
+def exists(place: paths.LabPaths) -> bool:
+    """Whether there is a lab, sound or not, in this directory."""
+    return place.spec.is_file()
+
+
+def load(place: paths.LabPaths) -> LabSpec:
+    """Read lab.json; one clear line when it is missing or broken."""
+    try:
+        return msgspec.json.decode(place.spec.read_bytes(), type=LabSpec)
+    except FileNotFoundError:
+        raise NoLab(place.directory) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise errors.LabError(
+            f"{place.spec} cannot be read: {error}",
+            hint="`penstock lab down --force` removes the lab without it (a user made for the lab stays).",
+        ) from error
+
+
+def save(place: paths.LabPaths, lab: LabSpec) -> None:
+    """Write lab.json."""
+    text = msgspec.json.format(msgspec.json.encode(lab), indent=2)
+    files.write(place.spec, text + b"\n", mode=0o644)
+
+
+class NoLab(errors.LabError):
+    """There is no lab where one was looked for."""
+
+    exit_code = 3
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"there is no lab in {directory}", hint="`penstock lab up` makes one.")

@@ -1,0 +1,145 @@
+"""Starting and stopping one component.
+
+Nothing of ours stays behind to watch the daemons: each is recorded with pid, start time and boot, so that
+any later command knows it again. A daemon that dies while it starts is reported with the last lines of its
+own log.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+
+import msgspec
+
+from penstock import errors
+from penstock.lab import commands, components, files, passwd, paths, ports, processes
+
+POLL_SECONDS = 0.05
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """run/<component>.json: which process a component is."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    started_at: float
+
+    @property
+    def identity(self) -> processes.Identity:
+        return processes.Identity(self.pid, self.start_ticks)
+
+
+class Supervisor:
+    """Starts and stops components of one lab; `cancel` makes every waiting start give up."""
+
+    def __init__(self, place: paths.LabPaths) -> None:
+        self.place = place
+        self.cancel = threading.Event()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def record(self, name: str) -> Record | None:
+        """The component's record, as long as the process it speaks of lives."""
+        record = read_record(self.place, name)
+        if name in self._children:
+            self._children[name].poll()
+        return record if record is not None and processes.alive(record.identity) else None
+
+    def ensure(self, component: components.Component) -> bool:
+        """Leave a healthy component alone, restart any other; True when something was started."""
+        record = self.record(component.name)
+        if record is not None:
+            if not component.check():
+                return False
+            self.stop(component)
+        self.start(component)
+        return True
+
+    def start(self, component: components.Component) -> None:
+        """Start the component and wait until it serves; LabError with its last words when it does not."""
+        if component.port is not None:
+            ports.require_free([(component.name, component.port)])
+        log = self.place.component_log(component.name)
+        seen = log.stat().st_size if log.exists() else 0
+        child = self._spawn(component)
+        self._write_record(component.name, child.pid)
+        self._wait_until_healthy(component, child, log_offset=seen)
+
+    def stop(self, component: components.Component) -> None:
+        """End the component if it runs; LabError when even SIGKILL did not help."""
+        record = self.record(component.name)
+        if record is not None and processes.end([record.identity], grace=component.stop_seconds):
+            raise errors.LabError(f"{component.name} (pid {record.pid}) cannot be ended")
+        self.place.component_record(component.name).unlink(missing_ok=True)
+
+    def _spawn(self, component: components.Component) -> subprocess.Popen[bytes]:
+        log = self.place.component_log(component.name)
+        try:
+            with log.open("ab") as stream:
+                child = subprocess.Popen(
+                    component.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env=commands.BASE_ENVIRONMENT | dict(component.environment),
+                    cwd="/",
+                    umask=0o022,
+                    start_new_session=True,
+                    **passwd.identity(component.user),
+                )
+        except FileNotFoundError as error:
+            hint = commands.package_hint(component.argv[0])
+            raise errors.LabError(f"the program {component.argv[0]} is not installed", hint=hint) from error
+        self._children[component.name] = child
+        return child
+
+    def _write_record(self, name: str, pid: int) -> None:
+        identity = processes.identify(pid) or processes.Identity(pid, 0)
+        record = Record(
+            pid=pid,
+            start_ticks=identity.start_ticks,
+            boot_id=processes.boot_id(),
+            started_at=time.time(),
+        )
+        files.write(self.place.component_record(name), msgspec.json.encode(record), mode=0o644)
+
+    def _wait_until_healthy(
+        self, component: components.Component, child: subprocess.Popen[bytes], *, log_offset: int
+    ) -> None:
+        deadline = time.monotonic() + component.start_seconds
+        complaint = ""
+        while time.monotonic() < deadline:
+            if child.poll() is not None:
+                raise self._failed(component, f"ended {_how(child.returncode)} while starting", log_offset)
+            complaint = component.check()
+            if not complaint:
+                return
+            if self.cancel.wait(POLL_SECONDS):
+                raise errors.LabError(f"{component.name}: start given up")
+        raise self._failed(
+            component, f"not ready after {component.start_seconds:.0f} s: {complaint}", log_offset
+        )
+
+    def _failed(self, component: components.Component, what: str, log_offset: int) -> errors.LabError:
+        log = self.place.component_log(component.name)
+        lines = files.tail(log, since=log_offset)
+        if commands.speaks_of_full_disk("\n".join(lines)):
+            return commands.full_disk(component.name)
+        said = "".join(f"\n    {line}" for line in lines) or " (nothing)"
+        return errors.LabError(f"{component.name} {what}", hint=f"the end of {log}:{said}")
+
+
+def read_record(place: paths.LabPaths, name: str) -> Record | None:
+    """What run/<component>.json says, unless it is missing, broken or of an earlier boot."""
+    try:
+        record = msgspec.json.decode(place.component_record(name).read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return record if record.boot_id == processes.boot_id() else None
+
+
+def _how(code: int) -> str:
+    return f"by signal {-code}" if code < 0 else f"with exit code {os.waitstatus_to_exitcode(code << 8)}"

@@ -1,0 +1,153 @@
+"""Taking a lab down: no process, no mount, no user and no file stays.
+
+What belongs to the lab is found by what cannot be mistaken: recorded pids with their start times, daemons
+that hold files of the lab open, launchers by the path of their program, everything below them, and whatever
+runs as the user made for the lab. Then again until a look finds nothing, for a process may be born while
+others die.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock import errors
+from penstock.lab import commands, components, paths, processes, spec, supervision, users
+
+DAEMON_NAMES = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmstepd"})
+_ROUNDS = 20
+
+
+def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
+    """Remove everything of the lab; without `lab` (lab.json is broken) as far as that can be known."""
+    _stop_in_order(place, lab)
+    _end_the_rest(place, lab)
+    _unmount(place.directory)
+    if lab is not None and lab.user_created:
+        users.remove_created(place, lab.user)
+    _remove_tree(place)
+    remove_if_empty(place.directory)
+
+
+def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
+    """Those that need others first, so that no daemon complains of a lost peer."""
+    if lab is None:
+        return
+    groups: dict[str, list[components.Component]] = {}
+    for component in reversed(components.all_components(place, lab)):
+        groups.setdefault(component.name.partition("-")[0], []).append(component)
+    for group in groups.values():
+        _stop_together(place, group)
+
+
+def _stop_together(place: paths.LabPaths, group: list[components.Component]) -> None:
+    records = [supervision.read_record(place, component.name) for component in group]
+    running = [record.identity for record in records if record is not None]
+    below = processes.descendants([identity.pid for identity in running], processes.snapshot())
+    processes.end(running, grace=max(component.stop_seconds for component in group))
+    for process in below:
+        processes.send(process.identity, signal.SIGKILL)
+
+
+def _end_the_rest(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
+    uid = users.created_uid(place, lab.user) if lab is not None and lab.user_created else None
+    left: list[processes.Process] = []
+    for _ in range(_ROUNDS):
+        left = belonging(place, processes.snapshot(), created_uid=uid)
+        if not left:
+            return
+        for process in left:
+            processes.send(process.identity, signal.SIGKILL)
+        processes.wait_gone([process.identity for process in left], seconds=1.0)
+    names = ", ".join(f"{process.name} (pid {process.pid})" for process in left)
+    raise errors.LabError(f"still running and not to be ended: {names}")
+
+
+def belonging(
+    place: paths.LabPaths, everything: list[processes.Process], *, created_uid: int | None
+) -> list[processes.Process]:
+    """The processes that are the lab's and nobody else's."""
+    recorded = {record.pid for record in _records(place) if processes.alive(record.identity)}
+    own = [
+        process
+        for process in everything
+        if process.pid in recorded
+        or (created_uid is not None and process.uid == created_uid)
+        or _is_launcher(place, process)
+        or (process.name in DAEMON_NAMES and processes.holds(process.pid, place.directory))
+    ]
+    below = processes.descendants([process.pid for process in own], everything)
+    return list({process.pid: process for process in (*own, *below)}.values())
+
+
+def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
+    """Only as the program itself or what its interpreter runs: an editor that shows the file is not one."""
+    prefix = f"{place.libexec}/"
+    python = process.argv[:1] and "python" in Path(process.argv[0]).name
+    words = process.argv[:3] if python else process.argv[:1]
+    return any(word.startswith(prefix) for word in words)
+
+
+def _records(place: paths.LabPaths) -> Iterable[supervision.Record]:
+    for path in place.run.glob("*.json"):
+        record = supervision.read_record(place, path.stem)
+        if record is not None:
+            yield record
+
+
+def _unmount(directory: Path) -> None:
+    """Undo every mount below the lab, the innermost first."""
+    below = [point for point in _mount_points() if point.startswith(f"{directory}/")]
+    for point in sorted(below, key=len, reverse=True):
+        if commands.run(("umount", point), check=False).returncode != 0:
+            commands.run(("umount", "--lazy", point))
+
+
+def _mount_points() -> list[str]:
+    lines = (processes.PROC / "self/mountinfo").read_text().splitlines()
+    return [line.split()[4].encode().decode("unicode_escape") for line in lines]
+
+
+def _remove_tree(place: paths.LabPaths) -> None:
+    """Everything in the directory, lab.json last: if cut short, another `down` can finish it."""
+    for _ in range(_ROUNDS):
+        try:
+            for entry in place.directory.iterdir():
+                if entry != place.spec:
+                    _remove(entry)
+            place.spec.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise commands.from_os_error(error, doing=f"removing {place.directory}") from error
+            time.sleep(0.05)
+        else:
+            return
+    raise errors.LabError(f"{place.directory} does not become empty: somebody keeps writing there")
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)
+
+
+def remove_if_empty(directory: Path) -> None:
+    """The empty directory itself, and the common parent of labs when this was the last one."""
+    for path in (directory, directory.parent):
+        if path in (directory, paths.DEFAULT_PARENT):
+            _remove_directory_if_empty(path)
+
+
+def _remove_directory_if_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
+            raise commands.from_os_error(error, doing=f"removing {path}") from error

@@ -1,0 +1,56 @@
+"""`<lab>/bin/penstock`: the program that made the lab, under its plain name, for all who have it on PATH.
+
+The interpreter of a virtual environment may live where ordinary users cannot go, such as root's home. For
+them the system's interpreter of the same version runs the same code, when there is one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import click
+
+import penstock
+from penstock.lab import commands
+
+
+def render() -> str:
+    """The wrapper's text."""
+    return render_for(
+        interpreter=sys.executable,
+        substitute=_substitute() if not open_to_all(Path(sys.executable).resolve()) else "",
+        import_path=_import_path(),
+    )
+
+
+def render_for(*, interpreter: str, substitute: str, import_path: str) -> str:
+    """A POSIX shell script that runs penstock with `interpreter`, or `substitute` for those who cannot."""
+    own = shlex.quote(interpreter)
+    lines = ["#!/bin/sh", f'if [ -x {own} ]; then exec {own} -m penstock "$@"; fi']
+    if substitute:
+        lines += [
+            f'PYTHONPATH={shlex.quote(import_path)} exec {shlex.quote(substitute)} -P -m penstock "$@"',
+        ]
+    else:
+        lines += [f"echo {shlex.quote(f'penstock: {interpreter} is out of reach for you')} >&2", "exit 126"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def open_to_all(path: Path) -> bool:
+    """Whether any user may reach and execute this file."""
+    return all(part.stat().st_mode & stat.S_IXOTH for part in (path, *path.parents))
+
+
+def _substitute() -> str:
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return shutil.which(name, path=commands.SYSTEM_PATH) or ""
+
+
+def _import_path() -> str:
+    """Where penstock and what it needs are imported from."""
+    places = dict.fromkeys(str(Path(module.__file__ or "").parent.parent) for module in (penstock, click))
+    return ":".join(places)

@@ -1,0 +1,82 @@
+"""What a Slurm cluster is made of, as plain data: enough to render every configuration file it needs.
+
+The lab fills this in for one machine; a site description can fill in the same fields for a real cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSpec:
+    """One Slurm node, served by one slurmd on its own port."""
+
+    name: str
+    port: int
+    cpus: int = 8
+    memory_mb: int = 32768
+    gpus: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionSpec:
+    """One queue; the jobs of a bridged one run as pods, those of the others as ordinary Slurm jobs."""
+
+    name: str
+    bridged: bool
+    default: bool = False
+    max_time: str = "7-00:00:00"
+    default_time: str = "01:00:00"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BridgeHooks:
+    """Absolute paths of the programs that Slurm runs for us."""
+
+    prolog_slurmctld: str
+    epilog: str
+    task_prolog: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmPlaces:
+    """Absolute paths that Slurm's own daemons read and write."""
+
+    munge_socket: str
+    state_dir: str
+    spool_dir: str
+    pid_dir: str
+    log_dir: str
+    gpu_device_dir: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmCluster:
+    """Everything that slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf are rendered from."""
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    partitions: tuple[PartitionSpec, ...]
+    controller_port: int
+    accounting_port: int
+    places: SlurmPlaces
+    address: str = "127.0.0.1"
+    """Where all daemons are reached."""
+    listen_on_address_only: bool = True
+    """Needs a machine whose own name stands for `address`; otherwise daemons listen on all addresses."""
+    hooks: BridgeHooks | None = None
+    """None leaves every bridge hook out: a plain Slurm, whatever its partitions say."""
+    slurm_user: str = "slurm"
+    kill_wait: int = 30
+    prolog_epilog_timeout: int = 300
+    release: tuple[int, int] = (22, 5)
+    """Release of Slurm that will read the files, such as (24, 11): option names differ between them."""
+
+    @property
+    def bridged_partitions(self) -> tuple[str, ...]:
+        return tuple(partition.name for partition in self.partitions if partition.bridged)
+
+    @property
+    def default_partition(self) -> str:
+        return next((partition.name for partition in self.partitions if partition.default), "")

@@ -1,0 +1,33 @@
+"""What the launcher hands over, and who it is for: everything a job's pods are made of besides the
+allocation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The job's user as this host knows it; decides uid, groups and namespace of the pods."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchRequest:
+    """The batch process that slurmd started, as data. Bytes, because none of it has to be text."""
+
+    interpreter: bytes
+    """What followed the launcher in the script's first line: a path and at most one argument."""
+    script: bytes
+    arguments: tuple[bytes, ...]
+    environment: tuple[bytes, ...]
+    """NAME=value entries."""
+    workdir: bytes
+    stdout: bytes
+    """Where the process's output goes, every pattern expanded, as the kernel names it."""
+    stderr: bytes

@@ -1,0 +1,96 @@
+"""The hooks as files, with what they must know of the site written into them: nothing is read or looked up at
+run time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import resources
+
+from penstock import wellknown
+
+PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
+MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py")
+ADMIT_SECONDS = 20  # Slurm waits for PrologSlurmctld with the nodes taken: better requeue than wait for long
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HookSettings:
+    """All that hooks know of the site."""
+
+    libexec: str
+    """Directory they are installed in."""
+    socket: str
+    """penstockd's unix socket."""
+    bridged_partitions: tuple[str, ...]
+    default_partition: str
+    release_timeout: int
+    """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RenderedFile:
+    """A file to install: its name below the target directory, its bytes, its mode."""
+
+    name: str
+    content: bytes
+    mode: int
+
+
+def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
+    """Everything that goes into libexec, and job_submit.lua, which goes beside slurm.conf."""
+    modules = (RenderedFile(f"{PACKAGE}/{name}", _source(name), 0o644) for name in MODULES)
+    return (
+        *modules,
+        RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
+        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", ADMIT_SECONDS), 0o755),
+        RenderedFile(
+            wellknown.EPILOG, _partition_program(settings, "release", settings.release_timeout), 0o755
+        ),
+        RenderedFile(wellknown.TASK_PROLOG, _task_prolog(settings), 0o755),
+        RenderedFile("job_submit.lua", _job_submit(settings), 0o644),
+    )
+
+
+def _source(name: str) -> bytes:
+    return resources.files("penstock.hooks").joinpath(name).read_bytes()
+
+
+HEAD = """\
+#!/usr/bin/python3 -IS
+import sys
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+"""
+
+
+def _program(module: str, call: str) -> bytes:
+    return f"{HEAD}from {PACKAGE} import {module}\n\n{module}.{call}\n".encode()
+
+
+def _partition_program(settings: HookSettings, question: str, seconds: int) -> bytes:
+    """A hook that Slurm runs for every job: leaves at once, before any import, when the partition is none of
+    ours.
+    """
+    bridged = tuple(name.encode() for name in settings.bridged_partitions)
+    guard = (
+        f'import posix\n\nif posix.environ.get(b"SLURM_JOB_PARTITION") not in {bridged!r}:\n    sys.exit(0)\n'
+    )
+    call = f"from {PACKAGE} import ask\n\nask.{question}({settings.socket!r}, seconds={seconds})\n"
+    return (HEAD + guard + call).encode()
+
+
+def _task_prolog(settings: HookSettings) -> bytes:
+    return _source("task_prolog.sh").replace(b"@BRIDGED@", ",".join(settings.bridged_partitions).encode())
+
+
+def _job_submit(settings: HookSettings) -> bytes:
+    values = {
+        b"@LAUNCHER@": f"{settings.libexec}/{wellknown.LAUNCHER}",
+        b"@DEFAULT_PARTITION@": settings.default_partition,
+        b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
+    }
+    text = _source("job_submit.lua")
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value.encode())
+    return text

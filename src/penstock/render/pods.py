@@ -1,0 +1,229 @@
+"""A job's attempt as Kubernetes objects: one pod per node of the allocation and one Secret with all they
+need.
+
+Pure: same input, same manifest. Pods are made unbound with a schedulerName that nobody serves; binding them
+is a later step, so a gang whose last pod is refused has never run. The Secret belongs to rank 0's pod and
+goes with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import re
+from importlib import resources as package_files
+from typing import Any
+
+from penstock import errors, wellknown
+from penstock.model import jobs, launches
+from penstock.render import environment
+
+SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_IMAGE_LINE = re.compile(rb"^#K8S_IMAGE=(\S+)\s*$", re.MULTILINE)
+
+Manifest = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PodSettings:
+    """What the site decides about pods."""
+
+    default_image: str
+    shared_mounts: tuple[str, ...]
+    namespace_pattern: str
+    kill_wait: int
+
+
+def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
+    """The namespace of a user's jobs; by number when the name is not one that Kubernetes takes."""
+    named = settings.namespace_pattern.format(user=owner.name, uid=owner.uid)
+    return (
+        named
+        if _DNS_LABEL.fullmatch(named)
+        else settings.namespace_pattern.format(user=owner.uid, uid=owner.uid)
+    )
+
+
+def pod_name(identity: jobs.JobIdentity, rank: int) -> str:
+    """Always the same for the same attempt and rank: making it twice is a conflict, not a second pod."""
+    return f"slurm-{identity.job_id}-{identity.restart}-{rank}"
+
+
+def secret_name(identity: jobs.JobIdentity) -> str:
+    return f"slurm-{identity.job_id}-{identity.restart}"
+
+
+def labels_of(identity: jobs.JobIdentity) -> dict[str, str]:
+    return {
+        wellknown.LABEL_APP: wellknown.APP_VALUE,
+        wellknown.LABEL_JOB_ID: str(identity.job_id),
+        wellknown.LABEL_RESTART: str(identity.restart),
+        wellknown.LABEL_USER_ID: str(identity.uid),
+    }
+
+
+def is_shared(path: bytes, settings: PodSettings) -> bool:
+    """Whether pods see the same file under the same name."""
+    return any(
+        path == mount.encode() or path.startswith(mount.encode() + b"/") for mount in settings.shared_mounts
+    )
+
+
+def written_by_pod(path: bytes, settings: PodSettings) -> bool:
+    """Whether the pod itself can write this output file; otherwise its container log is streamed there."""
+    return path == b"/dev/null" or is_shared(path, settings)
+
+
+def image_of(request: launches.LaunchRequest, settings: PodSettings) -> str:
+    """The script's own image, or the site's default."""
+    match = _IMAGE_LINE.search(request.script)
+    return match[1].decode("ascii", "replace") if match else settings.default_image
+
+
+def render_pod(
+    allocation: jobs.Allocation,
+    rank: int,
+    *,
+    owner: launches.Owner,
+    request: launches.LaunchRequest,
+    settings: PodSettings,
+) -> Manifest:
+    """One rank's pod, not bound to its node yet."""
+    identity = allocation.identity
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(identity, rank),
+            "namespace": namespace_of(owner, settings),
+            "labels": labels_of(identity) | {wellknown.LABEL_RANK: str(rank)},
+        },
+        "spec": {
+            "schedulerName": wellknown.SCHEDULER_NAME,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": settings.kill_wait,
+            "securityContext": _pod_security(owner),
+            "containers": [_container(allocation, rank, image_of(request, settings), settings)],
+            "volumes": _volumes(identity, settings),
+        },
+    }
+
+
+def _pod_security(owner: launches.Owner) -> Manifest:
+    return {
+        "runAsUser": owner.uid,
+        "runAsGroup": owner.gid,
+        "runAsNonRoot": owner.uid != 0,
+        "supplementalGroups": sorted(set(owner.groups) - {owner.gid}),
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _container(allocation: jobs.Allocation, rank: int, image: str, settings: PodSettings) -> Manifest:
+    share = allocation.shares[rank].amount
+    amounts = {"cpu": f"{share.millicpus}m", "memory": str(share.memory)}
+    if share.gpus:
+        amounts[wellknown.GPU_RESOURCE] = str(share.gpus)
+    command = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
+    return {
+        "name": wellknown.CONTAINER_NAME,
+        "image": image,
+        "command": command if rank == 0 else [*command, "hold"],
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "penstock", "mountPath": wellknown.AGENT_MOUNT, "readOnly": True},
+            *({"name": f"shared-{n}", "mountPath": path} for n, path in enumerate(settings.shared_mounts)),
+        ],
+    }
+
+
+def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest]:
+    shared = (
+        {"name": f"shared-{n}", "hostPath": {"path": path, "type": "Directory"}}
+        for n, path in enumerate(settings.shared_mounts)
+    )
+    return [
+        {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o444}},
+        *shared,
+    ]
+
+
+def render_secret(
+    identity: jobs.JobIdentity,
+    *,
+    owner: launches.Owner,
+    request: launches.LaunchRequest,
+    settings: PodSettings,
+    owner_pod_uid: str,
+) -> Manifest:
+    """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
+    files = secret_files(request, settings)
+    size = sum(map(len, files.values()))
+    if size > SECRET_LIMIT:
+        raise errors.UsageError(
+            f"script and environment are {size} bytes; Kubernetes takes at most {SECRET_LIMIT} for a job",
+            hint="keep data out of the script, or submit with a smaller environment (--export=NONE)",
+        )
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "penstock.dev/job",
+        "immutable": True,
+        "metadata": {
+            "name": secret_name(identity),
+            "namespace": namespace_of(owner, settings),
+            "labels": labels_of(identity),
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": pod_name(identity, 0), "uid": owner_pod_uid}
+            ],
+        },
+        "data": {name: base64.b64encode(content).decode() for name, content in files.items()},
+    }
+
+
+def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
+    """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
+    own_output = written_by_pod(request.stdout, settings)
+    separate_error = request.stderr != request.stdout and written_by_pod(request.stderr, settings)
+    script_path = f"{wellknown.AGENT_MOUNT}/script".encode()
+    return {
+        "agent.sh": package_files.files("penstock.hooks").joinpath("agent.sh").read_bytes(),
+        "script": b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
+        "arguments": environment.set_line(
+            (*_interpreter_words(request.interpreter), script_path, *request.arguments)
+        ),
+        "environment": environment.export_lines(environment.entering(request.environment)),
+        "settings": environment.assignments(
+            {
+                "penstock_workdir": request.workdir,
+                "penstock_stdout": request.stdout if own_output else b"",
+                "penstock_stderr": request.stderr if separate_error else b"",
+            }
+        ),
+    }
+
+
+def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
+    """As the kernel splits a `#!` line: the program, and all the rest as one argument."""
+    return tuple(interpreter.strip().split(None, 1))
+
+
+def render_binding(name: str, namespace: str, node: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def render_namespace(name: str, owner: launches.Owner) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {wellknown.LABEL_USER_ID: str(owner.uid)}},
+    }

@@ -1,0 +1,207 @@
+"""Slurm's configuration files as text: the same cluster gives the same bytes.
+
+Why some lines are as they are (each was measured):
+
+* DefMemPerCPU: without it a job that asks for no memory takes all memory of its node, so one runs at a time.
+* cred_expire=10: a job that PrologSlurmctld sends back waits for the credential's lifetime: 121 s by default.
+* AccountingStoragePass names the munge socket: clients ignore AuthInfo when they talk to slurmdbd.
+* jobacct_gather/none: the processes of a bridged job are in pods; figures of the launcher would be lies.
+* config_overrides: nodes may claim more CPUs and memory than the machine that plays them has.
+* NoInAddrAny, NoCtldInAddrAny: daemons listen on the address of their node alone instead of on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.model import cluster as model
+
+HEADER = "# Written by penstock. Changes are lost the next time it is rendered.\n"
+
+SCHEDULER_PARAMETERS = (
+    "bf_interval=5",
+    "bf_continue",
+    "sched_min_interval=100000",
+    "batch_sched_delay=0",
+    "default_queue_depth=1000",
+)
+
+RELEASE_WITH_CGROUP_DISABLED = (23, 11)
+RELEASE_WITH_SPLIT_HOOK_TIMEOUTS = (25, 5)
+
+
+def render_slurm_conf(cluster: model.SlurmCluster) -> str:
+    """The whole slurm.conf."""
+    sections = (
+        ("Who and where", _identity(cluster)),
+        ("Files", _files(cluster)),
+        ("Processes", _processes(cluster)),
+        ("Timeouts", _timeouts(cluster)),
+        ("Scheduling", _scheduling(cluster)),
+        ("Accounting", _accounting(cluster)),
+        ("The bridge", _bridge(cluster)),
+        ("Nodes and partitions", _nodes_and_partitions(cluster)),
+    )
+    body = (f"\n# {title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in sections)
+    return HEADER + "".join(body)
+
+
+def render_gres_conf(cluster: model.SlurmCluster) -> str:
+    """gres.conf: a device file for every GPU; plain empty files do."""
+    devices = f"{cluster.places.gpu_device_dir}/gpu"
+    lines = (
+        f"NodeName={node.name} Name=gpu File={devices}{_numbers(range(node.gpus))}\n"
+        for node in cluster.nodes
+        if node.gpus
+    )
+    return HEADER + "".join(lines)
+
+
+def render_cgroup_conf(cluster: model.SlurmCluster) -> str:
+    """cgroup.conf: later releases must be told not to touch cgroups, earlier ones would refuse the line."""
+    if cluster.release < RELEASE_WITH_CGROUP_DISABLED:
+        return HEADER
+    return HEADER + "CgroupPlugin=disabled\n"
+
+
+def render_slurmdbd_conf(cluster: model.SlurmCluster) -> str:
+    """slurmdbd.conf: no password in it, MariaDB knows SlurmUser by the uid behind the socket."""
+    return HEADER + "".join(f"{line}\n" for line in _slurmdbd(cluster))
+
+
+def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield "DbdHost=localhost"
+    yield f"DbdAddr={cluster.address}"
+    yield f"DbdPort={cluster.accounting_port}"
+    yield f"SlurmUser={cluster.slurm_user}"
+    yield "AuthType=auth/munge"
+    yield f"AuthInfo=socket={cluster.places.munge_socket}"
+    if cluster.listen_on_address_only:
+        yield "CommunicationParameters=NoInAddrAny"
+    yield "StorageType=accounting_storage/mysql"
+    yield "StorageHost=localhost"
+    yield f"StorageUser={cluster.slurm_user}"
+    yield "StorageLoc=slurm_acct_db"
+    yield f"PidFile={cluster.places.pid_dir}/slurmdbd.pid"
+    yield "DebugLevel=info"
+
+
+def _identity(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield f"ClusterName={cluster.name}"
+    yield f"SlurmctldHost=localhost({cluster.address})"
+    yield f"SlurmctldPort={cluster.controller_port}"
+    yield f"SlurmUser={cluster.slurm_user}"
+    yield "SlurmdUser=root"
+    yield "AuthType=auth/munge"
+    yield f"AuthInfo=socket={cluster.places.munge_socket},cred_expire=10"
+    if cluster.listen_on_address_only:
+        yield "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"
+
+
+def _files(cluster: model.SlurmCluster) -> Iterator[str]:
+    places = cluster.places
+    yield f"StateSaveLocation={places.state_dir}"
+    yield f"SlurmdSpoolDir={places.spool_dir}/%n"
+    yield f"SlurmctldPidFile={places.pid_dir}/slurmctld.pid"
+    yield f"SlurmdPidFile={places.pid_dir}/slurmd-%n.pid"
+    yield f"SlurmdLogFile={places.log_dir}/slurmd-%n.log"
+    yield "SlurmctldDebug=info"
+    yield "SlurmdDebug=info"
+
+
+def _processes(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield "ProctrackType=proctrack/pgid"
+    yield "TaskPlugin=task/none"
+    yield "MpiDefault=none"
+    yield "SlurmdParameters=config_overrides"
+    yield "ReturnToService=2"
+    yield "MaxArraySize=10001"
+    yield "MaxJobCount=50000"
+    yield "MailProg=/bin/true"
+
+
+def _timeouts(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield f"KillWait={cluster.kill_wait}"
+    yield "MinJobAge=300"
+    yield "MessageTimeout=30"
+    yield "UnkillableStepTimeout=180"
+    yield "SlurmctldTimeout=60"
+    yield "SlurmdTimeout=120"
+    yield "InactiveLimit=0"
+
+
+def _scheduling(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield "SchedulerType=sched/backfill"
+    yield f"SchedulerParameters={','.join(SCHEDULER_PARAMETERS)}"
+    yield "SelectType=select/cons_tres"
+    yield "SelectTypeParameters=CR_Core_Memory"
+    yield f"DefMemPerCPU={_default_memory_per_cpu(cluster)}"
+    yield "PriorityType=priority/multifactor"
+    yield "PriorityDecayHalfLife=7-0"
+    yield "PriorityCalcPeriod=00:01:00"
+    yield "PriorityMaxAge=1-0"
+    yield "PriorityWeightAge=1000"
+    yield "PriorityWeightFairshare=10000"
+    yield "PriorityWeightJobSize=500"
+    yield "GresTypes=gpu"
+
+
+def _accounting(cluster: model.SlurmCluster) -> Iterator[str]:
+    yield "AccountingStorageType=accounting_storage/slurmdbd"
+    yield f"AccountingStorageHost={cluster.address}"
+    yield f"AccountingStoragePort={cluster.accounting_port}"
+    yield f"AccountingStoragePass={cluster.places.munge_socket}"
+    yield "AccountingStorageTRES=gres/gpu"
+    yield "AccountingStorageEnforce=associations,limits,qos,safe"
+    yield "AccountingStoreFlags=job_comment"
+    yield "JobAcctGatherType=jobacct_gather/none"
+    yield "JobCompType=jobcomp/none"
+
+
+def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
+    if cluster.hooks is None:
+        yield "# none"
+        return
+    yield "JobSubmitPlugins=lua"
+    yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
+    yield f"Epilog={cluster.hooks.epilog}"
+    yield f"TaskProlog={cluster.hooks.task_prolog}"
+    if cluster.release < RELEASE_WITH_SPLIT_HOOK_TIMEOUTS:
+        yield f"PrologEpilogTimeout={cluster.prolog_epilog_timeout}"
+    else:
+        yield f"PrologTimeout={cluster.prolog_epilog_timeout}"
+        yield f"EpilogTimeout={cluster.prolog_epilog_timeout}"
+
+
+def _nodes_and_partitions(cluster: model.SlurmCluster) -> Iterator[str]:
+    for node in cluster.nodes:
+        yield _node(node, address=cluster.address)
+    names = ",".join(node.name for node in cluster.nodes)
+    for partition in cluster.partitions:
+        yield _partition(partition, nodes=names)
+
+
+def _node(node: model.NodeSpec, *, address: str) -> str:
+    gres = f" Gres=gpu:{node.gpus}" if node.gpus else ""
+    return (
+        f"NodeName={node.name} NodeHostname=localhost NodeAddr={address} Port={node.port} CPUs={node.cpus}"
+        f" Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1"
+        f" RealMemory={node.memory_mb}{gres} State=UNKNOWN"
+    )
+
+
+def _partition(partition: model.PartitionSpec, *, nodes: str) -> str:
+    default = "YES" if partition.default else "NO"
+    return (
+        f"PartitionName={partition.name} Nodes={nodes} Default={default} MaxTime={partition.max_time}"
+        f" DefaultTime={partition.default_time} OverSubscribe=NO State=UP"
+    )
+
+
+def _default_memory_per_cpu(cluster: model.SlurmCluster) -> int:
+    """Half of a CPU's even share: every CPU of the smallest node can be used, and room for big jobs stays."""
+    return max(1, min(node.memory_mb // node.cpus for node in cluster.nodes) // 2)
+
+
+def _numbers(numbers: range) -> str:
+    return f"[{numbers[0]}-{numbers[-1]}]" if len(numbers) > 1 else str(numbers[0])

@@ -1,0 +1,77 @@
+"""Reads what Slurm's commands print.
+
+`scontrol show job -d` is the only place (on every release from 22.05) that tells a job's share of each node.
+It prints text of the user's too: the job's name on the first line, everything else after the lines we read.
+job_submit.lua keeps control characters out of names, so a line break in them cannot forge a field; still only
+the first block of node lines is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from penstock import errors
+from penstock.model import jobs, resources
+from penstock.slurm import hostlists
+
+SQUEUE_FIELDS = (
+    "JobID:|,UserID:|,RestartCnt:|,State:|,Partition:|"  # numbers and site's names only: no text of users'
+)
+
+_NODE_LINE = re.compile(
+    r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d+) GRES=(?P<gres>\S*)\s*"
+)
+_GPU = re.compile(r"gpu(?::[^:,()]+)?:(?P<count>\d+)(?:\(|,|$)")
+
+
+def live_jobs(text: str) -> tuple[jobs.LiveJob, ...]:
+    """Jobs from `squeue -h -O` with SQUEUE_FIELDS."""
+    return tuple(_live_job(line) for line in text.splitlines() if line.strip())
+
+
+def _live_job(line: str) -> jobs.LiveJob:
+    fields = [field.strip() for field in line.split("|")]
+    try:
+        identity = jobs.JobIdentity(job_id=int(fields[0]), uid=int(fields[1]), restart=int(fields[2]))
+        return jobs.LiveJob(identity=identity, state=fields[3], partition=fields[4])
+    except (ValueError, IndexError):
+        raise errors.SlurmError(f"squeue printed a line that we do not understand: {line[:120]!r}") from None
+
+
+def shares(text: str) -> tuple[jobs.NodeShare, ...]:
+    """The job's share of every node, in the order of the allocation, from `scontrol show job -d`."""
+    found = tuple(share for match in _first_block(text) for share in _expand(match))
+    if not found:
+        raise errors.SlurmError("scontrol shows no allocation for the job")
+    return found
+
+
+def _first_block(text: str) -> Iterator[re.Match[str]]:
+    inside = False
+    for line in text.splitlines():
+        match = _NODE_LINE.fullmatch(line)
+        if match:
+            inside = True
+            yield match
+        elif inside:
+            return
+
+
+def _expand(match: re.Match[str]) -> Iterator[jobs.NodeShare]:
+    amount = resources.Amount(
+        millicpus=1000 * count_ids(match["cpus"]),
+        memory=int(match["mem"]) * 2**20,
+        gpus=sum(int(gpu["count"]) for gpu in _GPU.finditer(match["gres"])),
+    )
+    for node in hostlists.expand(match["nodes"]):
+        yield jobs.NodeShare(node=node, amount=amount)
+
+
+def count_ids(ranges: str) -> int:
+    """How many numbers "0-2,5" stands for."""
+    total = 0
+    for piece in filter(None, ranges.split(",")):
+        first, _, last = piece.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total

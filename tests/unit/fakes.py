@@ -1,0 +1,229 @@
+"""Stand-ins for Slurm, Kubernetes and time, small enough to be believed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock import errors
+from penstock.kube import types
+from penstock.model import jobs, launches, resources
+from penstock.render import pods as rendering
+
+SETTINGS = rendering.PodSettings(
+    default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30
+)
+OWNER = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000))
+REQUEST = launches.LaunchRequest(
+    interpreter=b"/bin/bash",
+    script=b"#!/lab/libexec/penstock-launch /bin/bash\n#SBATCH -n1\necho hello\n",
+    arguments=(b"a", b"b c"),
+    environment=(b"GREETING=it's me", b"PATH=/usr/bin", b"SLURM_JOB_ID=17"),
+    workdir=b"/nas/home/alice",
+    stdout=b"/nas/home/alice/slurm-17.out",
+    stderr=b"/nas/home/alice/slurm-17.out",
+)
+
+
+class ManualClock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+def identity(job_id: int = 17, *, restart: int = 0, uid: int = 1001) -> jobs.JobIdentity:
+    return jobs.JobIdentity(job_id=job_id, restart=restart, uid=uid)
+
+
+def amount(*, cpus: int = 0, gib: int = 0, gpus: int = 0) -> resources.Amount:
+    return resources.Amount(millicpus=cpus * 1000, memory=gib * 2**30, gpus=gpus)
+
+
+def allocation(
+    job_id: int = 17,
+    *,
+    on: tuple[str, ...] = ("n1",),
+    cpus: int = 2,
+    gib: int = 4,
+    gpus: int = 0,
+    restart: int = 0,
+) -> jobs.Allocation:
+    share = amount(cpus=cpus, gib=gib, gpus=gpus)
+    shares = tuple(jobs.NodeShare(node=node, amount=share) for node in on)
+    return jobs.Allocation(identity=identity(job_id, restart=restart), shares=shares)
+
+
+def node(
+    name: str = "n1",
+    *,
+    cpus: int = 8,
+    gib: int = 32,
+    gpus: int = 4,
+    ready: bool = True,
+    cordoned: bool = False,
+) -> types.Node:
+    return types.Node(
+        metadata=types.Meta(name=name),
+        spec=types.NodeSpec(unschedulable=cordoned),
+        status=types.NodeStatus(
+            allocatable={"cpu": str(cpus), "memory": f"{gib}Gi", "nvidia.com/gpu": str(gpus)},
+            conditions=[types.Condition(type="Ready", status="True" if ready else "False")],
+        ),
+    )
+
+
+def pod(
+    name: str = "notebook",
+    *,
+    on: str = "n1",
+    cpus: str = "0",
+    gpus: int = 0,
+    job: jobs.JobIdentity | None = None,
+    status: types.PodStatus | None = None,
+    deleting: bool = False,
+    version: str = "1",
+) -> types.Pod:
+    """Somebody's pod, or ours when a job is given."""
+    return types.Pod(
+        metadata=types.Meta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            resource_version=version,
+            labels=rendering.labels_of(job) if job else {},
+            deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
+        ),
+        spec=types.PodSpec(
+            node_name=on,
+            containers=[
+                types.Container(
+                    name="c", resources=types.Requirements(requests={"cpu": cpus, "nvidia.com/gpu": gpus})
+                )
+            ],
+        ),
+        status=status or types.PodStatus(phase="Running"),
+    )
+
+
+def ended(exit_code: int, *, reason: str = "Error", message: str = "") -> types.PodStatus:
+    """The status of a pod whose job container has ended."""
+    end = types.Terminated(exit_code=exit_code, reason=reason, message=message)
+    status = types.ContainerStatus(name="job", state=types.ContainerState(terminated=end))
+    return types.PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status])
+
+
+class FakeSlurm:
+    """Jobs in a dictionary."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, jobs.LiveJob] = {}
+        self.allocations: dict[int, tuple[jobs.NodeShare, ...]] = {}
+        self.comments: dict[int, str] = {}
+        self.away = False
+
+    def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
+        job_id = allocation.identity.job_id
+        self.live[job_id] = jobs.LiveJob(identity=allocation.identity, state=state, partition=partition)
+        self.allocations[job_id] = allocation.shares
+
+    def _check(self) -> None:
+        if self.away:
+            raise errors.SlurmUnavailable("squeue: Connection refused")
+
+    async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
+        self._check()
+        return tuple(self.live.values())
+
+    async def live_job(self, job_id: int) -> jobs.LiveJob | None:
+        self._check()
+        return self.live.get(job_id)
+
+    async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
+        self._check()
+        if job_id not in self.allocations:
+            raise errors.SlurmError("scontrol shows no allocation for the job")
+        return self.allocations[job_id]
+
+    async def set_comment(self, job_id: int, text: str) -> None:
+        self._check()
+        self.comments[job_id] = text
+
+
+class FakeKube:
+    """Objects in a dictionary; `calls` is everything that was asked for, in order."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.refuse: dict[tuple[str, str], Exception] = {}
+        self.logs: list[bytes] = []
+        self._uids = 0
+
+    def _note(self, verb: str, resource: str, name: str) -> None:
+        self.calls.append((verb, resource, name))
+        error = self.refuse.get((verb, resource))
+        if error:
+            raise error
+
+    async def get(
+        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    ) -> bytes:
+        self._note("get", resource, name)
+        if not name:
+            items = [obj for (kind, _, _), obj in self.objects.items() if kind == resource]
+            return msgspec.json.encode({"metadata": {}, "items": items})
+        if (resource, namespace, name) not in self.objects:
+            raise errors.KubeNotFound("not found", status=404)
+        return msgspec.json.encode(self.objects[resource, namespace, name])
+
+    async def create(
+        self,
+        resource: str,
+        manifest: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        name: str = "",
+        sub: str = "",
+    ) -> bytes:
+        self._note("bind" if sub == "binding" else "create", resource, manifest["metadata"]["name"])
+        key = (resource, namespace, manifest["metadata"]["name"])
+        if sub == "binding":
+            self.objects[key]["spec"]["nodeName"] = manifest["target"]["name"]
+            return b"{}"
+        if key in self.objects:
+            raise errors.KubeConflict("already exists", status=409)
+        self._uids += 1
+        self.objects[key] = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{self._uids}"}}
+        return msgspec.json.encode(self.objects[key])
+
+    async def delete(
+        self, resource: str, *, namespace: str, name: str, uid: str, grace: int | None = None
+    ) -> None:
+        self._note("delete", resource, name)
+        found = self.objects.get((resource, namespace, name))
+        if found is None:
+            raise errors.KubeNotFound("not found", status=404)
+        if found["metadata"]["uid"] != uid:
+            raise errors.KubeConflict("another uid", status=409)
+        del self.objects[resource, namespace, name]
+
+    async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
+        self._note("log", "pods", name)
+        for chunk in self.logs:
+            yield chunk
+
+    async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        self._note("watch", resource, version)
+        return
+        yield

@@ -1,0 +1,124 @@
+"""Does every node really have the room?"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.bridge import admission, ledger
+from penstock.kube import types
+from penstock.model import jobs
+from tests.unit import fakes
+
+
+def refusals(
+    allocation: jobs.Allocation,
+    *pods: types.Pod,
+    nodes: tuple[types.Node, ...] = (),
+    held: tuple[jobs.Allocation, ...] = (),
+) -> tuple[str, ...]:
+    promised = ledger.Ledger()
+    for other in held:
+        promised.hold(other)
+    known = {f"/{node.metadata.name}": node for node in nodes or (fakes.node("n1"), fakes.node("n2"))}
+    return admission.refusals(allocation, nodes=known, pods=pods, promised=promised)
+
+
+def test_an_empty_node_has_room() -> None:
+    """Nothing there, nothing in the way."""
+    assert refusals(fakes.allocation(cpus=8, gib=32, gpus=4)) == ()
+
+
+def test_a_foreign_pod_takes_its_room_and_is_named() -> None:
+    """The reason says what, where, how much, and who."""
+    found = refusals(fakes.allocation(gpus=2), fakes.pod("notebook-7", gpus=3))
+    assert found == ("waits for gpu on n1: 1 free of 2 needed, held by default/notebook-7",)
+
+
+def test_a_pod_that_is_being_deleted_still_takes_its_room() -> None:
+    """Terminating is not gone."""
+    assert refusals(fakes.allocation(gpus=2), fakes.pod(gpus=3, deleting=True))
+
+
+def test_a_pod_that_has_ended_takes_nothing() -> None:
+    """Succeeded and Failed pods hold no resources."""
+    assert (
+        refusals(fakes.allocation(gpus=4), fakes.pod(gpus=4, status=types.PodStatus(phase="Succeeded"))) == ()
+    )
+
+
+def test_a_pod_that_is_not_placed_takes_nothing() -> None:
+    """A pending pod without a node is in nobody's way."""
+    assert refusals(fakes.allocation(gpus=4), fakes.pod(gpus=4, on="")) == ()
+
+
+def test_room_promised_a_moment_ago_is_taken() -> None:
+    """What was admitted but is not visible yet counts."""
+    assert refusals(fakes.allocation(2, gpus=2), held=(fakes.allocation(1, gpus=3),)) == (
+        "waits for gpu on n1: 1 free of 2 needed",
+    )
+
+
+def test_a_promise_and_its_pod_are_counted_once() -> None:
+    """The held job's own pod is the same room, not more."""
+    held = fakes.allocation(1, gpus=2)
+    assert refusals(fakes.allocation(2, gpus=2), fakes.pod(gpus=2, job=held.identity), held=(held,)) == ()
+
+
+def test_asking_twice_does_not_stand_in_its_own_way() -> None:
+    """An admission that is repeated after a crash gives the same answer."""
+    own = fakes.allocation(1, gpus=4)
+    assert refusals(own, fakes.pod(gpus=4, job=own.identity), held=(own,)) == ()
+
+
+def test_an_earlier_attempt_that_is_still_there_takes_its_room() -> None:
+    """A requeued job waits for its own old pod like for anybody else's."""
+    old = fakes.pod("old", gpus=4, job=fakes.identity(1, restart=0))
+    assert refusals(fakes.allocation(1, gpus=1, restart=1), old) != ()
+
+
+def test_a_node_that_kubernetes_cannot_use_is_refused_in_words() -> None:
+    """Unknown, not ready and cordoned nodes."""
+    job = fakes.allocation(on=("n1", "n2", "n3"))
+    nodes = (fakes.node("n1", ready=False), fakes.node("n2", cordoned=True))
+    assert refusals(job, nodes=nodes) == (
+        "waits for node n1: not Ready in Kubernetes",
+        "waits for node n2: cordoned in Kubernetes",
+        "waits for node n3: Kubernetes does not know it",
+    )
+
+
+def test_one_full_node_stops_the_gang() -> None:
+    """All nodes or none; only the full one is named."""
+    found = refusals(fakes.allocation(on=("n1", "n2"), gpus=2), fakes.pod(gpus=3, on="n2"))
+    assert len(found) == 1
+    assert "on n2" in found[0]
+
+
+def test_many_holders_are_named_by_the_first_few() -> None:
+    """A comment has to stay readable."""
+    pods = tuple(fakes.pod(f"p{n}", cpus="1") for n in range(8))
+    assert refusals(fakes.allocation(cpus=1), *pods)[0].endswith(
+        "held by default/p0, default/p1, default/p2 and 5 more"
+    )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("n1", "n2")), st.integers(0, 3)), max_size=6),
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from((("n1",), ("n2",), ("n1", "n2")))), max_size=12),
+)
+def test_no_sequence_of_admissions_overbooks_a_node(
+    foreign: list[tuple[str, int]], asks: list[tuple[int, tuple[str, ...]]]
+) -> None:
+    """I1: promises and foreign pods never exceed what a node has (foreign pods alone may, that is not ours)."""
+    pods = tuple(fakes.pod(f"f{n}", on=on, gpus=gpus) for n, (on, gpus) in enumerate(foreign))
+    promised = ledger.Ledger()
+    nodes = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
+    for job_id, (gpus, on) in enumerate(asks, start=1):
+        wish = fakes.allocation(job_id, on=on, cpus=0, gib=0, gpus=gpus)
+        if not admission.refusals(wish, nodes=nodes, pods=pods, promised=promised):
+            promised.hold(wish)
+    for name in ("n1", "n2"):
+        ours = promised.held_on(name, besides=0).gpus
+        theirs = sum(gpus for on, gpus in foreign if on == name)
+        assert ours == 0 or ours + theirs <= 4

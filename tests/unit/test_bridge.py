@@ -1,0 +1,181 @@
+"""The steps of the protocol, with Slurm and Kubernetes played by fakes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from penstock import errors
+from penstock.bridge import bridge as bridging
+from penstock.bridge import sweeping
+from penstock.kube import reflecting, types
+from penstock.model import jobs
+from tests.unit import fakes
+
+
+@dataclasses.dataclass
+class World:
+    """A bridge and everything it stands on."""
+
+    slurm: fakes.FakeSlurm
+    kube: fakes.FakeKube
+    bridge: bridging.Bridge
+    sweeper: sweeping.Sweeper
+
+    def add_pod(self, pod: types.Pod) -> None:
+        """A pod that both the API and the picture have."""
+        body: dict[str, Any] = {
+            "metadata": {
+                "name": pod.metadata.name,
+                "namespace": "default",
+                "uid": pod.metadata.uid,
+                "labels": pod.metadata.labels,
+            },
+            "spec": {"nodeName": pod.spec.node_name},
+        }
+        self.kube.objects["pods", "default", pod.metadata.name] = body
+        self.bridge.pods.objects[f"default/{pod.metadata.name}"] = pod
+
+
+@pytest.fixture
+def world() -> World:
+    clock = fakes.ManualClock()
+    slurm, kube = fakes.FakeSlurm(), fakes.FakeKube()
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
+    nodes.objects = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
+    for picture in (pods, nodes):
+        picture.listed.set()
+    bridge = bridging.Bridge(slurm, kube, pods, nodes, fakes.SETTINGS)
+    return World(slurm, kube, bridge, sweeping.Sweeper(bridge, frozenset({"gpu"})))
+
+
+async def test_admission_holds_the_room(world: World) -> None:
+    """The second job sees what the first was promised."""
+    for job_id in (1, 2):
+        world.slurm.add(fakes.allocation(job_id, gpus=3))
+    assert await world.bridge.admit(fakes.identity(1)) == ()
+    assert await world.bridge.admit(fakes.identity(2)) == ("waits for gpu on n1: 1 free of 3 needed",)
+    assert world.bridge.ledger.jobs() == (1,)
+
+
+async def test_admission_promises_nothing_without_the_api(world: World) -> None:
+    """I4: an old picture is no ground for a promise."""
+    world.slurm.add(fakes.allocation(1))
+    world.bridge.pods.listed.clear()
+    assert await world.bridge.admit(fakes.identity(1)) == ("waits for Kubernetes: the API does not answer",)
+
+
+async def test_only_the_owner_may_launch(world: World) -> None:
+    """The uid at the other end of the socket must be the job's."""
+    world.slurm.add(fakes.allocation(1))
+    assert (await world.bridge.allocation_for(1, 1001)).identity.job_id == 1
+    with pytest.raises(bridging.NotYours):
+        await world.bridge.allocation_for(1, 1002)
+
+
+async def test_a_job_that_does_not_run_cannot_be_launched(world: World) -> None:
+    """Pending, finished and unknown jobs have no pods."""
+    world.slurm.add(fakes.allocation(1), state="PENDING")
+    for job_id in (1, 99):
+        with pytest.raises(bridging.NotYours):
+            await world.bridge.allocation_for(job_id, 1001)
+
+
+async def test_attaching_never_makes_a_pod(world: World) -> None:
+    """A pod that is gone stays gone."""
+    assert await world.bridge.attach(fakes.allocation(1)) is None
+    assert [call[0] for call in world.kube.calls] == ["get"]
+
+
+async def test_release_takes_only_this_jobs_pods_off_this_node(world: World) -> None:
+    """Other jobs' and other nodes' pods stay; the promise goes with the node."""
+    job = fakes.identity(1)
+    world.bridge.ledger.hold(fakes.allocation(1, on=("n1", "n2")))
+    world.add_pod(fakes.pod("here", on="n1", job=job))
+    world.add_pod(fakes.pod("there", on="n2", job=job))
+    world.bridge.pods.objects.pop("default/here")
+    await world.bridge.release(1, "n1")
+    assert [name for _, _, name in world.kube.objects] == ["there"]
+    held = world.bridge.ledger.of(1)
+    assert held is not None
+    assert [share.node for share in held.shares] == ["n2"]
+
+
+async def test_release_is_not_said_without_the_api(world: World) -> None:
+    """Freed too early is the bug behind double bookings."""
+    world.bridge.ledger.hold(fakes.allocation(1))
+    world.kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
+    with pytest.raises(errors.KubeUnavailable):
+        await world.bridge.release(1, "n1")
+    assert world.bridge.ledger.of(1) is not None
+
+
+async def test_recovery_holds_what_runs(world: World) -> None:
+    """After a restart the ledger is written from Slurm alone, bridged and running jobs only."""
+    world.slurm.add(fakes.allocation(1, gpus=2))
+    world.slurm.add(fakes.allocation(2), state="PENDING")
+    world.slurm.add(fakes.allocation(3), partition="host")
+    await world.sweeper.recover()
+    assert world.bridge.ledger.jobs() == (1,)
+
+
+async def test_an_orphan_goes_at_the_second_look(world: World) -> None:
+    """Once could be a mistake."""
+    world.add_pod(fakes.pod("orphan", job=fakes.identity(5)))
+    await world.sweeper.sweep()
+    assert world.kube.objects
+    world.bridge.pods.objects["default/orphan"] = fakes.pod("orphan", job=fakes.identity(5))
+    sweeping_away = world.sweeper.sweep()
+    original = world.kube.delete
+
+    async def delete(*args: Any, **kwargs: Any) -> None:
+        await original(*args, **kwargs)
+        world.bridge.pods._set("default/orphan", None)
+
+    world.kube.delete = delete  # type: ignore[method-assign]  # the watch would show it
+    await sweeping_away
+    assert not world.kube.objects
+
+
+@pytest.mark.parametrize("trouble", ["slurm", "kube"])
+async def test_nothing_is_swept_while_one_side_is_away(world: World, trouble: str) -> None:
+    """I4: no answer is not a reason to delete."""
+    world.add_pod(fakes.pod("p", job=fakes.identity(5)))
+    await world.sweeper.sweep()
+    if trouble == "slurm":
+        world.slurm.away = True
+        with pytest.raises(errors.SlurmUnavailable):
+            await world.sweeper.sweep()
+    else:
+        world.bridge.pods.listed.clear()
+        await world.sweeper.sweep()
+    assert world.kube.objects
+
+
+async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> None:
+    """The sweep knows whose a pod is."""
+    world.slurm.add(fakes.allocation(1))
+    world.add_pod(fakes.pod("live", job=fakes.identity(1)))
+    world.add_pod(fakes.pod("foreign"))
+    for _ in range(3):
+        await world.sweeper.sweep()
+    assert len(world.kube.objects) == 2
+
+
+def test_an_older_attempts_pod_has_no_right() -> None:
+    """A requeued job's earlier pod is an orphan."""
+    live = {1: jobs.LiveJob(identity=fakes.identity(1, restart=1), state="RUNNING", partition="gpu")}
+    old, new = fakes.pod("old", job=fakes.identity(1)), fakes.pod("new", job=fakes.identity(1, restart=1))
+    assert sweeping.orphans([old, new], live) == {"uid-old"}
+
+
+async def test_promises_of_jobs_that_are_gone_are_forgotten(world: World) -> None:
+    """A job cancelled between admission and launch holds nothing for ever."""
+    world.bridge.ledger.hold(fakes.allocation(1))
+    world.slurm.add(fakes.allocation(2), state="COMPLETED")
+    world.bridge.ledger.hold(fakes.allocation(2))
+    await world.sweeper.sweep()
+    assert world.bridge.ledger.jobs() == ()

@@ -1,0 +1,82 @@
+"""All pods of a job or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import errors
+from penstock.bridge import gang
+from penstock.kube import types
+from penstock.model import jobs
+from tests.unit import fakes
+
+
+async def create(kube: fakes.FakeKube, allocation: jobs.Allocation | None = None) -> tuple[types.Pod, ...]:
+    return await gang.create(
+        kube,
+        allocation or fakes.allocation(on=("n1", "n2")),
+        owner=fakes.OWNER,
+        request=fakes.REQUEST,
+        settings=fakes.SETTINGS,
+    )
+
+
+async def test_nothing_is_bound_before_everything_is_there() -> None:
+    """Pods and Secret first, bindings last: a refused gang has never run."""
+    kube = fakes.FakeKube()
+    await create(kube)
+    assert [call[:2] for call in kube.calls] == [
+        ("create", "namespaces"),
+        ("create", "pods"),
+        ("create", "pods"),
+        ("create", "secrets"),
+        ("bind", "pods"),
+        ("bind", "pods"),
+    ]
+    nodes = [obj["spec"]["nodeName"] for (kind, _, _), obj in kube.objects.items() if kind == "pods"]
+    assert nodes == ["n1", "n2"]
+
+
+async def test_the_secret_goes_with_the_first_pod() -> None:
+    """Its owner is rank 0's pod, by uid."""
+    kube = fakes.FakeKube()
+    made = await create(kube)
+    secret = kube.objects["secrets", "user-alice", "slurm-17-0"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == made[0].metadata.uid
+
+
+async def test_doing_it_again_finds_what_is_there() -> None:
+    """After a crash between any two steps the same gang comes out, not a second one."""
+    kube = fakes.FakeKube()
+    first = await create(kube)
+    second = await create(kube)
+    assert [pod.metadata.uid for pod in second] == [pod.metadata.uid for pod in first]
+    assert sum(1 for call in kube.calls if call[0] == "bind") == 2
+
+
+@pytest.mark.parametrize("step", [("create", "secrets"), ("bind", "pods")])
+async def test_a_refusal_leaves_nothing(step: tuple[str, str]) -> None:
+    """Quota or a webhook said no: every pod made so far is removed, and the reason is kept."""
+    kube = fakes.FakeKube()
+    kube.refuse[step] = errors.KubeError("exceeded quota: q", status=403)
+    with pytest.raises(gang.GangRefused, match="exceeded quota"):
+        await create(kube)
+    assert not [key for key in kube.objects if key[0] == "pods"]
+
+
+async def test_an_unreachable_api_is_not_a_refusal() -> None:
+    """Nothing is torn down for want of an answer: it will be tried again."""
+    kube = fakes.FakeKube()
+    kube.refuse["bind", "pods"] = errors.KubeUnavailable("no answer")
+    with pytest.raises(errors.KubeUnavailable):
+        await create(kube)
+    assert len([key for key in kube.objects if key[0] == "pods"]) == 2
+
+
+async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
+    """A pod that a user made under our name is neither adopted nor removed."""
+    kube = fakes.FakeKube()
+    await kube.create("pods", {"metadata": {"name": "slurm-17-0-0"}, "spec": {}}, namespace="user-alice")
+    with pytest.raises(gang.GangRefused, match="not this job's"):
+        await create(kube)
+    assert ("pods", "user-alice", "slurm-17-0-0") in kube.objects

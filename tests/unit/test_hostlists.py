@@ -1,0 +1,57 @@
+"""Slurm's short form of node names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.slurm import hostlists
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("n1", ("n1",)),
+        ("n1,login", ("n1", "login")),
+        ("n[1-3]", ("n1", "n2", "n3")),
+        ("n[1-2,07],login", ("n1", "n2", "n07", "login")),
+        ("n[08-11]", ("n08", "n09", "n10", "n11")),
+        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+        ("gpu-[a,b]-x", ("gpu-a-x", "gpu-b-x")),
+    ],
+)
+def test_lists_are_expanded_in_order(text: str, names: tuple[str, ...]) -> None:
+    """Names come in Slurm's order with leading zeros kept."""
+    assert hostlists.expand(text) == names
+
+
+@pytest.mark.parametrize("text", ["n[1-3", "n1]", "n[[1]]", "a,,b", ","])
+def test_broken_lists_are_errors(text: str) -> None:
+    """A list that Slurm would never print is refused."""
+    with pytest.raises(errors.SlurmError):
+        hostlists.expand(text)
+
+
+def test_a_list_of_millions_does_not_fill_the_memory() -> None:
+    """The size is bounded before it is built."""
+    with pytest.raises(errors.SlurmError, match="more than"):
+        hostlists.expand("n[1-999999999]")
+
+
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True), max_size=10))
+def test_plain_names_stay_themselves(names: list[str]) -> None:
+    """Joining with commas and expanding is the identity."""
+    assert hostlists.expand(",".join(names)) == tuple(names)
+
+
+@given(st.text(alphabet="n[]-,0123456789", max_size=20))
+def test_any_text_is_a_list_or_an_error(text: str) -> None:
+    """Nothing but SlurmError comes out of nonsense."""
+    try:
+        found = hostlists.expand(text)
+    except errors.SlurmError:
+        return
+    assert all(isinstance(name, str) for name in found)

@@ -1,0 +1,260 @@
+"""The launcher as slurmd runs it, talking to a penstockd that the test plays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import connections
+from penstock.hooks import wire
+from penstock.render import hooks
+
+pytestmark = pytest.mark.skipif(
+    not Path("/usr/bin/python3").exists(), reason="hooks run under /usr/bin/python3"
+)
+
+
+class Stage:
+    """Installed hooks, a listening socket, and the launcher's process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(folder / "s"))
+        self.socket.listen()
+        self.socket.settimeout(10)
+        settings = hooks.HookSettings(
+            libexec=str(folder),
+            socket=str(folder / "s"),
+            bridged_partitions=("gpu",),
+            default_partition="gpu",
+            release_timeout=2,
+        )
+        for file in hooks.render_hooks(settings):
+            path = folder / file.name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(file.content)
+            path.chmod(file.mode)
+
+    def start(self, *arguments: str, script: bytes = b"#!/bin/sh\necho hi\n") -> subprocess.Popen[bytes]:
+        (self.folder / "script").write_bytes(script)
+        argv = [str(self.folder / "penstock-launch"), "/bin/sh", str(self.folder / "script"), *arguments]
+        environment = {"SLURM_JOB_ID": "17", "GREETING": "it's me"}
+        return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def hook(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([str(self.folder / name)], env=environment, stderr=subprocess.PIPE)
+
+    @contextlib.contextmanager
+    def accept(self) -> Iterator[tuple[socket.socket, connections.Message]]:
+        """The next connection and its first message."""
+        peer, _ = self.socket.accept()
+        with peer:
+            peer.settimeout(10)
+            fields = wire.receive(peer)
+            assert fields is not None
+            yield peer, connections.parse(fields)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.socket.close()
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(timeout=10)
+    return process.returncode, out, err
+
+
+def test_it_hands_over_what_it_was_given(stage: Stage) -> None:
+    """Script, interpreter, arguments, environment, directory and output, byte for byte."""
+    process = stage.start("a", "b c", script=b"#!/bin/sh\nexit \xff\n")
+    with stage.accept() as (peer, message):
+        assert message.verb == "launch"
+        assert message.number("slurm_job_id") == 17
+        assert message.one("interpreter") == b"/bin/sh"
+        assert message.one("script") == b"#!/bin/sh\nexit \xff\n"
+        assert message.all("argument") == (b"a", b"b c")
+        assert b"GREETING=it's me" in message.all("environment")
+        assert message.one("workdir") == str(Path.cwd()).encode()
+        assert message.one("stdout").startswith(b"pipe:")
+        assert (message.one("attach"), message.number("skip")) == (b"0", 0)
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process) == (0, b"", b"")
+
+
+def test_it_ends_as_the_container_did(stage: Stage) -> None:
+    """Output, notes and the exit code."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "line\n"))
+        peer.sendall(wire.pack("note", "OOMKilled") + wire.pack("exit", "7"))
+    assert finish(process) == (7, b"line\n", b"penstock: OOMKilled\n")
+
+
+def test_it_dies_of_the_containers_signal(stage: Stage) -> None:
+    """Slurm records the signal itself."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("signal", "9"))
+    assert finish(process)[0] == -signal.SIGKILL
+
+
+def test_it_attaches_after_penstockd_was_killed(stage: Stage) -> None:
+    """Once started it never asks for another start, and says how much output it has."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "half "))
+    with stage.accept() as (peer, message):
+        assert message.one("attach") == b"1"
+        assert message.number("skip") == 5
+        peer.sendall(wire.pack("output", "whole\n") + wire.pack("exit", "0"))
+    assert finish(process) == (0, b"half whole\n", b"")
+
+
+def test_it_asks_again_when_it_was_not_told_that_the_job_started(stage: Stage) -> None:
+    """A penstockd that died before it answered is asked to launch, which finds what is there."""
+    process = stage.start()
+    with stage.accept():
+        pass
+    with stage.accept() as (peer, message):
+        assert message.one("attach") == b"0"
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
+
+
+def test_it_passes_signals_on(stage: Stage) -> None:
+    """scancel's SIGTERM becomes a message; the launcher waits for the end."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "."))
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"."
+        process.send_signal(signal.SIGTERM)
+        assert wire.receive(peer) == [b"signal", b"number", b"15"]
+        peer.sendall(wire.pack("exit", "143"))
+    assert finish(process)[0] == 143
+
+
+def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
+    """It is told after the next connect."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "."))
+        assert process.stdout is not None
+        process.stdout.read(1)
+    process.send_signal(signal.SIGTERM)
+    with stage.accept() as (peer, _):
+        assert wire.receive(peer) == [b"signal", b"number", b"15"]
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
+
+
+def test_a_job_that_has_not_started_dies_of_sigterm_at_once(stage: Stage) -> None:
+    """Nothing runs yet, so nothing is waited for."""
+    process = stage.start()
+    with stage.accept():
+        process.send_signal(signal.SIGTERM)
+        assert finish(process)[0] == -signal.SIGTERM
+
+
+def test_by_hand_it_says_what_it_is(stage: Stage) -> None:
+    """No traceback for the curious."""
+    result = subprocess.run(
+        [str(stage.folder / "penstock-launch")], capture_output=True, timeout=10, check=False
+    )
+    assert result.returncode == 126
+    assert b"use sbatch" in result.stderr
+
+
+def test_an_unreadable_script_is_one_line(stage: Stage) -> None:
+    """The job fails with words."""
+    argv = [str(stage.folder / "penstock-launch"), "/bin/sh", str(stage.folder / "none")]
+    result = subprocess.run(argv, env={"SLURM_JOB_ID": "1"}, capture_output=True, timeout=10, check=False)
+    assert (result.returncode, result.stderr.count(b"\n")) == (126, 1)
+
+
+@pytest.mark.parametrize("name", ["penstock-prolog", "penstock-epilog"])
+def test_other_partitions_are_not_asked_about(stage: Stage, name: str) -> None:
+    """The hook leaves before it connects."""
+    process = stage.hook(name, SLURM_JOB_PARTITION="host", SLURM_JOB_ID="1")
+    assert process.wait(timeout=10) == 0
+    process.communicate()
+    stage.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        stage.socket.accept()
+
+
+@pytest.mark.parametrize(("word", "code"), [("yes", 0), ("no", 1)])
+def test_the_prolog_says_what_penstockd_says(stage: Stage, word: str, code: int) -> None:
+    """Zero lets the job start, anything else requeues it."""
+    process = stage.hook(
+        "penstock-prolog",
+        SLURM_JOB_PARTITION="gpu",
+        SLURM_JOB_ID="17",
+        SLURM_JOB_UID="1001",
+        SLURM_JOB_GID="1001",
+        SLURM_JOB_USER="alice",
+        SLURM_JOB_RESTART_COUNT="2",
+    )
+    with stage.accept() as (peer, message):
+        assert (message.verb, message.number("job"), message.number("uid"), message.number("restart")) == (
+            "admit",
+            17,
+            1001,
+            2,
+        )
+        peer.sendall(wire.pack(word))
+    process.communicate(timeout=10)
+    assert process.returncode == code
+
+
+def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
+    """`wait` is not an answer."""
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    for word in ("wait", "gone"):
+        with stage.accept() as (peer, message):
+            assert (message.verb, message.number("job"), message.one("node")) == ("release", 17, b"n1")
+            peer.sendall(wire.pack(word))
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+
+
+def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
+    """Without an answer in time the node is left to be drained."""
+    stage.socket.close()
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    process.communicate(timeout=10)
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("partition", "step", "code"), [("gpu", "", 0), ("gpu", "0", 1), ("host", "0", 0), ("gpuX", "0", 0)]
+)
+def test_the_task_prolog_stops_steps_of_bridged_jobs(
+    stage: Stage, partition: str, step: str, code: int
+) -> None:
+    """Only the batch script may start on the node."""
+    environment = {"SLURM_JOB_PARTITION": partition, "SLURM_STEP_ID": step, "PATH": os.defpath}
+    result = subprocess.run(
+        [str(stage.folder / "penstock-task-prolog")],
+        env=environment,
+        capture_output=True,
+        timeout=10,
+        check=False,
+    )
+    assert result.returncode == code
+    assert (b"print penstock:" in result.stdout) == bool(code)

@@ -1,0 +1,101 @@
+"""Reading squeue and scontrol."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import errors
+from penstock.model import jobs
+from penstock.slurm import parsing
+from tests.unit import fakes
+
+SHOW_JOB = """\
+JobId=1 JobName=wrap
+   UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
+   JobState=RUNNING Reason=None Dependency=(null)
+   NodeList=n[1-2]
+   TRES=cpu=5,mem=500M,node=2,billing=5,gres/gpu=4
+   JOB_GRES=gpu:4
+     Nodes=n1 CPU_IDs=0-3 Mem=400 GRES=gpu:2(IDX:0-1)
+     Nodes=n2 CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:0-1)
+   MinCPUsNode=1 MinMemoryCPU=100M MinTmpDiskNode=0
+   Command=/nas/x
+   WorkDir=/nas/home/alice
+"""
+
+
+def node_line(gres: str, nodes: str = "n1") -> str:
+    return f"JobId=1 JobName=x\n     Nodes={nodes} CPU_IDs=0-1 Mem=2048 GRES={gres}\n   MinCPUsNode=1\n"
+
+
+def test_each_node_has_its_own_share() -> None:
+    """Uneven allocations are read as uneven."""
+    first, second = parsing.shares(SHOW_JOB)
+    assert (first.node, first.amount.millicpus, first.amount.memory, first.amount.gpus) == (
+        "n1",
+        4000,
+        400 * 2**20,
+        2,
+    )
+    assert (second.node, second.amount.millicpus, second.amount.memory, second.amount.gpus) == (
+        "n2",
+        1000,
+        100 * 2**20,
+        2,
+    )
+
+
+def test_equal_nodes_share_a_line() -> None:
+    """Slurm prints one line for nodes with the same share."""
+    found = parsing.shares(node_line("", nodes="n[3-5]"))
+    assert [share.node for share in found] == ["n3", "n4", "n5"]
+    assert {share.amount for share in found} == {fakes.amount(cpus=2, gib=2)}
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("", 0),
+        ("gpu:1(IDX:3)", 1),
+        ("gpu:a100:2(IDX:0-1)", 2),
+        ("gpu:a:1(IDX:0),gpu:b:2(IDX:1-2)", 3),
+        ("license:4", 0),
+        ("gpu:2", 2),
+    ],
+)
+def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
+    """GPU types add up; other GRES do not count."""
+    assert parsing.shares(node_line(gres))[0].amount.gpus == gpus
+
+
+def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
+    """A working directory with a line break in its name adds no nodes."""
+    forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
+    assert [share.node for share in parsing.shares(forged)] == ["n1", "n2"]
+
+
+def test_a_job_without_allocation_is_an_error() -> None:
+    """Nothing is invented for a job that is not running."""
+    with pytest.raises(errors.SlurmError, match="no allocation"):
+        parsing.shares("JobId=1 JobName=wrap\n   JobState=PENDING\n")
+
+
+@pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])
+def test_cpu_ids_are_counted(ids: str, count: int) -> None:
+    """Ranges and single ids."""
+    assert parsing.count_ids(ids) == count
+
+
+def test_squeue_lines_become_jobs() -> None:
+    """Numbers and the site's own names, nothing else."""
+    found = parsing.live_jobs("17|1001|2|RUNNING|gpu|\n18|1002|0|PENDING|cpu|\n")
+    assert found[0] == jobs.LiveJob(identity=fakes.identity(17, restart=2), state="RUNNING", partition="gpu")
+    assert found[0].holds_resources
+    assert not found[1].holds_resources
+
+
+@pytest.mark.parametrize("line", ["17|1001", "x|1|0|RUNNING|gpu|", "slurm_load_jobs error"])
+def test_a_line_we_do_not_understand_is_an_error(line: str) -> None:
+    """A guess about jobs would be worse than none."""
+    with pytest.raises(errors.SlurmError, match="do not understand"):
+        parsing.live_jobs(line)

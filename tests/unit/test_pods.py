@@ -1,0 +1,123 @@
+"""The manifests of a job, against golden files, and the rules behind them."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock import errors
+from penstock.render import pods
+from tests.unit import fakes
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def check_golden(name: str, manifest: pods.Manifest) -> None:
+    """Compare with the reviewed file; PENSTOCK_GOLDEN=write renews it."""
+    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+    path = GOLDEN / name
+    if os.environ.get("PENSTOCK_GOLDEN") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def render(rank: int, **changes: object) -> pods.Manifest:
+    allocation = fakes.allocation(on=("n1", "n2"), cpus=2, gib=4, gpus=1)
+    request = dataclasses.replace(fakes.REQUEST, **changes)  # type: ignore[arg-type]  # test data by name
+    return pods.render_pod(allocation, rank, owner=fakes.OWNER, request=request, settings=fakes.SETTINGS)
+
+
+def test_rank_zero_runs_the_script() -> None:
+    """The first pod of a gang, whole."""
+    check_golden("pod-rank0.json", render(0))
+
+
+def test_other_ranks_hold_the_room() -> None:
+    """The other pods differ in name, rank and what they run."""
+    manifest = render(1)
+    assert manifest["metadata"]["name"] == "slurm-17-0-1"
+    assert manifest["spec"]["containers"][0]["command"][-1] == "hold"
+
+
+def test_the_secret_holds_all_that_the_agent_reads() -> None:
+    """Script, arguments, environment and settings; the agent itself is too long to be a golden file."""
+    manifest = pods.render_secret(
+        fakes.identity(),
+        owner=fakes.OWNER,
+        request=fakes.REQUEST,
+        settings=fakes.SETTINGS,
+        owner_pod_uid="uid-1",
+    )
+    data = manifest.pop("data")
+    assert b"trap" in base64.b64decode(data.pop("agent.sh"))
+    manifest["decoded"] = {name: base64.b64decode(content).decode() for name, content in data.items()}
+    check_golden("secret.json", manifest)
+
+
+def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
+    """The launcher's name never enters the container; every other byte is the user's."""
+    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS)["script"]
+    assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "words"),
+    [
+        (b"/bin/bash", b"'/bin/bash' "),
+        (b"/usr/bin/env python3", b"'/usr/bin/env' 'python3' "),
+        (b"/usr/bin/env -S bash -x", b"'/usr/bin/env' '-S bash -x' "),
+    ],
+)
+def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: bytes) -> None:
+    """A program and at most one argument."""
+    request = dataclasses.replace(fakes.REQUEST, interpreter=interpreter)
+    assert pods.secret_files(request, fakes.SETTINGS)["arguments"].startswith(b"set -- " + words)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "expected"),
+    [
+        (b"/nas/out", b"/nas/out", (b"'/nas/out'", b"''")),
+        (b"/nas/out", b"/nas/err", (b"'/nas/out'", b"'/nas/err'")),
+        (b"/home/a/out", b"/home/a/out", (b"''", b"''")),
+        (b"/dev/null", b"/nas/err", (b"'/dev/null'", b"'/nas/err'")),
+        (b"/nasty/out", b"/nasty/out", (b"''", b"''")),
+    ],
+)
+def test_the_pod_writes_only_files_it_can_see(
+    stdout: bytes, stderr: bytes, expected: tuple[bytes, bytes]
+) -> None:
+    """A path outside the shared mounts is left to the container's log."""
+    request = dataclasses.replace(fakes.REQUEST, stdout=stdout, stderr=stderr)
+    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].splitlines()
+    assert lines[1:] == [b"penstock_stdout=" + expected[0], b"penstock_stderr=" + expected[1]]
+
+
+def test_an_image_line_wins_over_the_default() -> None:
+    """#K8S_IMAGE in the script names the image."""
+    assert render(0)["spec"]["containers"][0]["image"] == "site/default:1"
+    script = fakes.REQUEST.script + b"#K8S_IMAGE=nas-hub.local:5407/pytorch:latest\n"
+    assert render(0, script=script)["spec"]["containers"][0]["image"] == "nas-hub.local:5407/pytorch:latest"
+
+
+def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
+    """A Secret holds one MiB."""
+    request = dataclasses.replace(fakes.REQUEST, script=b"#!/bin/sh\n" + b"#" * 2**20)
+    with pytest.raises(errors.UsageError, match="at most"):
+        pods.render_secret(
+            fakes.identity(), owner=fakes.OWNER, request=request, settings=fakes.SETTINGS, owner_pod_uid="u"
+        )
+
+
+@pytest.mark.parametrize(
+    ("user", "namespace"), [("alice", "user-alice"), ("Bob_Smith", "user-1001"), ("ünal", "user-1001")]
+)
+def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -> None:
+    """Other user names fall back to the number."""
+    owner = dataclasses.replace(fakes.OWNER, name=user)
+    assert pods.namespace_of(owner, fakes.SETTINGS) == namespace

@@ -1,0 +1,139 @@
+"""The shared picture of a kind: list, diff, watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from penstock import errors
+from penstock.kube import reflecting, types
+from tests.unit import fakes
+
+
+def event(kind: str, name: str, version: str) -> types.Event:
+    body = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version}
+    }
+    return types.Event(type=kind, object=msgspec.Raw(msgspec.json.encode(body)))
+
+
+class Script:
+    """A server that answers by a script: lists by names, watches by events or errors."""
+
+    def __init__(
+        self, lists: Sequence[Sequence[str] | Exception], watches: Sequence[Sequence[types.Event | Exception]]
+    ) -> None:
+        self.lists = list(lists)
+        self.watches = list(watches)
+        self.versions: list[str] = []
+
+    async def get(
+        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    ) -> bytes:
+        if not self.lists:
+            await asyncio.Event().wait()
+        answer = self.lists.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        items = [
+            {"metadata": {"name": one, "namespace": "default", "uid": f"uid-{one}", "resourceVersion": "5"}}
+            for one in answer
+        ]
+        return msgspec.json.encode({"metadata": {"resourceVersion": "10"}, "items": items})
+
+    async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        self.versions.append(version)
+        if not self.watches:
+            await asyncio.Event().wait()
+        for item in self.watches.pop(0):
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> reflecting.Reflector[types.Pod]:
+    """The reflector after the script has been played."""
+    reflector = reflecting.Reflector(server, "pods", types.Pod, time=clock or fakes.ManualClock())
+    task = asyncio.create_task(reflector.run())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return reflector
+
+
+async def test_a_watch_goes_on_from_the_list() -> None:
+    """Events change the picture; the next watch starts after the last event, bookmarks included."""
+    events = [event("ADDED", "b", "11"), event("DELETED", "a", "12"), event("BOOKMARK", "", "20")]
+    server = Script([["a"]], [events])
+    reflector = await run(server)
+    assert set(reflector.objects) == {"default/b"}
+    assert server.versions == ["10", "20"]
+
+
+async def test_what_vanished_during_a_gap_is_noticed() -> None:
+    """After 410 everything is listed again and compared."""
+    server = Script([["a", "b"], ["b", "c"]], [[errors.KubeGone("too old", status=410)]])
+    reflector = await run(server)
+    assert set(reflector.objects) == {"default/b", "default/c"}
+
+
+async def test_a_failed_list_changes_nothing() -> None:
+    """No answer is not an empty answer."""
+    server = Script([["a"], errors.KubeUnavailable("502"), ["a"]], [[errors.KubeUnavailable("cut")]])
+    clock = fakes.ManualClock()
+    reflector = await run(server, clock=clock)
+    assert set(reflector.objects) == {"default/a"}
+    assert reflector.fresh
+
+
+async def test_an_old_picture_says_so() -> None:
+    """Without a working watch for a while nobody should promise or delete anything."""
+    clock = fakes.ManualClock()
+    server = Script([["a"], *[errors.KubeUnavailable("down")] * 40], [[errors.KubeUnavailable("cut")]])
+    reflector = await run(server, clock=clock)
+    assert not reflector.fresh
+    assert set(reflector.objects) == {"default/a"}
+
+
+async def test_before_the_first_list_nothing_is_known() -> None:
+    """A picture that was never drawn is not fresh."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    assert not reflector.fresh
+
+
+async def test_waiting_ends_with_the_change() -> None:
+    """Whoever waits for a pod gets it as soon as it is there."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    waiting = asyncio.create_task(reflector.change("default/a", None, within=5))
+    await asyncio.sleep(0)
+    reflector.apply(event("ADDED", "a", "1"))
+    found = await waiting
+    assert found is not None
+    assert found.metadata.name == "a"
+
+
+async def test_waiting_ends_with_the_time() -> None:
+    """Nothing happened: the known object comes back."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    assert await reflector.change("default/a", None, within=0.01) is None
+
+
+async def test_pages_are_put_together() -> None:
+    """A long list comes in pages."""
+
+    class Paged(Script):
+        async def get(
+            self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+        ) -> bytes:
+            assert query is not None
+            more = "continue" not in query
+            item = {"metadata": {"name": "a" if more else "b", "namespace": "default"}}
+            meta = {"resourceVersion": "10", "continue": "next" if more else ""}
+            return msgspec.json.encode({"metadata": meta, "items": [item]})
+
+    reflector = reflecting.Reflector(Paged([], []), "pods", types.Pod, time=fakes.ManualClock())
+    assert await reflector.relist() == "10"
+    assert set(reflector.objects) == {"default/a", "default/b"}
