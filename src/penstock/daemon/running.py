@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import pwd
@@ -25,8 +26,17 @@ from penstock.slurm import control
 log = logging.getLogger(__name__)
 
 
+LOADED_LATE = ("anyio._backends._asyncio", "encodings.idna", "concurrent.futures.thread", "asyncio.unix_events")
+
+
 def drop_privileges(user: str) -> None:
-    """Become `user` for good; only root can, and only before anything was opened for others."""
+    """Become `user` for good; only root can.
+
+    Our code may lie where only root can read (a checkout in somebody's home), so what libraries would import
+    at their first use is imported before.
+    """
+    for module in LOADED_LATE:
+        importlib.import_module(module)
     try:
         entry = pwd.getpwnam(user)
     except KeyError:

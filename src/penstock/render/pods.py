@@ -19,6 +19,7 @@ from penstock.model import jobs, launches
 from penstock.render import environment
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
+AGENT = package_files.files("penstock.hooks").joinpath("agent.sh").read_bytes()
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE_LINE = re.compile(rb"^#K8S_IMAGE=(\S+)\s*$", re.MULTILINE)
 
@@ -191,7 +192,7 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
     separate_error = request.stderr != request.stdout and written_by_pod(request.stderr, settings)
     script_path = f"{wellknown.AGENT_MOUNT}/script".encode()
     return {
-        "agent.sh": package_files.files("penstock.hooks").joinpath("agent.sh").read_bytes(),
+        "agent.sh": AGENT,
         "script": b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
         "arguments": environment.set_line(
             (*_interpreter_words(request.interpreter), script_path, *request.arguments)
