@@ -3,7 +3,7 @@
 Standard library only: it runs before anything is installed. Trying Penstock on a workstation must change
 nothing there, so no service that comes with a package is started (policy-rc.d) or left enabled.
 
-usage: bootstrap.py packages | venv | dev-venv
+usage: bootstrap.py packages | k8s-packages | venv | dev-venv
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ PROGRAMS = {
     "kubectl": "kubernetes-client",
     "/usr/bin/python3": "python3-minimal",
 }
+K8S_PROGRAMS = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/ptp": "containernetworking-plugins",
+    "docker-registry": "docker-registry",
+    "ip": "iproute2",
+}  # the same for a real Kubernetes on this machine; Go itself is the caller's to bring
 SERVICES = {
+    "containerd": "containerd",
+    "docker-registry": "docker-registry",
     "munge": "munge",
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
@@ -53,8 +62,8 @@ def fail(text: str) -> None:
     sys.exit(1)
 
 
-def missing_packages() -> list[str]:
-    found = {package for program, package in PROGRAMS.items() if not shutil.which(program, path=SEARCH)}
+def missing_packages(programs: dict[str, str]) -> list[str]:
+    found = {package for program, package in programs.items() if not shutil.which(program, path=SEARCH)}
     return sorted(found)
 
 
@@ -110,10 +119,13 @@ def no_services_started() -> Iterator[None]:
 
 
 def leave_disabled(unit: str) -> None:
-    """Undo what the package's own script enabled for the next boot."""
+    """Undo what the package's own script enabled for the next boot; the helper serves only those who say for
+    which package they speak.
+    """
+    environment = os.environ | {"DPKG_MAINTSCRIPT_PACKAGE": unit}
     for argv in (["deb-systemd-helper", "disable", f"{unit}.service"], ["update-rc.d", unit, "disable"]):
         if shutil.which(argv[0], path=SEARCH):
-            subprocess.run(argv, capture_output=True, timeout=60, check=False)
+            subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=False)
 
 
 def make_venv(*, requirements: tuple[str, ...]) -> None:
@@ -148,13 +160,15 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["install"]:
         install(arguments[1:])
     elif arguments == ["packages"]:
-        install(missing_packages())
+        install(missing_packages(PROGRAMS))
+    elif arguments == ["k8s-packages"]:
+        install(missing_packages(K8S_PROGRAMS))
     elif arguments == ["venv"]:
         make_venv(requirements=("build", "runtime"))
     elif arguments == ["dev-venv"]:
         make_venv(requirements=("build", "dev"))
     else:
-        fail("usage: bootstrap.py packages | venv | dev-venv")
+        fail("usage: bootstrap.py packages | k8s-packages | venv | dev-venv")
 
 
 if __name__ == "__main__":

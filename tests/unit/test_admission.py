@@ -110,7 +110,7 @@ def test_many_holders_are_named_by_the_first_few() -> None:
 def test_no_sequence_of_admissions_overbooks_a_node(
     foreign: list[tuple[str, int]], asks: list[tuple[int, tuple[str, ...]]]
 ) -> None:
-    """I1: promises and foreign pods never exceed what a node has (foreign pods alone may, that is not ours)."""
+    """I1: promises and foreign pods never exceed what a node has; foreign pods alone may."""
     pods = tuple(fakes.pod(f"f{n}", on=on, gpus=gpus) for n, (on, gpus) in enumerate(foreign))
     promised = ledger.Ledger()
     nodes = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}

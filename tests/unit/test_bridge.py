@@ -133,7 +133,7 @@ async def test_an_orphan_goes_at_the_second_look(world: World) -> None:
 
     async def delete(*args: Any, **kwargs: Any) -> None:
         await original(*args, **kwargs)
-        world.bridge.pods._set("default/orphan", None)
+        world.bridge.pods._drop("default/orphan", fakes.pod("orphan"))
 
     world.kube.delete = delete  # type: ignore[method-assign]  # the watch would show it
     await sweeping_away

@@ -75,7 +75,7 @@ async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     pods.objects["default/p"] = fakes.pod("p")
     waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
     await asyncio.sleep(0)
-    pods._set("default/p", None)
+    pods._drop("default/p", fakes.pod("p"))
     assert await waiting == outcomes.VANISHED
     assert kube.calls == [("get", "pods", "p")]
 
@@ -86,7 +86,7 @@ async def test_an_api_that_does_not_answer_ends_nothing() -> None:
     kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
     waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
     await asyncio.sleep(0)
-    pods._set("default/p", None)
+    pods._drop("default/p", fakes.pod("p"))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     pods._set("default/p", fakes.pod("p", status=fakes.ended(0, reason="Completed"), version="3"))
@@ -100,5 +100,5 @@ async def test_another_pod_of_the_same_name_is_not_ours() -> None:
     pods.objects["default/p"] = fakes.pod("p")
     waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
     await asyncio.sleep(0)
-    pods._set("default/p", None)
+    pods._drop("default/p", fakes.pod("p"))
     assert await waiting == outcomes.VANISHED

@@ -104,21 +104,41 @@ async def test_before_the_first_list_nothing_is_known() -> None:
     assert not reflector.fresh
 
 
-async def test_waiting_ends_with_the_change() -> None:
-    """Whoever waits for a pod gets it as soon as it is there."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
-    waiting = asyncio.create_task(reflector.change("default/a", None, within=5))
-    await asyncio.sleep(0)
+def picture() -> reflecting.Reflector[types.Pod]:
+    return reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+
+
+async def test_a_subscriber_hears_every_change_however_fast() -> None:
+    """The last state before a deletion is not lost, and the deletion brings it again."""
+    reflector = picture()
+    with reflector.subscribe("default/a") as changes:
+        for kind, version in (("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "3")):
+            reflector.apply(event(kind, "a", version))
+        heard = [await changes.next(within=1) for _ in range(3)]
+    assert [(one.obj.metadata.resource_version, one.deleted) for one in heard if one] == [
+        ("1", False),
+        ("2", False),
+        ("3", True),
+    ]
+
+
+async def test_a_subscription_begins_with_what_is_known() -> None:
+    """Nobody has to ask first."""
+    reflector = picture()
     reflector.apply(event("ADDED", "a", "1"))
-    found = await waiting
-    assert found is not None
-    assert found.metadata.name == "a"
+    with reflector.subscribe("default/a") as changes:
+        first = await changes.next(within=1)
+    assert first is not None
+    assert first.obj.metadata.name == "a"
 
 
 async def test_waiting_ends_with_the_time() -> None:
-    """Nothing happened: the known object comes back."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
-    assert await reflector.change("default/a", None, within=0.01) is None
+    """Nothing happened, of others nothing is heard, and no subscription is left behind."""
+    reflector = picture()
+    with reflector.subscribe("default/a") as changes:
+        reflector.apply(event("ADDED", "b", "1"))
+        assert await changes.next(within=0.01) is None
+    assert reflector._subscribers == {}
 
 
 async def test_pages_are_put_together() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _socket
+import os
 import socket
 
 import pytest
@@ -44,9 +44,8 @@ def test_a_frame_over_the_limit_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> 
         wire.pack(b"x" * 11)
 
 
-def pair() -> tuple[_socket.socket, socket.socket]:
-    ours, theirs = socket.socketpair()
-    return ours, theirs
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair()
 
 
 def test_receive_joins_what_arrives_in_pieces() -> None:
@@ -108,8 +107,6 @@ def test_half_a_message_is_refused(fields: list[bytes]) -> None:
 
 def test_the_peer_is_who_the_kernel_says() -> None:
     """SO_PEERCRED names this process's user."""
-    import os
-
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert connections.peer_uid(ours) == os.getuid()

@@ -17,30 +17,31 @@ async def end_of(
     pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]
 ) -> outcomes.Outcome:
     """The outcome, however long it takes. Trouble with the API is never an outcome."""
-    key, uid = reflecting.key_of(pod.metadata), pod.metadata.uid
     pods.put_if_new(pod)
-    known: types.Pod | None = None
-    while True:
-        seen = await pods.change(key, known, within=LOOK_ANYWAY)
-        if seen is None or seen.metadata.uid != uid or seen is known:
-            seen = await _ask(kube, pod, known)
-            if seen is None:
-                return outcomes.VANISHED
-        outcome = outcomes.outcome_of(seen)
-        if outcome is not None:
-            return outcome
-        known = pods.objects.get(key)
+    with pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
+        while True:
+            change = await changes.next(within=LOOK_ANYWAY)
+            outcome = _outcome_of(change, pod.metadata.uid)
+            if outcome is None and (change is None or change.deleted):
+                outcome = await _ask(kube, pod)
+            if outcome is not None:
+                return outcome
 
 
-async def _ask(kube: ports.Kube, pod: types.Pod, known: types.Pod | None) -> types.Pod | None:
-    """The pod as the API has it; None when it is certainly another or none; what was known when nothing can
-    be known.
-    """
+def _outcome_of(change: reflecting.Change[types.Pod] | None, uid: str) -> outcomes.Outcome | None:
+    """A pod's last state, which comes with its deletion, counts like any other."""
+    if change is None or change.obj.metadata.uid != uid:
+        return None
+    return outcomes.outcome_of(change.obj)
+
+
+async def _ask(kube: ports.Kube, pod: types.Pod) -> outcomes.Outcome | None:
+    """What the API itself says: an end, certainly gone, or nothing new."""
     try:
         answer = await kube.get("pods", namespace=pod.metadata.namespace, name=pod.metadata.name)
     except errors.KubeNotFound:
-        return None
+        return outcomes.VANISHED
     except errors.KubeError:
-        return known or pod
+        return None
     found = msgspec.json.decode(answer, type=types.Pod)
-    return found if found.metadata.uid == pod.metadata.uid else None
+    return outcomes.outcome_of(found) if found.metadata.uid == pod.metadata.uid else outcomes.VANISHED

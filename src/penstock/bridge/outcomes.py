@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 
 from penstock.kube import reading, types
 
@@ -18,6 +19,7 @@ class Outcome:
 
 
 VANISHED = Outcome(LOST, "the job's pod was deleted from outside")
+STOPPED = Outcome(128 + signal.SIGTERM)  # we removed the pod ourselves and its last word was not heard
 
 
 def outcome_of(pod: types.Pod) -> Outcome | None:

@@ -42,16 +42,15 @@ async def remove_from_node(
 async def remove(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]) -> None:
     """Delete one pod and wait until it is gone."""
     meta = pod.metadata
-    key = reflecting.key_of(meta)
-    try:
-        await kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=GRACE)
-    except (errors.KubeNotFound, errors.KubeConflict):
-        return  # gone, or another pod has its name by now
-    while True:
-        known = pods.objects.get(key)
-        if (known is None or known.metadata.uid != meta.uid) and await _is_gone(kube, meta):
-            return
-        await pods.change(key, known, within=LOOK_AGAIN)
+    with pods.subscribe(reflecting.key_of(meta)) as changes:
+        try:
+            await kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=GRACE)
+        except (errors.KubeNotFound, errors.KubeConflict):
+            return  # gone, or another pod has its name by now
+        while True:
+            change = await changes.next(within=LOOK_AGAIN)
+            if (change is None or change.deleted) and await _is_gone(kube, meta):
+                return
 
 
 async def _is_gone(kube: ports.Kube, meta: types.Meta) -> bool:

@@ -86,12 +86,12 @@ def up(directory: str, name: str, **wishes: Any) -> None:
             listener=listener,
             environment=os.environ,
         )
-    _announce(place, made, named=_naming(directory, name))
+    _announce(place, made, named=_naming(place, directory, name))
 
 
-def _naming(directory: str, name: str) -> str:
+def _naming(place: paths.LabPaths, directory: str, name: str) -> str:
     """The options that a later call needs to mean the same lab."""
-    return f" --dir {directory}" if directory else f" --name {name}" if name else ""
+    return f" --dir {place.directory}" if directory else f" --name {name}" if name else ""
 
 
 def _announce(place: paths.LabPaths, made: spec.LabSpec, *, named: str) -> None:

@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
     "lab": ("penstock.cli.lab:lab", "A private Slurm and Kubernetes on this machine: up, down, status, env."),
+    "validate": ("penstock.cli.validate:validate", "Check batch scripts as sbatch would, before anything is queued."),
 }
 
 

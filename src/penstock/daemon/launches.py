@@ -45,6 +45,7 @@ class LaunchSession:
     connection: connections.Connection
     bridge: bridging.Bridge
     clock: clock.Clock
+    stopped: bool = False
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
@@ -84,7 +85,9 @@ class LaunchSession:
         try:
             await asyncio.wait((ending, listening), return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
-                await self._tell_end(allocation, ending.result())
+                outcome = ending.result()
+                gone_by_us = self.stopped and outcome == outcomes.VANISHED
+                await self._tell_end(allocation, outcomes.STOPPED if gone_by_us else outcome)
         finally:
             for task in (ending, listening):
                 task.cancel()
@@ -132,6 +135,7 @@ class LaunchSession:
         if number not in ENDING:
             await self.connection.send("note", f"{number.name} is not passed into pods yet")
             return
+        self.stopped = True
         try:
             await self.bridge.stop(pod)
         except errors.KubeError as error:

@@ -26,7 +26,12 @@ from penstock.slurm import control
 log = logging.getLogger(__name__)
 
 
-LOADED_LATE = ("anyio._backends._asyncio", "encodings.idna", "concurrent.futures.thread", "asyncio.unix_events")
+LOADED_LATE = (
+    "anyio._backends._asyncio",
+    "encodings.idna",
+    "concurrent.futures.thread",
+    "asyncio.unix_events",
+)
 
 
 def drop_privileges(user: str) -> None:

@@ -52,7 +52,13 @@ def command(
     _raise_file_limit()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = server.Settings(
-        data_dir, port, auth.read_tokens(tokens), nodes.read_nodes(nodes_file), tls_cert, tls_key, backoff
+        data_dir.resolve(),
+        port,
+        auth.read_tokens(tokens),
+        nodes.read_nodes(nodes_file),
+        tls_cert,
+        tls_key,
+        backoff,
     )
     asyncio.run(server.serve(settings))
 

@@ -67,9 +67,11 @@ class Agents:
 
     async def stop(self) -> None:
         """End every process; what does not go by itself is killed."""
-        for worker in self._workers.values():
-            worker.close(_LAST_GRACE)
         tasks = list(self._tasks.values())
+        for uid, worker in self._workers.items():
+            worker.close(_LAST_GRACE)
+            if worker.state.over:
+                self._tasks[uid].cancel()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=_LAST_GRACE + 1)
             for task in late:

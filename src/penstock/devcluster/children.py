@@ -30,10 +30,10 @@ class StartFailed(Exception):
 async def readable(fd: int) -> None:
     """Wait until the file descriptor has something to say."""
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(fd)
 

@@ -26,7 +26,8 @@ class Events:
     ) -> None:
         same = (about.uid, reason, message)
         try:
-            self._again(same) or self._first(same, about, component, "Warning" if warning else "Normal")
+            if not self._again(same):
+                self._first(same, about, component, "Warning" if warning else "Normal")
         except statuses.ApiError as error:
             if error.code not in (403, 404):  # the namespace is going: nobody will look for events in it
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.devcluster import statuses
@@ -13,7 +13,7 @@ POD_FAULTS = {"stuckTerminating": bool}
 IMAGE_FAULTS = {"missing": list}
 
 
-def _checked(body: Any, allowed: dict[str, type]) -> Json:
+def _checked(body: Any, allowed: Mapping[str, type[Any]]) -> Json:
     if not isinstance(body, dict):
         raise statuses.bad_request("a fault is a JSON object")
     for name, value in body.items():

@@ -11,7 +11,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.devcluster import kinds, logs, patches, routing, selectors, statuses, tables, times, watching
+from penstock.devcluster import (
+    kinds,
+    logs,
+    patches,
+    protobuf,
+    routing,
+    selectors,
+    statuses,
+    tables,
+    times,
+    watching,
+)
 from penstock.devcluster.agent import Agents
 from penstock.devcluster.apply import Applier
 from penstock.devcluster.collector import Collector
@@ -54,6 +65,8 @@ def _number(request: Request, name: str) -> int | None:
 
 async def _body(request: Request) -> Any:
     raw = await request.body()
+    if raw.startswith(protobuf.MAGIC):
+        return protobuf.decode(raw)
     try:
         return msgspec.json.decode(raw) if raw.strip() else None
     except msgspec.DecodeError as error:

@@ -7,7 +7,7 @@ import bisect
 import io
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -120,7 +120,7 @@ class Wish:
     timestamps: bool = False
 
 
-async def stream(log: Log, wish: Wish) -> AsyncIterator[bytes]:
+async def stream(log: Log, wish: Wish) -> AsyncGenerator[bytes, None]:
     """The output as asked for; with follow, until the container ends and to its last byte."""
     file = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -137,7 +137,7 @@ async def stream(log: Log, wish: Wish) -> AsyncIterator[bytes]:
         os.close(file)
 
 
-async def _chunks(log: Log, file: int, wish: Wish) -> AsyncIterator[bytes]:
+async def _chunks(log: Log, file: int, wish: Wish) -> AsyncGenerator[bytes, None]:
     offset = log.offset_of_tail(file, wish.tail) if wish.tail is not None else 0
     if wish.since is not None:
         offset = max(offset, log.offset_at(wish.since))

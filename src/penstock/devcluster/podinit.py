@@ -33,14 +33,7 @@ PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 SYS_CLONE3, SYS_MOUNT_SETATTR = 435, 442  # the same on every architecture
 AT_RECURSIVE, AT_FDCWD = 0x8000, -100
 HOST_DIRECTORIES = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt")
-OWN_DIRECTORIES = (
-    ("tmp", 0o1777),
-    ("var", 0o755),
-    ("var/tmp", 0o1777),
-    ("var/lib", 0o755),
-    ("var/log", 0o755),
-)
-OWN_DIRECTORIES += (("run", 0o755), ("home", 0o755), ("root", 0o700), ("mnt", 0o755), ("srv", 0o755))
+OWN_DIRECTORIES = {"tmp": 0o1777, "var": 0o755, "var/tmp": 0o1777, "run": 0o755, "home": 0o755, "root": 0o700}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -93,7 +86,7 @@ def bind_host(root: str) -> None:
 
 
 def make_own_directories(root: str) -> None:
-    for name, mode in OWN_DIRECTORIES:
+    for name, mode in OWN_DIRECTORIES.items():
         os.mkdir(f"{root}/{name}")
         os.chmod(f"{root}/{name}", mode)
     os.symlink("../run", f"{root}/var/run")
@@ -177,21 +170,23 @@ def start(about: dict[str, Any]) -> None:
     os.umask(0o022)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    os.execvpe(about["argv"][0], about["argv"], about["env"])
+    execute(about["argv"], about["env"])
+
+
+def execute(argv: list[str], env: dict[str, str]) -> None:
+    try:
+        os.execvpe(argv[0], argv, env)
+    except FileNotFoundError:
+        where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        raise OSError(f'exec: "{argv[0]}": {where}') from None
+    except PermissionError:
+        raise OSError(f'exec: "{argv[0]}": permission denied') from None
 
 
 def clone_sibling() -> int:
     """A child of our parent, in the namespaces just unshared: 0 in that child, its pid here."""
     arguments = struct.pack("8Q", CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0)
     return check(libc.syscall(SYS_CLONE3, arguments, ctypes.c_size_t(len(arguments))), "clone")
-
-
-def explain(error: Exception, about: dict[str, Any]) -> str:
-    if isinstance(error, FileNotFoundError) and error.filename in (None, about["argv"][0]):
-        return f'exec: "{about["argv"][0]}": executable file not found in $PATH'
-    return (
-        f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
-    )
 
 
 def main() -> None:
@@ -210,7 +205,7 @@ def main() -> None:
             os._exit(0)
         start(about)
     except Exception as error:  # noqa: BLE001  whatever it is, the agent has to hear of it
-        os.write(status, f"error {explain(error, about)}\n".encode())
+        os.write(status, f"error {error}\n".encode())
         os._exit(128)
 
 

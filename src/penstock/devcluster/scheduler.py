@@ -37,18 +37,18 @@ class Scheduler:
         over = change.type == "DELETED" or status.get("phase") in _TERMINAL
         self._waiting.pop(pod.uid, None)
         if spec.get("nodeName"):
-            book = (
-                self._ledger.release(spec["nodeName"], pod.uid)
-                if over
-                else self._ledger.book(spec["nodeName"], pod.obj)
-            )
-            if over:
-                self._plan()
-            return book
-        if not over and spec["schedulerName"] == NAME and not spec.get("schedulingGates"):
+            self._keep_books(pod, over=over)
+        elif not over and spec["schedulerName"] == NAME and not spec.get("schedulingGates"):
             self._waiting[pod.uid] = pod
             self._plan()
-        return None
+
+    def _keep_books(self, pod: Entry, *, over: bool) -> None:
+        node = pod.obj["spec"]["nodeName"]
+        if over:
+            self._ledger.release(node, pod.uid)
+            self._plan()
+        else:
+            self._ledger.book(node, pod.obj)
 
     def _plan(self) -> None:
         if self._waiting and not self._planned:

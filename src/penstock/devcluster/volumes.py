@@ -51,7 +51,7 @@ class Volumes:
         return {volume["name"]: self._one(volume) for volume in self._pod["spec"].get("volumes") or ()}
 
     def _one(self, volume: Json) -> Path:
-        directory = self._directory / volume["name"]
+        directory = self._directory / str(volume["name"])
         if "hostPath" in volume:
             return _host_path(volume["hostPath"], volume["name"])
         if "emptyDir" in volume:

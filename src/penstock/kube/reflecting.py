@@ -9,9 +9,11 @@ not proof that all is gone).
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -48,8 +50,33 @@ def key_of(meta: types.Meta) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Change(Generic[T]):
+    """An object as it is now, or as it was when it went."""
+
+    obj: T
+    deleted: bool
+
+
+class Changes(Generic[T]):
+    """What one subscriber has not looked at yet: nothing is skipped, however fast it came."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Change[T]] = asyncio.Queue()
+
+    def put(self, change: Change[T]) -> None:
+        self._queue.put_nowait(change)
+
+    async def next(self, *, within: float) -> Change[T] | None:
+        """The next change; None when there is none for that long."""
+        try:
+            return await asyncio.wait_for(self._queue.get(), within)
+        except TimeoutError:
+            return None
+
+
 class Reflector(Generic[T]):
-    """The picture of one kind: `objects` by key, and who waits for a change of which."""
+    """The picture of one kind: `objects` by key, and who wants to hear of which."""
 
     def __init__(self, source: Source, resource: str, kind: type[T], *, time: clock.Clock) -> None:
         self.objects: dict[str, T] = {}
@@ -59,7 +86,7 @@ class Reflector(Generic[T]):
         self._clock = time
         self._list_decoder = msgspec.json.Decoder(ObjectList[kind])  # type: ignore[valid-type]  # kind is a class at run time
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
-        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
 
     @property
@@ -73,23 +100,20 @@ class Reflector(Generic[T]):
         if key_of(obj.metadata) not in self.objects:
             self._set(key_of(obj.metadata), obj)
 
-    async def change(self, key: str, known: T | None, *, within: float) -> T | None:
-        """The object under `key` as soon as it is another than `known`, or after that many seconds whatever
-        it is.
-        """
-        if self.objects.get(key) is known:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            waiting = self._waiters.setdefault(key, set())
-            waiting.add(future)
-            try:
-                await asyncio.wait_for(future, within)
-            except TimeoutError:
-                log.debug("no change of %s within %g s", key, within)
-            finally:
-                waiting.discard(future)
-                if not waiting:
-                    self._waiters.pop(key, None)
-        return self.objects.get(key)
+    @contextlib.contextmanager
+    def subscribe(self, key: str) -> Iterator[Changes[T]]:
+        """Every change of one object from now on, beginning with what is known of it."""
+        changes: Changes[T] = Changes()
+        if key in self.objects:
+            changes.put(Change(self.objects[key], deleted=False))
+        subscribed = self._subscribers.setdefault(key, [])
+        subscribed.append(changes)
+        try:
+            yield changes
+        finally:
+            subscribed.remove(changes)
+            if not subscribed:
+                del self._subscribers[key]
 
     async def run(self) -> None:
         """For ever: follow, and after a failure wait a little longer each time."""
@@ -137,25 +161,28 @@ class Reflector(Generic[T]):
         if event.type in ("ADDED", "MODIFIED"):
             self._set(key_of(obj.metadata), obj)
         elif event.type == "DELETED":
-            self._set(key_of(obj.metadata), None)
+            self._drop(key_of(obj.metadata), obj)
         return obj.metadata.resource_version
 
     def _replace(self, found: dict[str, T]) -> None:
         for key in self.objects.keys() - found.keys():
-            self._set(key, None)
+            self._drop(key, self.objects[key])
         for key, obj in found.items():
             known = self.objects.get(key)
             if known is None or known.metadata.resource_version != obj.metadata.resource_version:
                 self._set(key, obj)
 
-    def _set(self, key: str, obj: T | None) -> None:
-        if obj is None:
-            self.objects.pop(key, None)
-        else:
-            self.objects[key] = obj
-        for future in self._waiters.get(key, ()):
-            if not future.done():
-                future.set_result(None)
+    def _set(self, key: str, obj: T) -> None:
+        self.objects[key] = obj
+        self._tell(key, Change(obj, deleted=False))
+
+    def _drop(self, key: str, last: T) -> None:
+        self.objects.pop(key, None)
+        self._tell(key, Change(last, deleted=True))
+
+    def _tell(self, key: str, change: Change[T]) -> None:
+        for changes in self._subscribers.get(key, ()):
+            changes.put(change)
 
     def _mark_broken(self) -> None:
         if self._broken_since is None:

@@ -126,7 +126,7 @@ def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:
         state_dir=str(place.controller_state),
         spool_dir=str(place.spool),
         pid_dir=str(place.slurm_run),
-        log_dir=str(place.log),
+        log_dir=str(place.slurm_log),
         gpu_device_dir=str(place.gpu_devices),
     )
 

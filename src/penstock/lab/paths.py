@@ -144,6 +144,11 @@ class LabPaths:
     def log(self) -> Path:
         return self.directory / "log"
 
+    @property
+    def slurm_log(self) -> Path:
+        """Slurm's own logs, with times and with what slurmstepd says; `log` has what each daemon says on stderr."""
+        return self.log / "slurm"
+
     def component_record(self, name: str) -> Path:
         return self.run / f"{name}.json"
 

@@ -62,13 +62,15 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     slurm, munge = passwd.owner_of(SLURM), passwd.owner_of(MUNGE)
     for path in (place.etc, place.bin, place.libexec, place.run, place.log, place.spool, place.gpu_devices):
         files.directory(path)
-    for path in (place.slurm_run, place.mariadb_run, place.penstockd_run):
+    for path in (place.slurm_run, place.mariadb_run, place.penstockd_run, place.slurm_log):
         files.directory(path, owner=slurm)
     for path in (place.database, place.controller_state):
         files.directory(path, mode=0o700, owner=slurm)
     files.directory(place.munge_run, owner=munge)
     files.directory(place.munge_private, mode=0o700, owner=munge)
     files.directory(place.devcluster_data, mode=0o700)
+    for node in lab.node_specs:
+        files.directory(place.spool / node.name)
     _make_nas(place, lab)
 
 

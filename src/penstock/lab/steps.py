@@ -47,6 +47,8 @@ def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], 
             while waiting or running:
                 for step in [step for step in waiting.values() if done.issuperset(step.after)]:
                     running[pool.submit(_timed, step, listener)] = waiting.pop(step.name).name
+                if not running:
+                    raise ValueError(f"steps wait for each other: {sorted(waiting)}")
                 finished, _ = futures.wait(running, return_when=futures.FIRST_COMPLETED)
                 for future in finished:
                     done.add(running.pop(future))

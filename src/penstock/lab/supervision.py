@@ -44,9 +44,13 @@ class Supervisor:
     def record(self, name: str) -> Record | None:
         """The component's record, as long as the process it speaks of lives."""
         record = read_record(self.place, name)
-        if name in self._children:
-            self._children[name].poll()
+        self.reap()
         return record if record is not None and processes.alive(record.identity) else None
+
+    def reap(self) -> None:
+        """Collect those we started that have ended; a caller that lives on would keep them as zombies."""
+        for child in self._children.values():
+            child.poll()
 
     def ensure(self, component: components.Component) -> bool:
         """Leave a healthy component alone, restart any other; True when something was started."""
@@ -73,6 +77,7 @@ class Supervisor:
         record = self.record(component.name)
         if record is not None and processes.end([record.identity], grace=component.stop_seconds):
             raise errors.LabError(f"{component.name} (pid {record.pid}) cannot be ended")
+        self.reap()
         self.place.component_record(component.name).unlink(missing_ok=True)
 
     def _spawn(self, component: components.Component) -> subprocess.Popen[bytes]:

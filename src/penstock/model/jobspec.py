@@ -1,11 +1,12 @@
 """JobSpec: what a batch script asks for, once and for all readers.
 
-It is the one intermediate representation between sbatch's words and whatever runs the job: Slurm through the
-bridge, a scheduler of our own, Kueue or Volcano. Every field is what *Slurm* will understand of the script (the
-agreement tests hold it against `scontrol show job`), and `provenance` says for each where it came from.
+It is the one intermediate representation between sbatch's words and whatever runs the job: Slurm through
+the bridge, a scheduler of our own, Kueue or Volcano. Every field is what *Slurm* will understand of the
+script (the agreement tests hold it against `scontrol show job`), and `provenance` says for each where it
+came from.
 
-Counts that Slurm has not decided yet, such as how 5 tasks fall on 1-3 nodes, stay open here: nobody downstream may
-take a guess for a decision.
+Counts that Slurm has not decided yet, such as how 5 tasks fall on 1-3 nodes, stay open here: nobody
+downstream may take a guess for a decision.
 """
 
 from __future__ import annotations

@@ -83,6 +83,7 @@ def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"StorageUser={cluster.slurm_user}"
     yield "StorageLoc=slurm_acct_db"
     yield f"PidFile={cluster.places.pid_dir}/slurmdbd.pid"
+    yield f"LogFile={cluster.places.log_dir}/slurmdbd.log"
     yield "DebugLevel=info"
 
 
@@ -104,6 +105,7 @@ def _files(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"SlurmdSpoolDir={places.spool_dir}/%n"
     yield f"SlurmctldPidFile={places.pid_dir}/slurmctld.pid"
     yield f"SlurmdPidFile={places.pid_dir}/slurmd-%n.pid"
+    yield f"SlurmctldLogFile={places.log_dir}/slurmctld.log"
     yield f"SlurmdLogFile={places.log_dir}/slurmd-%n.log"
     yield "SlurmctldDebug=info"
     yield "SlurmdDebug=info"

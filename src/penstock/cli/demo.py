@@ -1,0 +1,62 @@
+"""`penstock demo`: the whole path on this machine, checked, and nothing left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import click
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the lab up afterwards, to play with.")
+@click.option("--name", default="demo", show_default=True, help="Name of the demo's lab.")
+def demo(keep: bool, name: str) -> None:
+    """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
+
+    A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
+    user; every outcome is checked; the lab goes down again. Exit 0 when all was right.
+
+    \b
+    Examples:
+      penstock demo             see it work, leave nothing behind
+      penstock demo --keep      and keep the lab: eval "$(penstock lab env --name demo)"
+    """
+    from rich import console
+
+    from penstock.demo import running
+    from penstock.lab import actions, bringup, paths, privilege, progress
+
+    privilege.require_root(sys.argv[1:])
+    os.umask(0o022)
+    out = console.Console()
+    place = paths.LabPaths(paths.choose_directory(directory="", name=paths.valid_name(name), environment=""))
+    with progress.listener() as listener:
+        made = bringup.bring_up(place, bringup.Wishes(name=name), listener=listener, environment=os.environ)
+    show = running.Demo(place, made.user, out)
+    try:
+        asyncio.run(show.run())
+    finally:
+        if not keep:
+            actions.take_down(place)
+    _verdict(show.problems, keep=keep, name=name)
+
+
+def _verdict(problems: list[str], *, keep: bool, name: str) -> None:
+    if problems:
+        click.secho("The demo found something wrong:", fg="red", err=True)
+        for problem in problems:
+            click.echo(f"  {problem}", err=True)
+        sys.exit(1)
+    click.secho("Every job ran as a pod and ended as Slurm's record says; no pod is left.", fg="green")
+    if keep:
+        click.echo(
+            f'  eval "$(penstock lab env --name {name})"      then try sbatch, squeue, sacct, kubectl'
+        )
+        click.echo("  sbatch --wrap 'nproc; sleep 30'            and watch: squeue; kubectl get pods -A -w")
+        click.echo(f"  penstock lab down --name {name}             removes it without a trace")
+    else:
+        click.echo("  penstock demo --keep                       the same, and the lab stays up for you")
+        click.echo('  penstock lab up; eval "$(penstock lab env)"   a lab of your own for sbatch and kubectl')
+        click.echo("  docs/architecture.md                       how it works")

@@ -1,0 +1,116 @@
+"""Checking a script for the command line and printing what was found, in the manner of a good compiler.
+
+`file:line:column: error[code]: message`, the source line, a caret under the place, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from penstock.sbatch import compiler, options
+from penstock.sbatch.diagnostics import Diagnostic
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_WIDEST = 160
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A script to check: how it is shown, what the job would be called, its bytes."""
+
+    shown: str
+    name: str
+    data: bytes
+
+
+Verdict = tuple[Source, bool, tuple[Diagnostic, ...]]
+
+
+class Checker(msgspec.Struct, frozen=True):
+    """Everything a check depends on but the script itself."""
+
+    context: compiler.Context
+    silenced: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls, *, site_file: str | None, release: str | None, lint: bool, silenced: tuple[str, ...]
+    ) -> Checker:
+        return cls(compiler.Context(release=options.release_of(release or options.DEFAULT_RELEASE)), silenced)
+
+    def __call__(self, name: str, data: bytes) -> tuple[bool, tuple[Diagnostic, ...]]:
+        done = compiler.compile_script(
+            data, name=name, variables=os.environ, context=self.context, silenced=self.silenced
+        )
+        return done.ok, done.diagnostics
+
+
+def print_text(verdicts: Sequence[Verdict], *, quiet: bool) -> None:
+    """All findings, then one line that sums up."""
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for source, _, diagnostics in verdicts:
+        for found in diagnostics:
+            if not quiet or found.severity == "error":
+                click.echo(_render(source, found, colour=colour))
+    if not quiet:
+        click.echo(_summary(verdicts, colour=colour))
+
+
+def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:
+    where = f"{source.shown}:{found.line}:{found.column}" if found.line else source.shown
+    label = _paint(f"{found.severity}[{found.code}]", _COLOURS[found.severity], colour)
+    lines = [f"{_paint(where, None, colour)}: {label}: {_printable(found.message)}"]
+    if found.line:
+        lines.extend(_excerpt(source.data, found))
+    if found.hint:
+        lines.append(f"  {_paint('hint:', 'green', colour)} {_printable(found.hint)}")
+    return "\n".join(lines)
+
+
+def _excerpt(data: bytes, found: Diagnostic) -> list[str]:
+    """The source line, cut to what fits around the place, and the caret under it."""
+    line = _line(data, found.line)
+    if not line.strip():
+        return []
+    start = max(0, found.column - 100) if len(line) > _WIDEST else 0
+    shown = _printable(line[start : start + _WIDEST])
+    indent = "".join("\t" if char == "\t" else " " for char in line[start : found.column - 1])
+    return [f"  {shown}", f"  {indent}^"]
+
+
+def _line(data: bytes, number: int) -> str:
+    position = 0
+    for _ in range(number - 1):
+        position = data.find(b"\n", position) + 1
+        if not position:
+            return ""
+    end = data.find(b"\n", position)
+    raw = data[position : end if end >= 0 else len(data)][: 64 * 1024]
+    return raw.decode("utf-8", "surrogateescape").rstrip("\r")
+
+
+def _printable(text: str) -> str:
+    """Control characters and stray bytes must not reach a terminal."""
+    return "".join(char if char == "\t" or char.isprintable() else "\ufffd" for char in text)
+
+
+def _summary(verdicts: Sequence[Verdict], *, colour: bool) -> str:
+    rejected = sum(not ok for _, ok, _ in verdicts)
+    found = [diagnostic.severity for _, _, diagnostics in verdicts for diagnostic in diagnostics]
+    parts = [_count(len(verdicts) - rejected, "script") + " accepted"]
+    if rejected:
+        parts.append(_paint(f"{rejected} rejected", "red", colour))
+    parts += [_count(found.count(kind), kind) for kind in ("error", "warning") if kind in found]
+    return ", ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _paint(text: str, colour: str | None, enabled: bool) -> str:
+    return click.style(text, fg=colour, bold=True) if enabled else text

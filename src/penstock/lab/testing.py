@@ -1,0 +1,188 @@
+"""A lab for tests: made in a temporary place, used through a small helper, always taken down.
+
+Tests drive the real command line, so that what they prove is what a person gets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import errors, wellknown
+from penstock.lab import commands, environment, passwd, paths, preparations, spec
+
+PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
+UP_SECONDS = 120
+POLL_SECONDS = 0.05
+Result = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class RunningLab:
+    """A lab that is up, and how to use it as root or as its user."""
+
+    place: paths.LabPaths
+    user: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment of a root shell after `eval "$(penstock lab env)"`."""
+        return self._environment(root=True) | {"HOME": "/root", "USER": "root"}
+
+    @property
+    def home(self) -> Path:
+        """The user's folder on the NAS."""
+        return self.place.nas_home(self.user)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60,
+        check: bool = True,
+        cwd: Path | None = None,
+        stdin: str = "",
+    ) -> Result:
+        """Run a program as root with the lab's environment."""
+        return run(argv, env=self.env, timeout=timeout, check=check, cwd=cwd or self.place.nas, stdin=stdin)
+
+    def run_as_user(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str = "",
+        timeout: float = 60,
+        check: bool = True,
+        cwd: Path | None = None,
+        stdin: str = "",
+    ) -> Result:
+        """Run a program as the lab's user (or another one), in that user's folder on the NAS."""
+        entry = pwd.getpwnam(user or self.user)
+        home = self.place.nas_home(entry.pw_name)
+        env = self._environment(root=False) | {"HOME": str(home), "USER": entry.pw_name}
+        return run(
+            argv, env=env, timeout=timeout, check=check, cwd=cwd or home, stdin=stdin, user=entry.pw_name
+        )
+
+    def sbatch(self, script: str, *options: str, user: str = "", cwd: Path | None = None) -> str:
+        """Submit a script as the lab's user; its job id."""
+        argv = ("sbatch", "--parsable", *options)
+        return self.run_as_user(argv, user=user, cwd=cwd, stdin=script).stdout.strip().partition(";")[0]
+
+    def job(self, job_id: str) -> dict[str, str]:
+        """What slurmctld knows of the job, by field name (JobState, ExitCode, Reason, …)."""
+        text = self.run(("scontrol", "show", "job", "--detail", "--oneliner", job_id)).stdout.splitlines()[0]
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    def wait_for(self, job_id: str, *states: str, timeout: float = 60) -> dict[str, str]:
+        """Wait until the job is in one of the states; TimeoutError that says in which it is instead."""
+        deadline = time.monotonic() + timeout
+        while True:
+            job = self.job(job_id)
+            if job["JobState"] in states:
+                return job
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"job {job_id} is {job['JobState']} ({job.get('Reason')}), not {states}")
+            time.sleep(POLL_SECONDS)
+
+    def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 20) -> list[str]:
+        """The fields of the job's record in the accounting, once it has ended there."""
+        argv = (
+            "sacct",
+            "--noheader",
+            "--parsable2",
+            "--allocations",
+            f"--jobs={job_id}",
+            f"--format=End,{fields}",
+        )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            end, *values = self.run(argv).stdout.strip().split("|")
+            if end not in ("", "Unknown"):
+                return values
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(f"job {job_id} has not ended in the accounting")
+
+    def penstock(self, *arguments: str, check: bool = True, timeout: float = UP_SECONDS) -> Result:
+        """Run `penstock` as root against this lab."""
+        argv = (sys.executable, "-m", "penstock", *arguments)
+        return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
+
+    def _environment(self, *, root: bool) -> dict[str, str]:
+        path = f"{self.place.bin}:{commands.SYSTEM_PATH}"
+        return {"PATH": path, "LC_ALL": "C.UTF-8", **environment.variables(self.place, root=root)}
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    check: bool,
+    cwd: Path,
+    stdin: str = "",
+    user: str | None = None,
+) -> Result:
+    """Run a program; with `check`, a failure is an AssertionError that shows what the program said."""
+    result = subprocess.run(
+        [str(word) for word in argv],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=dict(env),
+        cwd=cwd,
+        check=False,
+        **passwd.identity(user),
+    )
+    if check and result.returncode != 0:
+        raise AssertionError(f"{argv} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+def missing() -> str:
+    """Why no lab can be made here; nothing when one can."""
+    if os.geteuid() != 0:
+        return "a lab needs root"
+    try:
+        preparations.require_programs()
+    except errors.LabError as error:
+        return f"{error.message} ({error.hint})"
+    return ""
+
+
+def new_place() -> paths.LabPaths:
+    """Paths for a lab that does not exist yet, with a name nobody has."""
+    return paths.LabPaths(PARENT / f"penstock-t{secrets.token_hex(4)}")
+
+
+def lab_command(place: paths.LabPaths, *arguments: str, check: bool = True, **variables: str) -> Result:
+    """Run `penstock lab …` as root on this lab, with none of our own settings leaking in."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("SUDO_USER", wellknown.ENV_LAB)}
+    argv = (sys.executable, "-m", "penstock", "lab", *arguments, "--dir", str(place.directory))
+    return run(argv, env=kept | variables, timeout=UP_SECONDS, check=check, cwd=Path("/"))
+
+
+def up(place: paths.LabPaths, *options: str) -> RunningLab:
+    """Bring a lab up through the command line."""
+    name = place.directory.name.removeprefix("penstock-")
+    lab_command(place, "up", "--name", name, *options)
+    return RunningLab(place=place, user=spec.load(place).user)
+
+
+@contextlib.contextmanager
+def temporary_lab(*options: str) -> Iterator[RunningLab]:
+    """A lab that is there within and gone afterwards, whatever happens."""
+    place = new_place()
+    try:
+        yield up(place, *options)
+    finally:
+        lab_command(place, "down", "--force")

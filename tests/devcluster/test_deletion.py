@@ -1,0 +1,235 @@
+"""Deletion: grace, finalizers, preconditions, owners, namespaces."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from penstock.devcluster import testing
+from penstock.devcluster.testing import pod
+
+STUBBORN = ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+POLITE = ("sh", "-c", "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done")
+
+
+def running(api: testing.Client, name: str, *command: str, **spec: Any) -> dict[str, Any]:
+    """A pod whose script has said that it is up."""
+    api.create("pods", pod(name, *command, **spec))
+    found = api.phase(name, "Running")
+    end = time.monotonic() + 5
+    while "up" not in api.log(name) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def events_of(api: testing.Client, name: str, start: str) -> list[dict[str, Any]]:
+    """What a watcher saw of this pod, up to its end."""
+    seen = []
+    query = {"watch": "1", "resourceVersion": start, "fieldSelector": f"metadata.name={name}"}
+    with api.http.stream("GET", api.path("pods"), params=query) as answer:
+        for line in answer.iter_lines():
+            seen.append(msgspec.json.decode(line))
+            if seen[-1]["type"] == "DELETED":
+                break
+    return seen
+
+
+def test_final_status_is_published_before_the_object_goes(api: testing.Client) -> None:
+    """SIGTERM reaches the process, its exit code is in a MODIFIED event, and only then comes DELETED."""
+    start = running(api, "p", *POLITE)["metadata"]["resourceVersion"]
+    marked = api.delete("pods", "p")
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
+    seen = events_of(api, "p", start)
+    last = [event for event in seen if event["type"] == "MODIFIED"][-1]["object"]["status"]
+    assert last["phase"] == "Failed"
+    assert last["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+    assert seen[-1]["type"] == "DELETED"
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace(api: testing.Client) -> None:
+    """The object stays while the process does, and the exit code is 137."""
+    start = running(api, "p", *STUBBORN, terminationGracePeriodSeconds=1)["metadata"]["resourceVersion"]
+    begin = time.monotonic()
+    api.delete("pods", "p")
+    seen = events_of(api, "p", start)
+    assert 0.8 < time.monotonic() - begin < 4
+    code = seen[-2]["object"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+    assert code == 137
+
+
+def test_first_process_without_a_handler_ignores_sigterm(api: testing.Client) -> None:
+    """As process 1 of its namespace `sleep` survives SIGTERM until the grace is over."""
+    api.create("pods", pod("p", "sleep", "60"))
+    api.phase("p", "Running")
+    begin = time.monotonic()
+    api.delete("pods", "p", {"gracePeriodSeconds": 1})
+    api.gone("p")
+    assert time.monotonic() - begin > 0.8
+
+
+def test_second_deletion_can_shorten_the_grace(api: testing.Client) -> None:
+    """A deletion with less grace wins over an earlier one, never the other way round."""
+    running(api, "p", *STUBBORN)
+    api.delete("pods", "p", {"gracePeriodSeconds": 60})
+    assert api.delete("pods", "p", {"gracePeriodSeconds": 90})["metadata"]["deletionGracePeriodSeconds"] == 60
+    begin = time.monotonic()
+    api.delete("pods", "p", gracePeriodSeconds="1")
+    api.gone("p")
+    assert time.monotonic() - begin < 4
+
+
+def test_zero_grace_and_unbound_pods_go_at_once(api: testing.Client) -> None:
+    """Nobody has to confirm a forced deletion or that of a pod without a node."""
+    running(api, "p", *STUBBORN)
+    api.delete("pods", "p", {"gracePeriodSeconds": 0})
+    assert api.get("pods", "p")["code"] == 404
+    api.create("pods", pod("q", "true", schedulerName="nobody"))
+    api.delete("pods", "q")
+    assert api.get("pods", "q")["code"] == 404
+
+
+def test_finished_pods_go_at_once(api: testing.Client) -> None:
+    """A pod that is over needs no grace."""
+    api.create("pods", pod("p", "true"))
+    api.phase("p", "Succeeded")
+    api.delete("pods", "p")
+    assert api.get("pods", "p")["code"] == 404
+
+
+def test_preconditions(api: testing.Client) -> None:
+    """A deletion that names another uid or version is refused with 409 and does nothing."""
+    made = api.create("configmaps", {"metadata": {"name": "a"}})
+    assert api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})["code"] == 409
+    assert api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})["code"] == 409
+    mine = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
+    assert api.delete("configmaps", "a", {"preconditions": mine})["status"] == "Success"
+
+
+def test_finalizers_hold_the_object(api: testing.Client) -> None:
+    """An object with a finalizer is marked, and goes with the removal of its last one."""
+    api.create("configmaps", {"metadata": {"name": "a", "finalizers": ["x.io/one", "x.io/two"]}})
+    assert "deletionTimestamp" in api.delete("configmaps", "a")["metadata"]
+    api.patch("configmaps", "a", {"metadata": {"finalizers": ["x.io/two"]}})
+    assert "deletionTimestamp" in api.get("configmaps", "a")["metadata"]
+    api.patch("configmaps", "a", {"metadata": {"finalizers": None}})
+    assert api.get("configmaps", "a")["code"] == 404
+
+
+def test_finalizer_of_a_running_pod_outlives_the_process(api: testing.Client) -> None:
+    """The process ends, the object waits for its finalizer with the final status on it."""
+    api.create("pods", {**pod("p", *POLITE), "metadata": {"name": "p", "finalizers": ["x.io/hold"]}})
+    api.phase("p", "Running")
+    time.sleep(0.1)
+    api.delete("pods", "p")
+    held = api.phase("p", "Failed")
+    assert held["metadata"]["finalizers"] == ["x.io/hold"]
+    api.patch("pods", "p", {"metadata": {"finalizers": None}})
+    api.gone("p")
+
+
+def owned(name: str, owner: dict[str, Any], **more: Any) -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], **more}
+    return {"metadata": {"name": name, "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}]}}
+
+
+def test_dependents_follow_their_owner(api: testing.Client) -> None:
+    """Deleting an owner removes what it owns, and what that owns."""
+    owner = api.create("configmaps", {"metadata": {"name": "owner"}})
+    child = api.create("configmaps", owned("child", owner))
+    api.create("secrets", owned("grandchild", child))
+    api.delete("configmaps", "owner")
+    api.until(lambda found: found.get("code") == 404, "configmaps", "child")
+    api.until(lambda found: found.get("code") == 404, "secrets", "grandchild")
+
+
+def test_second_owner_keeps_a_dependent(api: testing.Client) -> None:
+    """An object with two owners goes with the last of them."""
+    first = api.create("configmaps", {"metadata": {"name": "first"}})
+    second = api.create("configmaps", {"metadata": {"name": "second"}})
+    both = (
+        owned("child", first)["metadata"]["ownerReferences"]
+        + owned("child", second)["metadata"]["ownerReferences"]
+    )
+    api.create("configmaps", {"metadata": {"name": "child", "ownerReferences": both}})
+    api.delete("configmaps", "first")
+    time.sleep(0.1)
+    assert api.get("configmaps", "child")["kind"] == "ConfigMap"
+    api.delete("configmaps", "second")
+    api.until(lambda found: found.get("code") == 404, "configmaps", "child")
+
+
+def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> None:
+    """A reference to a uid that does not exist does not keep an object alive."""
+    ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
+    api.create("configmaps", owned("child", ghost))
+    api.until(lambda found: found.get("code") == 404, "configmaps", "child")
+
+
+def test_orphan_policy_cuts_loose(api: testing.Client) -> None:
+    """With Orphan the dependents stay, without their reference."""
+    owner = api.create("configmaps", {"metadata": {"name": "owner"}})
+    api.create("configmaps", owned("child", owner))
+    api.delete("configmaps", "owner", {"propagationPolicy": "Orphan"})
+    time.sleep(0.1)
+    assert not api.get("configmaps", "child")["metadata"].get("ownerReferences")
+
+
+def test_foreground_policy_waits_for_blocking_dependents(api: testing.Client) -> None:
+    """With Foreground the owner stays until the dependents that block it are gone."""
+    owner = api.create("configmaps", {"metadata": {"name": "owner"}})
+    child = owned("child", owner, blockOwnerDeletion=True)
+    child["metadata"]["finalizers"] = ["x.io/hold"]
+    api.create("configmaps", child)
+    api.delete("configmaps", "owner", {"propagationPolicy": "Foreground"})
+    api.until(lambda found: "deletionTimestamp" in found["metadata"], "configmaps", "child")
+    assert "foregroundDeletion" in api.get("configmaps", "owner")["metadata"]["finalizers"]
+    api.patch("configmaps", "child", {"metadata": {"finalizers": None}})
+    api.until(lambda found: found.get("code") == 404, "configmaps", "owner")
+
+
+def test_namespace_takes_its_contents_along(own: testing.Client) -> None:
+    """A namespace is Terminating while something is in it, accepts nothing new, and then goes."""
+    own.call("POST", "/api/v1/namespaces", {"metadata": {"name": "doomed"}})
+    path = "/api/v1/namespaces/doomed"
+    held = {"metadata": {"name": "held", "finalizers": ["x.io/hold"]}}
+    own.call("POST", f"{path}/configmaps", held)
+    own.call("POST", f"{path}/pods", pod("p", "sleep", "60", terminationGracePeriodSeconds=1))
+    assert own.call("DELETE", path)["status"]["phase"] == "Terminating"
+    assert own.call("POST", f"{path}/configmaps", {"metadata": {"name": "new"}})["code"] == 403
+    time.sleep(0.1)
+    assert own.call("GET", path)["status"]["phase"] == "Terminating"
+    own.call(
+        "PATCH",
+        f"{path}/configmaps/held",
+        {"metadata": {"finalizers": None}},
+        content_type="application/merge-patch+json",
+    )
+    end = time.monotonic() + 8
+    while own.call("GET", path).get("code") != 404 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert own.call("GET", path)["code"] == 404
+    assert own.call("GET", "/api/v1/pods", fieldSelector="metadata.namespace=doomed")["items"] == []
+
+
+def test_default_namespace_stays(api: testing.Client) -> None:
+    """The namespaces that must exist cannot be deleted."""
+    assert api.call("DELETE", "/api/v1/namespaces/default")["code"] == 403
+
+
+def test_collection_is_deleted_by_selector(api: testing.Client) -> None:
+    """DELETE on a collection removes what the selectors choose, nothing else."""
+    for name, value in (("a", "1"), ("b", "1"), ("c", "2")):
+        api.create("configmaps", {"metadata": {"name": name, "labels": {"k": value}}})
+    api.call("DELETE", api.path("configmaps"), labelSelector="k=1")
+    assert [item["metadata"]["name"] for item in api.get("configmaps")["items"]] == ["c"]
+    assert api.call("DELETE", "/api/v1/configmaps")["code"] == 405
+
+
+def test_eviction_deletes_gracefully(api: testing.Client) -> None:
+    """An eviction is a deletion with the pod's own grace."""
+    running(api, "p", *POLITE)
+    answer = api.call("POST", api.path("pods", "p/eviction"), {"metadata": {"name": "p"}})
+    assert answer["status"] == "Success"
+    api.gone("p")

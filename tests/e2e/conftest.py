@@ -1,0 +1,31 @@
+"""Labs for the end-to-end tests: one for the whole session, taken down whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.lab import testing
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lab_possible() -> None:
+    """Skip everything here, with the reason, where no lab can be made."""
+    reason = testing.missing()
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[testing.RunningLab]:
+    """The whole thing: Slurm, dev cluster, penstockd and hooks."""
+    with testing.temporary_lab() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def slurm_lab() -> Iterator[testing.RunningLab]:
+    """Slurm alone, without the bridge: for tests of the lab itself."""
+    with testing.temporary_lab("--no-bridge") as running:
+        yield running
