@@ -46,7 +46,9 @@ def supervisor(place: paths.LabPaths) -> Iterator[supervision.Supervisor]:
 def component(
     *argv: str, check: components.Check = health.nothing, seconds: float = 5
 ) -> components.Component:
-    return components.Component(name="thing", argv=argv, check=check, start_seconds=seconds, stop_seconds=2)
+    return components.Component(
+        name="thing", argv=argv, check=check, start_seconds=seconds, recover_seconds=0.3, stop_seconds=2
+    )
 
 
 def server(path: Path, seconds: float = 5) -> components.Component:
@@ -175,6 +177,14 @@ class TestEnsure:
         assert supervisor.ensure(thing)
         assert not processes.alive(before.identity)
         assert thing.check() == ""
+
+    def test_one_that_recovers_by_itself_is_left_alone(self, supervisor: supervision.Supervisor) -> None:
+        """Its peers were restarted a moment ago: no reason to restart it too."""
+        supervisor.start(component("sleep", "60"))
+        before = supervisor.record("thing")
+        complaints = iter(["still waiting for slurmctld"])
+        assert not supervisor.ensure(component("sleep", "60", check=lambda: next(complaints, "")))
+        assert supervisor.record("thing") == before
 
     def test_a_stranger_with_the_same_pid_is_never_touched(
         self, supervisor: supervision.Supervisor, place: paths.LabPaths
