@@ -21,6 +21,7 @@ AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment)
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
+ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 
@@ -34,4 +35,5 @@ TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 VERB_PING = "ping"  # anybody: is penstockd alive and in touch with the API?
 VERB_ADMIT = "admit"  # PrologSlurmctld: may this job start on these nodes?
 VERB_LAUNCH = "launch"  # launcher: make the pods, then tell me how they end
+VERB_ABANDON = "abandon"  # Epilog: I cannot wait any longer; see that nothing new starts on this node
 VERB_RELEASE = "release"  # Epilog: remove this job's pods from this node and tell me when they are gone

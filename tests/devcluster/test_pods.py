@@ -54,7 +54,7 @@ def test_exit_code_is_kept(api: testing.Client, code: int) -> None:
 
 @needs_root
 def test_death_by_signal_is_128_plus_its_number(api: testing.Client) -> None:
-    """A first process killed from outside reports 137; one that kills itself by a signal it may not ignore likewise."""
+    """A first process that is killed reports 137."""
     api.create("pods", pod("p", "sleep", "60"))
     api.phase("p", "Running")
     api.delete("pods", "p", {"gracePeriodSeconds": 1})
@@ -154,6 +154,15 @@ def test_missing_key_keeps_the_container_waiting(api: testing.Client) -> None:
     assert api.log("p") == "came\n"
 
 
+def test_arguments_alone_are_the_command(api: testing.Client) -> None:
+    """Without a command the arguments are run; without either the container cannot be made."""
+    run(api, "p", container={"command": [], "args": ["echo", "hi"]})
+    assert api.log("p") == "hi\n"
+    api.create("pods", pod("q", container={"command": None}))
+    found = api.until(lambda one: "containerStatuses" in one["status"], "pods", "q")
+    assert found["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerError"
+
+
 @needs_root
 def test_working_directory_is_made(api: testing.Client) -> None:
     """A working directory that does not exist is created."""
@@ -192,7 +201,7 @@ def test_failing_init_container_fails_the_pod(api: testing.Client) -> None:
 
 
 def test_restart_on_failure_until_success(api: testing.Client) -> None:
-    """OnFailure runs the container again until it succeeds, counts it, and keeps the log of the run before."""
+    """OnFailure runs the container again until it succeeds, counts it, and keeps the previous log."""
     script = "n=$(cat /v/n 2>/dev/null || echo 0); echo run $n; echo $((n+1)) > /v/n; test $n -ge 2"
     volumes = [{"name": "v", "emptyDir": {}}]
     container = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}

@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx2
 import msgspec
+import pytest
 
 from penstock.devcluster import testing
+from penstock.devcluster import watching as watching_module
 from penstock.devcluster.testing import pod
 
 
@@ -100,8 +102,9 @@ def test_timeout_ends_the_watch(api: testing.Client) -> None:
         assert list(events) == []
 
 
-def test_bookmarks_come_when_asked_for(api: testing.Client) -> None:
-    """An idle watch with bookmarks hears the current version after a few seconds."""
+def test_bookmarks_come_when_asked_for(api: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle watch with bookmarks hears the current version after a few seconds (here fewer)."""
+    monkeypatch.setattr(watching_module, "BOOKMARK_SECONDS", 0.3)
     query = {"allowWatchBookmarks": "true", "resourceVersion": version(api), "timeoutSeconds": "7"}
     with watching(api, api.path("configmaps"), **query) as events:
         event = next(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -61,7 +61,9 @@ def allocation(
 ) -> jobs.Allocation:
     share = amount(cpus=cpus, gib=gib, gpus=gpus)
     shares = tuple(jobs.NodeShare(node=node, amount=share) for node in on)
-    return jobs.Allocation(identity=identity(job_id, restart=restart), shares=shares)
+    return jobs.Allocation(
+        identity=identity(job_id, restart=restart), shares=shares, partition="gpu", qos="normal"
+    )
 
 
 def node(
@@ -116,6 +118,14 @@ def pod(
     )
 
 
+def running() -> types.PodStatus:
+    """The status of a pod whose job container runs."""
+    state = types.ContainerState(running=types.Running())
+    return types.PodStatus(
+        phase="Running", container_statuses=[types.ContainerStatus(name="job", state=state)]
+    )
+
+
 def ended(exit_code: int, *, reason: str = "Error", message: str = "") -> types.PodStatus:
     """The status of a pod whose job container has ended."""
     end = types.Terminated(exit_code=exit_code, reason=reason, message=message)
@@ -128,14 +138,19 @@ class FakeSlurm:
 
     def __init__(self) -> None:
         self.live: dict[int, jobs.LiveJob] = {}
-        self.allocations: dict[int, tuple[jobs.NodeShare, ...]] = {}
+        self.allocations: dict[int, jobs.JobDetails] = {}
         self.comments: dict[int, str] = {}
+        self.requeued: list[int] = []
+        self.delays: dict[int, int] = {}
+        self.reasons: dict[str, str] = {}
         self.away = False
 
     def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
         job_id = allocation.identity.job_id
         self.live[job_id] = jobs.LiveJob(identity=allocation.identity, state=state, partition=partition)
-        self.allocations[job_id] = allocation.shares
+        self.allocations[job_id] = jobs.JobDetails(
+            shares=allocation.shares, partition=partition, qos="normal"
+        )
 
     def _check(self) -> None:
         if self.away:
@@ -149,7 +164,7 @@ class FakeSlurm:
         self._check()
         return self.live.get(job_id)
 
-    async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
+    async def details(self, job_id: int) -> jobs.JobDetails:
         self._check()
         if job_id not in self.allocations:
             raise errors.SlurmError("scontrol shows no allocation for the job")
@@ -158,6 +173,26 @@ class FakeSlurm:
     async def set_comment(self, job_id: int, text: str) -> None:
         self._check()
         self.comments[job_id] = text
+
+    async def requeue(self, job_id: int) -> None:
+        self._check()
+        self.requeued.append(job_id)
+
+    async def delay(self, job_id: int, seconds: int) -> None:
+        self._check()
+        self.delays[job_id] = seconds
+
+    async def drain(self, node: str, reason: str) -> None:
+        self._check()
+        self.reasons[node] = reason
+
+    async def resume(self, node: str) -> None:
+        self._check()
+        del self.reasons[node]
+
+    async def drained(self) -> dict[str, str]:
+        self._check()
+        return dict(self.reasons)
 
 
 class FakeKube:
@@ -168,7 +203,14 @@ class FakeKube:
         self.calls: list[tuple[str, str, str]] = []
         self.refuse: dict[tuple[str, str], Exception] = {}
         self.logs: list[bytes] = []
+        self.commands: list[tuple[str, ...]] = []
         self._uids = 0
+        self.on_bind: Callable[[tuple[str, str, str]], None] = lambda key: None
+
+    def show(self, key: tuple[str, str, str], status: types.PodStatus) -> types.Pod:
+        """Give a pod that status; the pod as the watch would show it."""
+        self.objects[key]["status"] = msgspec.to_builtins(status)
+        return msgspec.json.decode(msgspec.json.encode(self.objects[key]), type=types.Pod)
 
     def _note(self, verb: str, resource: str, name: str) -> None:
         self.calls.append((verb, resource, name))
@@ -200,6 +242,7 @@ class FakeKube:
         key = (resource, namespace, manifest["metadata"]["name"])
         if sub == "binding":
             self.objects[key]["spec"]["nodeName"] = manifest["target"]["name"]
+            self.on_bind(key)
             return b"{}"
         if key in self.objects:
             raise errors.KubeConflict("already exists", status=409)
@@ -222,6 +265,10 @@ class FakeKube:
         self._note("log", "pods", name)
         for chunk in self.logs:
             yield chunk
+
+    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
+        self._note("run", "pods", name)
+        self.commands.append(tuple(command))
 
     async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
         self._note("watch", resource, version)

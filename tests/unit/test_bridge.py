@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from typing import Any
 
 import pytest
 
 from penstock import errors
+from penstock.bridge import backoff, draining, sweeping
 from penstock.bridge import bridge as bridging
-from penstock.bridge import sweeping
 from penstock.kube import reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
@@ -48,7 +49,9 @@ def world() -> World:
     nodes.objects = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
     for picture in (pods, nodes):
         picture.listed.set()
-    bridge = bridging.Bridge(slurm, kube, pods, nodes, fakes.SETTINGS)
+    bridge = bridging.Bridge(
+        slurm=slurm, kube=kube, pods=pods, nodes=nodes, settings=fakes.SETTINGS, time=clock, start_timeout=300
+    )
     return World(slurm, kube, bridge, sweeping.Sweeper(bridge, frozenset({"gpu"})))
 
 
@@ -86,7 +89,7 @@ async def test_a_job_that_does_not_run_cannot_be_launched(world: World) -> None:
 
 async def test_attaching_never_makes_a_pod(world: World) -> None:
     """A pod that is gone stays gone."""
-    assert await world.bridge.attach(fakes.allocation(1)) is None
+    assert await world.bridge.attach(fakes.allocation(1)) == ()
     assert [call[0] for call in world.kube.calls] == ["get"]
 
 
@@ -127,16 +130,7 @@ async def test_an_orphan_goes_at_the_second_look(world: World) -> None:
     world.add_pod(fakes.pod("orphan", job=fakes.identity(5)))
     await world.sweeper.sweep()
     assert world.kube.objects
-    world.bridge.pods.objects["default/orphan"] = fakes.pod("orphan", job=fakes.identity(5))
-    sweeping_away = world.sweeper.sweep()
-    original = world.kube.delete
-
-    async def delete(*args: Any, **kwargs: Any) -> None:
-        await original(*args, **kwargs)
-        world.bridge.pods._drop("default/orphan", fakes.pod("orphan"))
-
-    world.kube.delete = delete  # type: ignore[method-assign]  # the watch would show it
-    await sweeping_away
+    await world.sweeper.sweep()
     assert not world.kube.objects
 
 
@@ -179,3 +173,61 @@ async def test_promises_of_jobs_that_are_gone_are_forgotten(world: World) -> Non
     world.bridge.ledger.hold(fakes.allocation(2))
     await world.sweeper.sweep()
     assert world.bridge.ledger.jobs() == ()
+
+
+async def test_a_job_never_runs_beside_itself(world: World) -> None:
+    """A pod of the earlier attempt is told to go, and the new one waits for that."""
+    world.slurm.add(fakes.allocation(1, restart=1))
+    world.add_pod(fakes.pod("old", job=fakes.identity(1)))
+    found = await world.bridge.admit(fakes.identity(1, restart=1))
+    assert found == ("waits for pod old of its earlier attempt to be gone",)
+    assert ("delete", "pods", "old") in world.kube.calls
+
+
+async def test_a_trusted_partition_is_not_checked(world: World) -> None:
+    """Mode trust: kube-scheduler will see."""
+    world.slurm.add(fakes.allocation(1, gpus=4), partition="trusting")
+    world.add_pod(fakes.pod("notebook", gpus=4))
+    assert await world.bridge.admit(fakes.identity(1)) != ()
+    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"trusting"}))
+    assert await world.bridge.admit(fakes.identity(1)) == ()
+
+
+@pytest.mark.parametrize(("everyone", "target"), [(False, "1"), (True, "-1")])
+async def test_signals_go_into_the_pod(world: World, everyone: bool, target: str) -> None:
+    """To the agent, which passes them to the script, or to all processes at once."""
+    await world.bridge.signal(fakes.pod("p"), signal.SIGUSR1, everyone=everyone)
+    assert world.kube.commands == [("/bin/sh", "-c", f"kill -USR1 {target}")]
+
+
+async def test_a_node_that_cannot_be_known_clean_is_drained_and_freed_later(world: World) -> None:
+    """Our reason only; freed when the pod is gone."""
+    drainer = draining.Drainer(world.bridge)
+    await drainer.abandon(1, "n1")
+    world.slurm.reasons["n2"] = "broken fan"
+    world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
+    await drainer.lift()
+    assert set(world.slurm.reasons) == {"n1", "n2"}
+    world.bridge.pods.objects.clear()
+    await drainer.lift()
+    assert world.slurm.reasons == {"n2": "broken fan"}
+    assert drainer.pending
+    await drainer.lift()
+    assert not drainer.pending
+
+
+async def test_a_node_that_left_kubernetes_is_clean(world: World) -> None:
+    """Nothing can run where nothing is."""
+    drainer = draining.Drainer(world.bridge)
+    await drainer.abandon(1, "n9")
+    world.add_pod(fakes.pod("stuck", on="n9", job=fakes.identity(1)))
+    await drainer.lift()
+    assert world.slurm.reasons == {}
+
+
+def test_the_wait_grows_and_is_bounded() -> None:
+    """12, 24, 48 … 120 seconds, and forgotten when the job got its room."""
+    waits = backoff.Backoff()
+    assert [waits.refused(1) for _ in range(6)] == [12, 24, 48, 96, 120, 120]
+    waits.forget(1)
+    assert waits.refused(1) == 12

@@ -34,9 +34,19 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         (fakes.ended(137, reason="OOMKilled"), outcomes.Outcome(137, "OOMKilled")),
         (
             types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"),
-            outcomes.Outcome(1, "OutOfcpu: no cpu"),
+            outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True),
         ),
-        (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed")),
+        (fakes.ended(137, message="signal\n"), outcomes.Outcome(137, signal=9)),
+        (fakes.ended(137), outcomes.Outcome(137)),
+        (
+            fakes.ended(128, reason="StartError", message='exec: "/bin/sh": no such file'),
+            outcomes.Outcome(128, "StartError: the image has no /bin/sh, which the job's agent needs"),
+        ),
+        (
+            waiting("CreateContainerConfigError", "no\nkey"),
+            outcomes.Outcome(1, "CreateContainerConfigError: no key"),
+        ),
+        (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed", requeue=True)),
         (types.PodStatus(phase="Succeeded"), outcomes.Outcome(0)),
     ],
 )
@@ -49,56 +59,129 @@ def test_an_evicted_pod_says_so_although_its_container_has_a_code() -> None:
     """The pod's own reason wins."""
     status = msgspec.structs.replace(fakes.ended(143), reason="Evicted", message="node was low on memory")
     assert outcomes.outcome_of(fakes.pod(status=status)) == outcomes.Outcome(
-        143, "Evicted: node was low on memory"
+        143, "Evicted: node was low on memory", requeue=True
     )
 
 
-def reflector() -> reflecting.Reflector[types.Pod]:
-    found = reflecting.Reflector(fakes.FakeKube(), "pods", types.Pod, time=fakes.ManualClock())
-    found.listed.set()
-    return found
+def test_a_drained_nodes_pod_is_run_again() -> None:
+    """The cluster's own disruptions are not the job's fault."""
+    condition = types.Condition(
+        type="DisruptionTarget",
+        status="True",
+        reason="EvictionByEvictionAPI",
+        message="Eviction API: evicting",
+    )
+    status = msgspec.structs.replace(fakes.ended(143), conditions=[condition])
+    outcome = outcomes.outcome_of(fakes.pod(status=status, deleting=True))
+    assert outcome == outcomes.Outcome(143, "EvictionByEvictionAPI: Eviction API: evicting", requeue=True)
+
+
+def test_a_pod_deleted_by_hand_says_so() -> None:
+    """The exit code is the container's, the reason is told."""
+    outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(143), deleting=True))
+    assert outcome == outcomes.Outcome(143, "the job's pod was deleted from outside")
+
+
+class World:
+    """A follower and what it looks at."""
+
+    def __init__(self) -> None:
+        self.kube = fakes.FakeKube()
+        self.clock = fakes.ManualClock()
+        self.pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=self.clock)
+        self.follower = following.Follower(self.kube, self.pods, self.clock, 300.0)
+
+    def follow(self, *names: str) -> asyncio.Task[outcomes.Outcome]:
+        gang = tuple(fakes.pod(name) for name in names)
+        return asyncio.create_task(self.follower.end_of(gang))
+
+    def show(self, name: str, status: types.PodStatus, *, deleted: bool = False) -> None:
+        pod = fakes.pod(name, status=status)
+        (self.pods._drop if deleted else self.pods._set)(f"default/{name}", pod)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def test_the_end_comes_by_the_watch() -> None:
     """No request is made for it."""
-    kube, pods = fakes.FakeKube(), reflector()
-    waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
-    await asyncio.sleep(0)
-    pods._set("default/p", fakes.pod("p", status=fakes.ended(7), version="2"))
-    assert await waiting == outcomes.Outcome(7)
-    assert kube.calls == []
+    world = World()
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.ended(7))
+    assert await end == outcomes.Outcome(7)
+    assert world.kube.calls == []
+
+
+async def test_the_last_state_of_a_deleted_pod_counts() -> None:
+    """Ended and gone in one breath is still an end with a code."""
+    world = World()
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.ended(3), deleted=True)
+    assert await end == outcomes.Outcome(3)
 
 
 async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     """Only a 404 from the API itself means that it is gone."""
-    kube, pods = fakes.FakeKube(), reflector()
-    pods.objects["default/p"] = fakes.pod("p")
-    waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
-    await asyncio.sleep(0)
-    pods._drop("default/p", fakes.pod("p"))
-    assert await waiting == outcomes.VANISHED
-    assert kube.calls == [("get", "pods", "p")]
+    world = World()
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.running(), deleted=True)
+    assert await end == outcomes.VANISHED
+    assert world.kube.calls == [("get", "pods", "p")]
 
 
 async def test_an_api_that_does_not_answer_ends_nothing() -> None:
     """The job goes on, whatever the picture lacks."""
-    kube, pods = fakes.FakeKube(), reflector()
-    kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
-    waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
-    await asyncio.sleep(0)
-    pods._drop("default/p", fakes.pod("p"))
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    pods._set("default/p", fakes.pod("p", status=fakes.ended(0, reason="Completed"), version="3"))
-    assert await waiting == outcomes.Outcome(0)
+    world = World()
+    world.kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.running(), deleted=True)
+    await settle()
+    assert not end.done()
+    world.show("p", fakes.ended(0, reason="Completed"))
+    assert await end == outcomes.Outcome(0)
 
 
 async def test_another_pod_of_the_same_name_is_not_ours() -> None:
     """The uid decides."""
-    kube, pods = fakes.FakeKube(), reflector()
-    kube.objects["pods", "default", "p"] = {"metadata": {"name": "p", "namespace": "default", "uid": "other"}}
-    pods.objects["default/p"] = fakes.pod("p")
-    waiting = asyncio.create_task(following.end_of(fakes.pod("p"), kube=kube, pods=pods))
-    await asyncio.sleep(0)
-    pods._drop("default/p", fakes.pod("p"))
-    assert await waiting == outcomes.VANISHED
+    world = World()
+    world.kube.objects["pods", "default", "p"] = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "other"}
+    }
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.running(), deleted=True)
+    assert await end == outcomes.VANISHED
+
+
+async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
+    """The job does not go on with a part of its nodes."""
+    world = World()
+    end = world.follow("p", "q")
+    await settle()
+    world.show("q", types.PodStatus(phase="Failed", reason="NodeShutdown", message="bye"))
+    assert await end == outcomes.Outcome(1, "rank 1: NodeShutdown: bye", requeue=True)
+
+
+async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None:
+    """Bounded, and in words."""
+    world = World()
+    world.follower = following.Follower(world.kube, world.pods, world.clock, 0.0)
+    world.kube.objects["pods", "default", "p"] = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"}
+    }
+    world.kube.objects["events", "default", "e"] = {
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": "hostPath type check failed: /nas is not a directory",
+    }
+    pod = fakes.pod("p", status=types.PodStatus())
+    outcome = await world.follower.end_of((pod,))
+    assert outcome.reason == (
+        "not started within 0 s: FailedMount: hostPath type check failed: /nas is not a directory"
+    )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors
-from penstock.bridge import gang
-from penstock.kube import types
+from penstock.bridge import following, gang
+from penstock.kube import reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
 
 
-async def create(kube: fakes.FakeKube, allocation: jobs.Allocation | None = None) -> tuple[types.Pod, ...]:
-    return await gang.create(
-        kube,
-        allocation or fakes.allocation(on=("n1", "n2")),
-        owner=fakes.OWNER,
-        request=fakes.REQUEST,
-        settings=fakes.SETTINGS,
-    )
+async def create(
+    kube: fakes.FakeKube, allocation: jobs.Allocation | None = None, *, status: types.PodStatus | None = None
+) -> tuple[types.Pod, ...]:
+    """A gang whose pods have that status, or run, as soon as they are bound."""
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
+    kube.on_bind = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))
+    follower = following.Follower(kube, pods, fakes.ManualClock(), 5.0)
+    maker = gang.GangMaker(kube, follower, fakes.SETTINGS)
+    wanted = allocation or fakes.allocation(on=("n1", "n2"))
+    return await maker.create(wanted, owner=fakes.OWNER, request=fakes.REQUEST)
 
 
 async def test_nothing_is_bound_before_everything_is_there() -> None:
@@ -35,6 +37,27 @@ async def test_nothing_is_bound_before_everything_is_there() -> None:
     ]
     nodes = [obj["spec"]["nodeName"] for (kind, _, _), obj in kube.objects.items() if kind == "pods"]
     assert nodes == ["n1", "n2"]
+
+
+async def test_rank_zero_is_bound_last() -> None:
+    """The script starts only when all the others run."""
+    kube = fakes.FakeKube()
+    await create(kube, fakes.allocation(on=("n1", "n2", "n3")))
+    assert [name for verb, _, name in kube.calls if verb == "bind"] == [
+        "slurm-17-0-1",
+        "slurm-17-0-2",
+        "slurm-17-0-0",
+    ]
+
+
+async def test_a_kubelet_that_refuses_one_pod_stops_the_gang() -> None:
+    """Rank 0 is never bound, nothing is left, and the job deserves another try."""
+    kube = fakes.FakeKube()
+    with pytest.raises(gang.GangRefused, match="rank 1 on n2: OutOfcpu") as caught:
+        await create(kube, status=types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"))
+    assert caught.value.requeue
+    assert [name for verb, _, name in kube.calls if verb == "bind"] == ["slurm-17-0-1"]
+    assert not [key for key in kube.objects if key[0] == "pods"]
 
 
 async def test_the_secret_goes_with_the_first_pod() -> None:

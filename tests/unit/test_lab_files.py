@@ -68,6 +68,25 @@ class TestDirectory:
         files.directory(made, mode=0o1777)
         assert mode(made) == 0o1777
 
+    def test_a_link_in_its_place_is_refused(self, tmp_path: Path) -> None:
+        """Whoever planted it would be given what it points to."""
+        precious = tmp_path / "precious"
+        precious.mkdir(mode=0o700)
+        (tmp_path / "d").symlink_to(precious)
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            files.directory(tmp_path / "d", mode=0o777)
+        assert mode(precious) == 0o700
+
+    def test_removing_does_not_follow_links(self, tmp_path: Path) -> None:
+        """Files, directories and links go; what links point to stays."""
+        (tmp_path / "d" / "deep").mkdir(parents=True)
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "d" / "link").symlink_to(tmp_path / "precious")
+        (tmp_path / "top").symlink_to(tmp_path / "precious")
+        for name in ("d", "top", "not-there"):
+            files.remove(tmp_path / name)
+        assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
 
 class TestTail:
     def test_the_last_lines_without_blanks(self, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class TestLimits:
             paths.LabPaths(Path("/" + "é" * (paths.MAX_DIRECTORY_BYTES - 1)))
 
     @pytest.mark.parametrize(
-        "text", ["/tmp/my lab", "/tmp/l%n", "/tmp/läb", "/tmp/a;b", "/tmp/a\nb", "relative"]
+        "text", ["/srv/my lab", "/srv/l%n", "/srv/läb", "/srv/a;b", "/srv/a\nb", "relative"]
     )
     def test_what_slurm_cannot_name_is_refused(self, text: str) -> None:
         """Blanks, %, and anything a configuration file would read differently."""

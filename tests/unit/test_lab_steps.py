@@ -133,5 +133,5 @@ class TestFailure:
         def write() -> str:
             raise PermissionError(errno.EACCES, "Permission denied", "/lab/etc")
 
-        with pytest.raises(errors.LabError, match="configuration: .*Permission denied"):
+        with pytest.raises(errors.LabError, match=r"configuration: .*Permission denied"):
             steps.run_all([steps.Step(name="configuration", run=write)], listener=Log(), give_up=nothing)

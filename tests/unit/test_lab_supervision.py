@@ -18,7 +18,13 @@ import pytest
 from penstock import errors
 from penstock.lab import components, health, paths, processes, supervision
 
-SERVER = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(60)"
+SERVER = """
+import socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+time.sleep(60)
+"""
 
 
 @pytest.fixture

@@ -140,9 +140,25 @@ def test_it_passes_signals_on(stage: Stage) -> None:
         assert process.stdout is not None
         assert process.stdout.read(1) == b"."
         process.send_signal(signal.SIGTERM)
-        assert wire.receive(peer) == [b"signal", b"number", b"15"]
+        assert wire.receive(peer) == [b"signal", b"number", b"15", b"everyone", b"0"]
         peer.sendall(wire.pack("exit", "143"))
     assert finish(process)[0] == 143
+
+
+def test_slurms_way_of_ending_a_job_is_for_all_processes(stage: Stage) -> None:
+    """SIGCONT and SIGTERM together mean everybody; SIGUSR1 alone means the script."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "."))
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"."
+        process.send_signal(signal.SIGUSR1)
+        assert wire.receive(peer) == [b"signal", b"number", b"10", b"everyone", b"0"]
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGTERM)
+        assert wire.receive(peer) == [b"signal", b"number", b"15", b"everyone", b"1"]
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
 
 
 def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
@@ -154,7 +170,7 @@ def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
         process.stdout.read(1)
     process.send_signal(signal.SIGTERM)
     with stage.accept() as (peer, _):
-        assert wire.receive(peer) == [b"signal", b"number", b"15"]
+        assert wire.receive(peer) == [b"signal", b"number", b"15", b"everyone", b"0"]
         peer.sendall(wire.pack("exit", "0"))
     assert finish(process)[0] == 0
 
@@ -237,8 +253,22 @@ def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
     process = stage.hook(
         "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
     )
-    process.communicate(timeout=10)
+    process.communicate(timeout=20)
     assert process.returncode == 1
+
+
+def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
+    """At the end of its time it asks for a drain; when that is done it may end well."""
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    verb = ""
+    while verb != "abandon":
+        with stage.accept() as (peer, message):
+            verb = message.verb
+            peer.sendall(wire.pack("drained" if verb == "abandon" else "wait"))
+    process.communicate(timeout=10)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from tests.unit import fakes
 SHOW_JOB = """\
 JobId=1 JobName=wrap
    UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
+   Priority=10164 Nice=0 Account=research QOS=high
    JobState=RUNNING Reason=None Dependency=(null)
+   Partition=gpu AllocNode:Sid=localhost:1524
    NodeList=n[1-2]
    TRES=cpu=5,mem=500M,node=2,billing=5,gres/gpu=4
    JOB_GRES=gpu:4
@@ -25,12 +27,14 @@ JobId=1 JobName=wrap
 
 
 def node_line(gres: str, nodes: str = "n1") -> str:
-    return f"JobId=1 JobName=x\n     Nodes={nodes} CPU_IDs=0-1 Mem=2048 GRES={gres}\n   MinCPUsNode=1\n"
+    partition = "   Partition=gpu AllocNode:Sid=h:1\n"
+    share = f"     Nodes={nodes} CPU_IDs=0-1 Mem=2048 GRES={gres}\n"
+    return f"JobId=1 JobName=x\n{partition}{share}   MinCPUsNode=1\n"
 
 
 def test_each_node_has_its_own_share() -> None:
     """Uneven allocations are read as uneven."""
-    first, second = parsing.shares(SHOW_JOB)
+    first, second = parsing.details(SHOW_JOB).shares
     assert (first.node, first.amount.millicpus, first.amount.memory, first.amount.gpus) == (
         "n1",
         4000,
@@ -45,9 +49,16 @@ def test_each_node_has_its_own_share() -> None:
     )
 
 
+def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
+    """They choose mode, priority and labels of the pods."""
+    details = parsing.details(SHOW_JOB)
+    assert (details.partition, details.qos) == ("gpu", "high")
+    assert parsing.details(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)")).shares[0].gpu_types == ("a", "b")
+
+
 def test_equal_nodes_share_a_line() -> None:
     """Slurm prints one line for nodes with the same share."""
-    found = parsing.shares(node_line("", nodes="n[3-5]"))
+    found = parsing.details(node_line("", nodes="n[3-5]")).shares
     assert [share.node for share in found] == ["n3", "n4", "n5"]
     assert {share.amount for share in found} == {fakes.amount(cpus=2, gib=2)}
 
@@ -65,19 +76,19 @@ def test_equal_nodes_share_a_line() -> None:
 )
 def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
     """GPU types add up; other GRES do not count."""
-    assert parsing.shares(node_line(gres))[0].amount.gpus == gpus
+    assert parsing.details(node_line(gres)).shares[0].amount.gpus == gpus
 
 
 def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
     """A working directory with a line break in its name adds no nodes."""
     forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
-    assert [share.node for share in parsing.shares(forged)] == ["n1", "n2"]
+    assert [share.node for share in parsing.details(forged).shares] == ["n1", "n2"]
 
 
 def test_a_job_without_allocation_is_an_error() -> None:
     """Nothing is invented for a job that is not running."""
     with pytest.raises(errors.SlurmError, match="no allocation"):
-        parsing.shares("JobId=1 JobName=wrap\n   JobState=PENDING\n")
+        parsing.details("JobId=1 JobName=wrap\n   JobState=PENDING\n")
 
 
 @pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])

@@ -1,4 +1,4 @@
-"""Slurm's configuration files: reviewed as golden files, and held to what the bridge and the scheduler rely on."""
+"""Slurm's configuration files: golden files for review, and what bridge and scheduler rely on."""
 
 from __future__ import annotations
 

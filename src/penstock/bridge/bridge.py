@@ -1,4 +1,4 @@
-"""The join of Slurm and Kubernetes, job by job: admit, launch, follow, stop, release.
+"""The join of Slurm and Kubernetes, job by job: admit, launch, follow, signal, release.
 
 Each method is one step of the protocol (docs/architecture.md) and may be called again after a crash: what was
 done is found, not repeated. Identity always comes from the caller's side of the socket or from Slurm, never
@@ -7,49 +7,84 @@ from a message.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+import signal
 from collections.abc import AsyncIterator
 
-import msgspec
-
-from penstock import errors, wellknown
-from penstock.bridge import admission, following, gang, ledger, outcomes, owners, ports, release
-from penstock.kube import reflecting, types
+from penstock import clock, errors, wellknown
+from penstock.bridge import admission, backoff, following, gang, ledger, outcomes, owners, ports, release
+from penstock.kube import reading, reflecting, types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
+
+API_AWAY = "waits for Kubernetes: the API does not answer"
 
 
 class NotYours(errors.PenstockError):
     """Somebody asks for a job that is not theirs or does not run."""
 
 
-@dataclasses.dataclass
 class Bridge:
     """All that the protocol's steps share."""
 
-    slurm: ports.Slurm
-    kube: ports.Kube
-    pods: reflecting.Reflector[types.Pod]
-    nodes: reflecting.Reflector[types.Node]
-    settings: rendering.PodSettings
-    ledger: ledger.Ledger = dataclasses.field(default_factory=ledger.Ledger)
+    def __init__(
+        self,
+        *,
+        slurm: ports.Slurm,
+        kube: ports.Kube,
+        pods: reflecting.Reflector[types.Pod],
+        nodes: reflecting.Reflector[types.Node],
+        settings: rendering.PodSettings,
+        time: clock.Clock,
+        start_timeout: float,
+    ) -> None:
+        self.slurm = slurm
+        self.kube = kube
+        self.pods = pods
+        self.nodes = nodes
+        self.settings = settings
+        self.ledger = ledger.Ledger()
+        self.backoff = backoff.Backoff()
+        self.follower = following.Follower(kube, pods, time, start_timeout)
+        self.maker = gang.GangMaker(kube, self.follower, settings)
+
+    # -- admit -------------------------------------------------------------------------------------
 
     async def admit(self, identity: jobs.JobIdentity) -> tuple[str, ...]:
         """Why the job cannot start on its nodes now; empty when it can, and then the room is held."""
         if not (self.pods.fresh and self.nodes.fresh):
-            return ("waits for Kubernetes: the API does not answer",)
-        allocation = jobs.Allocation(identity=identity, shares=await self.slurm.shares(identity.job_id))
-        found = admission.refusals(
-            allocation, nodes=self.nodes.objects, pods=self.pods.objects.values(), promised=self.ledger
-        )
+            return (API_AWAY,)
+        details = await self.slurm.details(identity.job_id)
+        allocation = details.allocation(identity)
+        found = await self._earlier_attempts(identity) or self._refusals(allocation)
         if found:
             self.ledger.forget(identity.job_id)
         else:
             self.ledger.hold(allocation)
+            self.backoff.forget(identity.job_id)
         return found
+
+    def _refusals(self, allocation: jobs.Allocation) -> tuple[str, ...]:
+        if self.settings.is_trusted(allocation.partition):
+            return ()
+        return admission.refusals(
+            allocation, nodes=self.nodes.objects, pods=self.pods.objects.values(), promised=self.ledger
+        )
+
+    async def _earlier_attempts(self, identity: jobs.JobIdentity) -> tuple[str, ...]:
+        """Pods of this job from before: a job never runs beside itself, so they have to go first."""
+        left = [
+            pod
+            for pod in self.pods.objects.values()
+            if reading.job_id(pod) == identity.job_id and not reading.belongs_to(pod, identity)
+        ]
+        for pod in left:
+            await self.delete(pod, grace=release.GRACE)
+        return tuple(f"waits for pod {pod.metadata.name} of its earlier attempt to be gone" for pod in left)
+
+    # -- launch ------------------------------------------------------------------------------------
 
     async def allocation_for(self, job_id: int, uid: int) -> jobs.Allocation:
         """The running job's allocation, if it belongs to that uid; NotYours when not."""
@@ -62,38 +97,42 @@ class Bridge:
         live = await self.slurm.live_job(job_id)
         if live is None or not live.holds_resources:
             return None
-        allocation = jobs.Allocation(identity=live.identity, shares=await self.slurm.shares(job_id))
+        allocation = (await self.slurm.details(job_id)).allocation(live.identity)
         self.ledger.hold(allocation)
         return allocation
 
-    async def launch(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> types.Pod:
-        """Make the gang; rank 0's pod."""
+    async def launch(
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest
+    ) -> tuple[types.Pod, ...]:
+        """Make the gang."""
         owner = owners.owner_of(allocation.identity.uid)
-        made = await gang.create(self.kube, allocation, owner=owner, request=request, settings=self.settings)
-        for pod in made:
-            self.pods.put_if_new(pod)
-        log.info(
-            "job %d runs as %s/%s",
-            allocation.identity.job_id,
-            made[0].metadata.namespace,
-            made[0].metadata.name,
-        )
-        return made[0]
+        made = await self.maker.create(allocation, owner=owner, request=request)
+        meta = made[0].metadata
+        log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
+        return made
 
-    async def attach(self, allocation: jobs.Allocation) -> types.Pod | None:
-        """Rank 0's pod of an attempt that was launched before; None when it is not there any more."""
+    async def attach(self, allocation: jobs.Allocation) -> tuple[types.Pod, ...]:
+        """The gang of an attempt that was launched before; empty when rank 0 is not there any more."""
         namespace = self._namespace(allocation)
-        try:
-            answer = await self.kube.get(
-                "pods", namespace=namespace, name=rendering.pod_name(allocation.identity, 0)
-            )
-        except errors.KubeNotFound:
-            return None
-        return msgspec.json.decode(answer, type=types.Pod)
+        found = await release.pods_of(self.kube, allocation.identity.job_id, namespace)
+        own = [pod for pod in found if reading.belongs_to(pod, allocation.identity)]
+        own.sort(key=lambda pod: int(pod.metadata.labels[wellknown.LABEL_RANK]))
+        return tuple(own) if own and own[0].metadata.labels[wellknown.LABEL_RANK] == "0" else ()
 
-    async def end_of(self, pod: types.Pod) -> outcomes.Outcome:
+    # -- run ---------------------------------------------------------------------------------------
+
+    async def end_of(self, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
         """Wait for the job's end."""
-        return await following.end_of(pod, kube=self.kube, pods=self.pods)
+        outcome = await self.follower.end_of(made)
+        node = made[0].spec.node_name
+        if (
+            outcome == outcomes.VANISHED
+            and node
+            and self.nodes.fresh
+            and f"/{node}" not in self.nodes.objects
+        ):
+            return outcomes.NODE_LOST
+        return outcome
 
     def output_of(self, pod: types.Pod) -> AsyncIterator[bytes]:
         """The container's output, from its beginning until it has ended."""
@@ -101,21 +140,42 @@ class Bridge:
             namespace=pod.metadata.namespace, name=pod.metadata.name, container=wellknown.CONTAINER_NAME
         )
 
+    async def signal(self, pod: types.Pod, number: signal.Signals, *, everyone: bool) -> None:
+        """Deliver a signal to the script (through the agent) or to all processes of the job."""
+        target = "-1" if everyone else "1"
+        command = ("/bin/sh", "-c", f"kill -{number.name.removeprefix('SIG')} {target}")
+        meta = pod.metadata
+        await self.kube.run(
+            command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+        )
+
     async def stop(self, pod: types.Pod) -> None:
-        """Slurm wants the job to end: SIGTERM now, SIGKILL when Slurm's own patience ends."""
+        """End the pod when a signal cannot be delivered: kubelet's SIGTERM, then SIGKILL after Slurm's
+        patience.
+        """
+        await self.delete(pod, grace=self.settings.kill_wait)
+
+    async def delete(self, pod: types.Pod, *, grace: int) -> None:
+        """Ask for a pod's end, unless it has ended by itself."""
         meta = pod.metadata
         try:
             await self.kube.delete(
-                "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=self.settings.kill_wait
+                "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=grace
             )
         except (errors.KubeNotFound, errors.KubeConflict):
             log.info("pod %s had gone already", meta.name)
+
+    # -- release -----------------------------------------------------------------------------------
 
     async def release(self, job_id: int, node: str) -> None:
         """The job's pods are gone from the node when this returns."""
         allocation = self.ledger.of(job_id)
         namespace = self._namespace(allocation) if allocation else ""
-        await release.remove_from_node(job_id, node, namespace=namespace, kube=self.kube, pods=self.pods)
+        # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
+        anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
+        await release.remove_from_node(
+            job_id, "" if anywhere else node, namespace=namespace, kube=self.kube, pods=self.pods
+        )
         self.ledger.release(job_id, node)
 
     def _namespace(self, allocation: jobs.Allocation) -> str:

@@ -1,34 +1,40 @@
-"""How a job's container ended, read off its pod: the number for Slurm's record and the reason in words."""
+"""How a job's container ended, read off its pod: the numbers for Slurm's record, the reason in words, and
+whether the job deserves another try."""
 
 from __future__ import annotations
 
 import dataclasses
-import signal
 
 from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
+SIGNAL_WORD = "signal"  # what the agent leaves as termination message when the script died of a signal
+_NO_SHELL = "/bin/sh"
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The end of a job: its exit code, and why when that is not the script's own doing."""
+    """The end of a job: its exit code or signal, why when that is not the script's own doing."""
 
     exit_code: int
     reason: str = ""
+    signal: int = 0
+    requeue: bool = False
+    """The cluster's doing, not the job's: Slurm should run it again."""
 
 
 VANISHED = Outcome(LOST, "the job's pod was deleted from outside")
-STOPPED = Outcome(128 + signal.SIGTERM)  # we removed the pod ourselves and its last word was not heard
+NODE_LOST = Outcome(LOST, "the pod's node is gone from Kubernetes", requeue=True)
 
 
 def outcome_of(pod: types.Pod) -> Outcome | None:
     """The end of the job, or None while it goes on."""
     state = reading.container_state(pod)
     if state.terminated is not None:
-        return Outcome(state.terminated.exit_code, _terminated_reason(state.terminated, pod))
+        return _terminated(state.terminated, pod)
     if pod.status.phase == "Failed":
-        return Outcome(LOST, _words(pod.status.reason or "pod failed", pod.status.message))
+        # Kubelet refused the pod (OutOfcpu, NodeAffinity …) or the node went away before it ran.
+        return Outcome(LOST, _words(pod.status.reason or "pod failed", pod.status.message), requeue=True)
     if pod.status.phase == "Succeeded":
         return Outcome(0)
     if state.waiting is not None and state.waiting.reason in reading.HOPELESS:
@@ -36,13 +42,27 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
     return None
 
 
-def _terminated_reason(end: types.Terminated, pod: types.Pod) -> str:
-    if pod.status.reason:
-        return _words(pod.status.reason, pod.status.message)
+def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
+    disruption = reading.disruption(pod)
+    if disruption or pod.status.reason:
+        reason = disruption or _words(pod.status.reason, pod.status.message)
+        return Outcome(end.exit_code or LOST, reason, requeue=True)
+    if pod.metadata.deletion_timestamp:
+        return Outcome(end.exit_code or LOST, VANISHED.reason)
+    if end.exit_code > 128 and end.message.strip() == SIGNAL_WORD:
+        return Outcome(end.exit_code, signal=end.exit_code - 128)
     if end.reason in ("Completed", "Error", ""):
-        return ""
+        return Outcome(end.exit_code)
+    return Outcome(end.exit_code or LOST, _abnormal(end))
+
+
+def _abnormal(end: types.Terminated) -> str:
+    """OOMKilled, StartError and the like; the commonest cause of the latter in plain words."""
+    if end.reason in ("StartError", "ContainerCannotRun") and _NO_SHELL in end.message:
+        return f"{end.reason}: the image has no /bin/sh, which the job's agent needs"
     return _words(end.reason, end.message)
 
 
 def _words(reason: str, message: str) -> str:
-    return f"{reason}: {message}" if message else reason
+    """One line, whatever the API wrote."""
+    return " ".join(f"{reason}: {message}".split()) if message else reason

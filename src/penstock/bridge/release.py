@@ -31,11 +31,11 @@ async def pods_of(kube: ports.Kube, job_id: int, namespace: str) -> list[types.P
 async def remove_from_node(
     job_id: int, node: str, *, namespace: str, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]
 ) -> None:
-    """Returns when no pod of the job is left on the node or waiting for one; KubeUnavailable when that cannot
-    be known.
+    """Returns when no pod of the job is left on the node (empty: anywhere) or waiting for one;
+    KubeUnavailable when that cannot be known.
     """
     for pod in await pods_of(kube, job_id, namespace):
-        if pod.spec.node_name in ("", node):
+        if not node or pod.spec.node_name in ("", node):
             await remove(pod, kube=kube, pods=pods)
 
 

@@ -50,13 +50,13 @@ class Sweeper:
 
     async def _hold(self, job: jobs.LiveJob) -> None:
         try:
-            shares = await self.bridge.slurm.shares(job.identity.job_id)
+            details = await self.bridge.slurm.details(job.identity.job_id)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
             log.info("job %d ended while it was being looked at: %s", job.identity.job_id, error.message)
             return
-        self.bridge.ledger.hold(jobs.Allocation(identity=job.identity, shares=shares))
+        self.bridge.ledger.hold(details.allocation(job.identity))
 
     async def sweep(self) -> None:
         """One round: forget promises of jobs that are gone, remove pods that were suspect last time too.
@@ -74,7 +74,7 @@ class Sweeper:
                 self.bridge.ledger.forget(job_id)
         found = orphans(ours, live)
         for pod in ours:
-            if pod.metadata.uid in found & self.suspects:
+            if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
                 log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
-                await release.remove(pod, kube=self.bridge.kube, pods=self.bridge.pods)
+                await self.bridge.delete(pod, grace=release.GRACE)
         self.suspects = found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -73,11 +74,19 @@ def lab() -> None:
 @click.option("--cpus", type=click.IntRange(1, 1024), help="CPUs of a node [default: 8].")
 @click.option("--memory-gb", type=click.IntRange(1, 65536), help="Memory of a node [default: 32].")
 @click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of a node [default: 4].")
+@click.option(
+    "--kubernetes",
+    metavar="dev|real|kwok|KUBECONFIG",
+    help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
+    "or one that you have [default: dev].",
+)
 @click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
 def up(directory: str, name: str, **wishes: Any) -> None:
     """Make a lab, or repair the one that is there."""
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     place = place_of(directory, name)
     with progress.listener() as listener:
         made = bringup.bring_up(

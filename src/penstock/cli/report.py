@@ -40,12 +40,33 @@ class Checker(msgspec.Struct, frozen=True):
     def load(
         cls, *, site_file: str | None, release: str | None, lint: bool, silenced: tuple[str, ...]
     ) -> Checker:
-        return cls(compiler.Context(release=options.release_of(release or options.DEFAULT_RELEASE)), silenced)
+        """What the command line's options ask for; the site is read here, once."""
+        site = None
+        if site_file is not None:
+            from penstock.cli import siteviews
 
-    def __call__(self, name: str, data: bytes) -> tuple[bool, tuple[Diagnostic, ...]]:
-        done = compiler.compile_script(
-            data, name=name, variables=os.environ, context=self.context, silenced=self.silenced
+            site = siteviews.load(site_file)
+        wanted = release or (site.slurm if site else options.DEFAULT_RELEASE)
+        context = compiler.Context(
+            release=options.release_of(wanted),
+            gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,
+            site=site,
+            lint=lint,
         )
+        return cls(context, silenced)
+
+    def compile(self, source: Source, arguments: Sequence[str] = ()) -> compiler.Compilation:
+        return compiler.compile_script(
+            source.data,
+            name=source.name,
+            arguments=arguments,
+            variables=os.environ,
+            context=self.context,
+            silenced=self.silenced,
+        )
+
+    def __call__(self, source: Source) -> tuple[bool, tuple[Diagnostic, ...]]:
+        done = self.compile(source)
         return done.ok, done.diagnostics
 
 
@@ -63,11 +84,11 @@ def print_text(verdicts: Sequence[Verdict], *, quiet: bool) -> None:
 def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:
     where = f"{source.shown}:{found.line}:{found.column}" if found.line else source.shown
     label = _paint(f"{found.severity}[{found.code}]", _COLOURS[found.severity], colour)
-    lines = [f"{_paint(where, None, colour)}: {label}: {_printable(found.message)}"]
+    lines = [f"{_paint(printable(where), None, colour)}: {label}: {printable(found.message)}"]
     if found.line:
         lines.extend(_excerpt(source.data, found))
     if found.hint:
-        lines.append(f"  {_paint('hint:', 'green', colour)} {_printable(found.hint)}")
+        lines.append(f"  {_paint('hint:', 'green', colour)} {printable(found.hint)}")
     return "\n".join(lines)
 
 
@@ -77,7 +98,7 @@ def _excerpt(data: bytes, found: Diagnostic) -> list[str]:
     if not line.strip():
         return []
     start = max(0, found.column - 100) if len(line) > _WIDEST else 0
-    shown = _printable(line[start : start + _WIDEST])
+    shown = printable(line[start : start + _WIDEST])
     indent = "".join("\t" if char == "\t" else " " for char in line[start : found.column - 1])
     return [f"  {shown}", f"  {indent}^"]
 
@@ -93,9 +114,21 @@ def _line(data: bytes, number: int) -> str:
     return raw.decode("utf-8", "surrogateescape").rstrip("\r")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters and stray bytes must not reach a terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char == "\t" or char.isprintable() else "\ufffd" for char in text)
+
+
+def clean(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The same findings with texts that JSON can carry."""
+    return tuple(
+        found
+        if found.message.isprintable() and found.hint.isprintable()
+        else msgspec.structs.replace(found, message=printable(found.message), hint=printable(found.hint))
+        for found in diagnostics
+    )
 
 
 def _summary(verdicts: Sequence[Verdict], *, colour: bool) -> str:

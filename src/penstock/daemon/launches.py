@@ -21,7 +21,7 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
-ENDING = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP))
+LAST_OUTPUT_SECONDS = 60.0  # how long the rest of the output may take to arrive after the container's end
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
 
@@ -38,6 +38,13 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
     )
 
 
+def streamed(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str | None:
+    """Which of the launcher's streams the container's log belongs to: "1", "2", or none of them."""
+    if not rendering.written_by_pod(request.stdout, settings):
+        return "1"
+    return None if rendering.written_by_pod(request.stderr, settings) else "2"
+
+
 @dataclasses.dataclass
 class LaunchSession:
     """One launcher's connection."""
@@ -46,25 +53,42 @@ class LaunchSession:
     bridge: bridging.Bridge
     clock: clock.Clock
     stopped: bool = False
+    gang: tuple[types.Pod, ...] = ()
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
         request = request_of(message)
         allocation = await self.bridge.allocation_for(message.number("slurm_job_id"), self.connection.uid)
+        listening = asyncio.create_task(self._until_peer_leaves())
+        running = asyncio.create_task(self._run(message, allocation, request))
         try:
-            pod = await self._pod(message, allocation, request)
+            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+        finally:
+            for task in (running, listening):
+                task.cancel()
+            await asyncio.gather(running, listening, return_exceptions=True)
+
+    async def _run(
+        self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
+    ) -> None:
+        try:
+            self.gang = await self._pods(message, allocation, request)
         except gang.GangRefused as error:
-            await self._tell_end(allocation, outcomes.Outcome(REFUSED, f"not started: {error.message}"))
+            refused = outcomes.Outcome(REFUSED, f"not started: {error.message}", requeue=error.requeue)
+            await self._tell_end(allocation, refused)
             return
-        if pod is None:
+        if not self.gang:
             await self._tell_end(allocation, outcomes.VANISHED)
             return
         await self.connection.send("started")
-        await self._see_through(pod, allocation, request, skip=message.number("skip"))
+        outcome = await self._until_end(request, skip=message.number("skip"))
+        await self._tell_end(allocation, outcome)
 
-    async def _pod(
+    async def _pods(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
-    ) -> types.Pod | None:
+    ) -> tuple[types.Pod, ...]:
         delay = 0.2
         while True:
             try:
@@ -76,76 +100,80 @@ class LaunchSession:
                 await self.clock.sleep(delay)
                 delay = min(delay * 2, 5.0)
 
-    async def _see_through(
-        self, pod: types.Pod, allocation: jobs.Allocation, request: launches.LaunchRequest, *, skip: int
-    ) -> None:
-        """Whichever comes first: the job's end, or the launcher's."""
-        ending = asyncio.create_task(self._until_end(pod, request, skip=skip))
-        listening = asyncio.create_task(self._until_peer_leaves(pod))
+    async def _until_end(self, request: launches.LaunchRequest, *, skip: int) -> outcomes.Outcome:
+        stream = streamed(request, self.bridge.settings)
+        if stream is None:
+            return await self.bridge.end_of(self.gang)
+        streaming = asyncio.create_task(self._stream_output(stream, skip=skip))
         try:
-            await asyncio.wait((ending, listening), return_when=asyncio.FIRST_COMPLETED)
-            if ending.done():
-                outcome = ending.result()
-                gone_by_us = self.stopped and outcome == outcomes.VANISHED
-                await self._tell_end(allocation, outcomes.STOPPED if gone_by_us else outcome)
-        finally:
-            for task in (ending, listening):
-                task.cancel()
-            await asyncio.gather(ending, listening, return_exceptions=True)
-
-    async def _until_end(
-        self, pod: types.Pod, request: launches.LaunchRequest, *, skip: int
-    ) -> outcomes.Outcome:
-        if rendering.written_by_pod(request.stdout, self.bridge.settings):
-            return await self.bridge.end_of(pod)
-        streaming = asyncio.create_task(self._stream_output(pod, skip=skip))
-        try:
-            outcome = await self.bridge.end_of(pod)
-            await asyncio.wait((streaming,), timeout=30)
+            outcome = await self.bridge.end_of(self.gang)
+            await asyncio.wait((streaming,), timeout=LAST_OUTPUT_SECONDS)
             return outcome
         finally:
             streaming.cancel()
             await asyncio.gather(streaming, return_exceptions=True)
 
-    async def _stream_output(self, pod: types.Pod, *, skip: int) -> None:
+    async def _stream_output(self, stream: str, *, skip: int) -> None:
         """The container's log into the job's output, from where an earlier connection stopped."""
-        sent = 0
+        sent = skip
         while True:
             try:
                 at = 0
-                async for chunk in self.bridge.output_of(pod):
-                    fresh = chunk[max(skip + sent - at, 0) :]
+                async for chunk in self.bridge.output_of(self.gang[0]):
+                    fresh = chunk[max(sent - at, 0) :]
                     at += len(chunk)
                     if fresh:
-                        await self.connection.send("output", fresh)
+                        await self.connection.send("output", fresh, stream)
                         sent += len(fresh)
                 return
             except errors.KubeNotFound:
                 return
             except errors.KubeError as error:
-                log.debug("output of %s not there yet: %s", pod.metadata.name, error.message)
+                log.debug("output not there yet: %s", error.message)
                 await self.clock.sleep(0.2)
 
-    async def _until_peer_leaves(self, pod: types.Pod) -> None:
+    async def _until_peer_leaves(self) -> None:
         while (message := await self.connection.receive()) is not None:
-            if message.verb == "signal":
-                await self._pass_on(signal.Signals(message.number("number")), pod)
+            if message.verb == "signal" and self.gang:
+                number = signal.Signals(message.number("number"))
+                await self._pass_on(number, everyone=message.one("everyone") == b"1")
 
-    async def _pass_on(self, number: signal.Signals, pod: types.Pod) -> None:
-        if number not in ENDING:
-            await self.connection.send("note", f"{number.name} is not passed into pods yet")
-            return
+    async def _pass_on(self, number: signal.Signals, *, everyone: bool) -> None:
+        """Into the pod; if that cannot be done, a signal that ends the job ends the pod."""
+        try:
+            await self.bridge.signal(self.gang[0], number, everyone=everyone)
+        except errors.KubeError as error:
+            log.warning("cannot pass %s on: %s", number.name, error.message)
+            if number == signal.SIGTERM:
+                await self._stop()
+
+    async def _stop(self) -> None:
         self.stopped = True
         try:
-            await self.bridge.stop(pod)
+            await self.bridge.stop(self.gang[0])
         except errors.KubeError as error:
-            log.warning("cannot stop pod %s now, the Epilog will: %s", pod.metadata.name, error.message)
+            log.warning("cannot stop the pod now, the Epilog will: %s", error.message)
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:
-        if outcome.reason:
-            await self.connection.send("note", outcome.reason)
-            await self._comment(allocation.identity.job_id, outcome.reason)
-        await self.connection.send("exit", str(outcome.exit_code))
+        reason = "" if self.stopped and outcome.reason == outcomes.VANISHED.reason else outcome.reason
+        if reason:
+            await self.connection.send("note", reason)
+            await self._comment(allocation.identity.job_id, reason)
+        if outcome.requeue and await self._requeued(allocation.identity.job_id):
+            return
+        if outcome.signal:
+            await self.connection.send("signal", str(outcome.signal))
+        else:
+            await self.connection.send("exit", str(outcome.exit_code))
+
+    async def _requeued(self, job_id: int) -> bool:
+        """Whether Slurm runs the job again; the launcher then ends by Slurm's hand."""
+        try:
+            await self.bridge.slurm.requeue(job_id)
+        except errors.SlurmError as error:
+            log.info("job %d ends instead of being requeued: %s", job_id, error.message)
+            return False
+        return True
 
     async def _comment(self, job_id: int, text: str) -> None:
         try:

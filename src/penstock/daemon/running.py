@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock import clock, errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import sweeping
+from penstock.bridge import draining, sweeping
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
@@ -71,14 +71,23 @@ async def _run(settings: configuring.Settings) -> None:
     kube = kube_client.KubeClient(kubeconfig.load(Path(settings.kubeconfig)))
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=time)
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time)
-    bridge = bridging.Bridge(control.SlurmControl(settings.slurm_conf), kube, pods, nodes, settings.pods)
+    bridge = bridging.Bridge(
+        slurm=control.SlurmControl(settings.slurm_conf),
+        kube=kube,
+        pods=pods,
+        nodes=nodes,
+        settings=settings.pods,
+        time=time,
+        start_timeout=settings.start_timeout,
+    )
+    drainer = draining.Drainer(bridge)
     sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))
     recovered = asyncio.Event()
-    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, time)
+    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, drainer, time)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)
         await stack.enter_async_context(await _listen(Path(settings.socket), server))
-        loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, pods, nodes, recovered, time))
+        loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, drainer, recovered, time))
         tasks = [asyncio.create_task(loop) for loop in loops]
         await _until_stopped(tasks)
 
@@ -92,14 +101,10 @@ async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
 
 
 async def _recover_then_sweep(
-    sweeper: sweeping.Sweeper,
-    pods: reflecting.Reflector[types.Pod],
-    nodes: reflecting.Reflector[types.Node],
-    recovered: asyncio.Event,
-    time: clock.Clock,
+    sweeper: sweeping.Sweeper, drainer: draining.Drainer, recovered: asyncio.Event, time: clock.Clock
 ) -> None:
-    await pods.listed.wait()
-    await nodes.listed.wait()
+    await sweeper.bridge.pods.listed.wait()
+    await sweeper.bridge.nodes.listed.wait()
     while not recovered.is_set():
         try:
             await sweeper.recover()
@@ -111,6 +116,7 @@ async def _recover_then_sweep(
         await time.sleep(sweeping.INTERVAL)
         try:
             await sweeper.sweep()
+            await drainer.lift()
         except (errors.SlurmError, errors.KubeError) as error:
             log.warning("sweep put off: %s", error.message)
 

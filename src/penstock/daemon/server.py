@@ -10,6 +10,7 @@ import logging
 
 from penstock import clock, errors, wellknown
 from penstock.bridge import bridge as bridging
+from penstock.bridge import draining
 from penstock.daemon import connections, launches
 from penstock.hooks import wire
 from penstock.model import jobs
@@ -26,7 +27,9 @@ class Server:
     bridge: bridging.Bridge
     hook_uids: frozenset[int]
     recovered: asyncio.Event
+    drainer: draining.Drainer
     clock: clock.Clock
+    later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from its first message to its end."""
@@ -66,6 +69,9 @@ class Server:
             await self._admit(connection, message)
         elif message.verb == wellknown.VERB_RELEASE:
             await self._release(connection, message)
+        elif message.verb == wellknown.VERB_ABANDON:
+            await self.drainer.abandon(message.number("job"), message.one("node").decode("ascii", "replace"))
+            await connection.send("drained")
         else:
             raise wire.WireError(f"unknown verb {message.verb!r}")
 
@@ -77,9 +83,33 @@ class Server:
         if not reasons:
             await connection.send("yes")
             return
-        log.info("job %d %s", identity.job_id, "; ".join(reasons))
-        await connection.send("no", "; ".join(reasons))
-        await self.bridge.slurm.set_comment(identity.job_id, "; ".join(reasons))
+        seconds = self.bridge.backoff.refused(identity.job_id)
+        text = "; ".join(reasons)
+        log.info("job %d %s", identity.job_id, text)
+        await connection.send("no", text)
+        task = asyncio.create_task(self._put_off(identity.job_id, text, seconds))
+        self.later.add(task)
+        task.add_done_callback(self.later.discard)
+
+    async def _put_off(self, job_id: int, text: str, seconds: int) -> None:
+        """Say why the job waits, and after repeated refusals let it wait longer than Slurm would."""
+        count = self.bridge.backoff.count(job_id)
+        again = f" (refused {count} times, next try in {seconds} s)" if count > 1 else ""
+        try:
+            await self.bridge.slurm.set_comment(job_id, text + again)
+            if count > 1:
+                await self._when_pending(job_id)
+                await self.bridge.slurm.delay(job_id, seconds)
+        except errors.SlurmError as error:
+            log.warning("job %d could not be put off: %s", job_id, error.message)
+
+    async def _when_pending(self, job_id: int) -> None:
+        """Slurm takes a start time only once the job is back in the queue."""
+        for _ in range(20):
+            job = await self.bridge.slurm.live_job(job_id)
+            if job is None or job.state == "PENDING":
+                return
+            await self.clock.sleep(0.5)
 
     async def _release(self, connection: connections.Connection, message: connections.Message) -> None:
         job_id, node = message.number("job"), message.one("node").decode("ascii", "replace")

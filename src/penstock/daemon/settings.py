@@ -23,6 +23,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
     log_level: str = "info"
+    trusted_partitions: list[str] = []
+    start_timeout: float = 300.0
+    image_pull_policy: str = ""
+    image_pull_secrets: list[str] = []
+    priority_classes: dict[str, str] = {}
+    gpu_labels: dict[str, dict[str, str]] = {}
 
     @property
     def pods(self) -> pods.PodSettings:
@@ -32,6 +38,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shared_mounts=tuple(mount.rstrip("/") for mount in self.shared_mounts),
             namespace_pattern=self.namespace_pattern,
             kill_wait=self.kill_wait,
+            trusted_partitions=frozenset(self.trusted_partitions),
+            image_pull_policy=self.image_pull_policy,
+            image_pull_secrets=tuple(self.image_pull_secrets),
+            priority_classes=self.priority_classes,
+            gpu_labels=self.gpu_labels,
         )
 
 

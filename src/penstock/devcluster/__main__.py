@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import resource
 import sys
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -51,6 +53,7 @@ def command(
         raise errors.UsageError("--tls-cert and --tls-key belong together")
     _raise_file_limit()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = _lock(data_dir)
     settings = server.Settings(
         data_dir.resolve(),
         port,
@@ -60,7 +63,21 @@ def command(
         tls_key,
         backoff,
     )
-    asyncio.run(server.serve(settings))
+    with lock:
+        asyncio.run(server.serve(settings))
+
+
+def _lock(data_dir: Path) -> IO[str]:
+    """Two clusters in one directory would end each other's pods."""
+    lock = (data_dir / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise errors.UsageError(
+            f"another dev cluster runs in {data_dir}", hint="choose another --data-dir"
+        ) from error
+    return lock
 
 
 def _raise_file_limit() -> None:

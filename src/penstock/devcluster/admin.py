@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.devcluster import handlers, statuses
+from penstock.devcluster import handlers, queries, statuses
 from penstock.devcluster.faults import Faults
 from penstock.devcluster.store import Store
 
@@ -29,12 +28,12 @@ class Admin:
         if parts[:1] != ["faults"]:
             raise statuses.no_such_path()
         if request.method == "PUT":
-            self._setter(parts[1:])(await _body(request))
+            self._setter(parts[1:])(await queries.body_of(request))
         elif request.method == "DELETE":
             self._clear(parts[1:])
         elif request.method != "GET":
             raise statuses.method_not_allowed()
-        return handlers.answer(self._faults.as_json())
+        return queries.answer(self._faults.as_json())
 
     def _setter(self, parts: list[str]) -> Callable[[Any], None]:
         match parts:
@@ -53,13 +52,6 @@ class Admin:
             self._faults.clear()
 
     def _compact(self, request: Request) -> Response:
-        """`?expired=http` makes later watches from before now fail as HTTP errors instead of as ERROR events."""
+        """`?expired=http`: later watches from before now fail as HTTP errors, not as ERROR events."""
         self._resources.expired_as_http_error = request.query_params.get("expired") == "http"
-        return handlers.answer({"compactedTo": str(self._store.compact())})
-
-
-async def _body(request: Request) -> Any:
-    try:
-        return msgspec.json.decode(await request.body())
-    except msgspec.DecodeError as error:
-        raise statuses.bad_request(f"the body is not JSON: {error}") from error
+        return queries.answer({"compactedTo": str(self._store.compact())})

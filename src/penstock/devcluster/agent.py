@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,8 +24,16 @@ from penstock.devcluster.worker import Worker
 
 BACKOFF: Final = 10.0
 _LAST_GRACE: Final = 2.0
+_CAP_SYS_ADMIN: Final = 21
 _TERMINAL: Final = ("Succeeded", "Failed")
 _logger = logging.getLogger(__name__)
+
+
+def may_isolate() -> bool:
+    """Namespaces are for root, and in a container only for one that may do as it likes there."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    return os.geteuid() == 0 and bool(effective & 1 << _CAP_SYS_ADMIN)
 
 
 class Agents:
@@ -42,7 +51,7 @@ class Agents:
     ) -> None:
         self.store = objects.store
         self.bell = Bell()
-        self.isolate = os.geteuid() == 0
+        self.isolate = may_isolate()
         self.backoff = backoff
         self._objects = objects
         self._faults = faults
@@ -50,9 +59,11 @@ class Agents:
         self._specs = {spec.name: spec for spec in specs}
         self._directory = data_dir / "pods"
         children.end_leftovers(data_dir / "pids")
+        shutil.rmtree(self._directory, ignore_errors=True)
         self.children = children.Children(data_dir / "pids")
         self.cgroups = Cgroups(data_dir)
         self._ledger = Ledger()
+        self._gone: set[str] = set()
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -91,6 +102,7 @@ class Agents:
         worker = self._workers.get(pod.uid)
         if change.type == "DELETED":
             if worker:
+                self.release(pod.obj)
                 worker.vanish()
         elif worker:
             worker.note(pod)
@@ -130,11 +142,16 @@ class Agents:
     def _obey_node_fault(self, spec: NodeSpec) -> None:
         entry = self.store.get(kinds.NODES, "", spec.name)
         if self._faults.is_gone(spec.name):
+            self._gone.add(spec.name)
             if entry:
                 self._objects.delete(kinds.NODES, entry, NOW)
             return
-        self._register(spec)
-        entry = self._objects.get(kinds.NODES, "", spec.name)
+        if spec.name in self._gone:
+            self._gone.discard(spec.name)
+            self._register(spec)
+            return
+        if entry is None:
+            return
         old = entry.obj["status"].get("conditions") or []
         ready = self._faults.is_reachable(spec.name)
         status = {**entry.copy()["status"], "conditions": nodes.conditions(ready=ready, old=old)}
@@ -165,8 +182,8 @@ class Agents:
         if missing:
             resource, *amounts = missing
             wanted, taken, there = (quantities.show(amount, resource) for amount in amounts)
-            why = f"Node didn't have enough resource: {resource}, requested: {wanted}, used: {taken}, capacity: {there}"
-            return f"OutOf{resource}", f"Pod was rejected: {why}"
+            why = f"{resource}, requested: {wanted}, used: {taken}, capacity: {there}"
+            return f"OutOf{resource}", f"Pod was rejected: Node didn't have enough resource: {why}"
         self._ledger.book(name, pod)
         return "", ""
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.devcluster import auth, discovery, handlers, routing, statuses
+from penstock.devcluster import auth, discovery, handlers, queries, routing, statuses
 from penstock.devcluster.admin import Admin
 from penstock.devcluster.kinds import Registry
 
@@ -43,18 +43,18 @@ class Application:
         return PlainTextResponse("ok")
 
     async def _version(self, request: Request) -> Response:
-        return handlers.answer(discovery.VERSION)
+        return queries.answer(discovery.VERSION)
 
     async def _guarded(self, request: Request) -> Response:
         try:
             who = self._authenticator.identify(request.headers.get("authorization", ""))
             return await self._dispatch(request, who)
         except statuses.ApiError as refusal:
-            return handlers.answer(refusal.body(), refusal.code)
+            return queries.answer(refusal.body(), refusal.code)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             _logger.exception("%s %s", request.method, request.url.path)
             why = f"the object does not have the expected shape: {type(error).__name__}: {error}"
-            return handlers.answer(statuses.ApiError(400, "BadRequest", why).body(), 400)
+            return queries.answer(statuses.ApiError(400, "BadRequest", why).body(), 400)
 
     async def _dispatch(self, request: Request, who: auth.Identity) -> Response:
         path = request.url.path
@@ -66,9 +66,9 @@ class Application:
             return _openapi2(request)
         document = discovery.answer(path, self._registry) if request.method == "GET" else None
         if document is not None:
-            return handlers.answer(document)
+            return queries.answer(document)
         target = routing.parse(path, self._registry)
-        auth.authorize(who, handlers.verb_of(request, target), target.kind, target.namespace, target.name)
+        auth.authorize(who, queries.verb_of(request, target), target.kind, target.namespace, target.name)
         return await self._resources.handle(request, target)
 
 
@@ -76,6 +76,6 @@ def _openapi2(request: Request) -> Response:
     """Old kubectl asks for protobuf, in which an empty document has no bytes at all."""
     accept = request.headers.get("accept", "")
     if "protobuf" in accept:
-        return Response(b"", media_type=accept.partition(",")[0].strip())
+        return Response(b"", media_type="application/octet-stream")
     info = {"title": "Penstock dev cluster", "version": "v1"}
-    return handlers.answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+    return queries.answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})

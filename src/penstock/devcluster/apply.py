@@ -1,7 +1,8 @@
-"""Server-side apply: each manager says what it wants; what it no longer says goes, what another one says is a conflict.
+"""Server-side apply: each manager says what it wants, and what it no longer says goes.
 
-Ownership is kept beside the objects (by uid and manager) as the last configuration that the manager applied, instead of in
-metadata.managedFields; fields written by plain updates have no owner and may be taken over.
+Ownership is kept beside the objects (by uid and manager) as the last configuration that the manager
+applied, instead of in metadata.managedFields; fields written by plain updates have no owner and may be
+taken over.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from penstock.devcluster import patches, statuses
 from penstock.devcluster.statuses import Json
-from penstock.devcluster.store import Entry
+from penstock.devcluster.store import Change, Entry, Store
 
 _IDENTITY = ("apiVersion", "kind")
 
@@ -18,15 +19,17 @@ _IDENTITY = ("apiVersion", "kind")
 class Applier:
     """Remembers what every manager applied."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
         self._applied: dict[str, dict[str, Json]] = {}
+        store.listen(None, self._forget)
+
+    def _forget(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._applied.pop(change.entry.uid, None)
 
     def remember(self, uid: str, manager: str, wanted: Json, *, dry_run: bool) -> None:
         if not dry_run:
             self._applied.setdefault(uid, {})[manager] = wanted
-
-    def forget(self, uid: str) -> None:
-        self._applied.pop(uid, None)
 
     def merge(self, entry: Entry, manager: str, wanted: Json, *, force: bool) -> Json:
         """The object as it should be after this manager's apply."""
@@ -38,8 +41,7 @@ class Applier:
         for name in others if force else ():
             known[name] = _without(known[name], wanted)
         before = known.get(manager, {})
-        kept_by_others = [other for other in others.values()]
-        pruned = _prune(live, before, wanted, kept_by_others)
+        pruned = _prune(live, before, wanted, list(others.values()))
         merged: Json = patches.strategic(pruned, wanted)
         return merged
 
@@ -47,18 +49,17 @@ class Applier:
         for name, applied in others.items():
             fields = sorted(_differences(wanted, live, applied))
             if fields:
-                shown = "\n".join(f"- {field}" for field in fields)
-                message = f'Apply failed with {len(fields)} conflict{"s" * (len(fields) > 1)}: conflicts with "{name}":\n{shown}'
+                shown = f": {fields[0]}" if len(fields) == 1 else "".join(f"\n- {field}" for field in fields)
+                plural = "s" * (len(fields) > 1)
+                message = (
+                    f'Apply failed with {len(fields)} conflict{plural}: conflict{plural} with "{name}"{shown}'
+                )
                 causes = [
                     {"reason": "FieldManagerConflict", "message": f'conflict with "{name}"', "field": one}
                     for one in fields
                 ]
-                raise statuses.ApiError(
-                    409,
-                    "Conflict",
-                    message,
-                    details={**statuses.about(entry.kind, entry.key[1]), "causes": causes},
-                )
+                details = {**statuses.about(entry.kind, entry.key[1]), "causes": causes}
+                raise statuses.ApiError(409, "Conflict", message, details=details)
 
 
 def _pairs(field: str, *trees: Any) -> list[tuple[str, list[Any]]]:
@@ -115,7 +116,7 @@ def _without(applied: Any, wanted: Any, *, field: str = "") -> Any:
 
 
 def _prune(live: Any, before: Any, wanted: Any, others: list[Any], *, field: str = "") -> Any:
-    """The live object without what this manager applied before, does not want now, and no other manager holds."""
+    """The live object without what only this manager applied before and does not want now."""
     for name, (had, want, *held) in _pairs(field, before, wanted, *others):
         if want is None and not any(one is not None for one in held):
             live = _drop(live, field, name)

@@ -1,4 +1,4 @@
-"""Who is asking: bearer tokens from a file, and two groups: admin may do everything, viewer may look (never at secrets)."""
+"""Bearer tokens from a file, and two groups: admin may do everything, viewer may look, not at secrets."""
 
 from __future__ import annotations
 

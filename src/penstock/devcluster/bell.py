@@ -16,7 +16,8 @@ class Bell:
             self._next.set_result(None)
         self._next = None
 
-    async def wait(self) -> None:
+    async def wait(self, patience: float | None = None) -> None:
+        """Until the next ring, or until patience runs out."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._next)
+        await asyncio.wait([self._next], timeout=patience)

@@ -1,4 +1,4 @@
-"""Memory limits through cgroups, version 2 or 1, where one is writable; elsewhere limits are not enforced and we say so."""
+"""Memory limits through cgroups, version 2 or 1; where none is writable we say so."""
 
 from __future__ import annotations
 
@@ -43,13 +43,16 @@ class Group:
                 time.sleep(0.002)
 
 
+def name_for(data_dir: Path) -> str:
+    return "penstock-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
+
+
 class Cgroups:
     """The parent of all our cgroups, named after the data directory so that two clusters do not meet."""
 
     def __init__(self, data_dir: Path) -> None:
-        name = "penstock-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
         self._legacy = not (UNIFIED / "cgroup.controllers").exists()
-        self._parent = (LEGACY if self._legacy else UNIFIED) / name
+        self._parent = (LEGACY if self._legacy else UNIFIED) / name_for(data_dir)
         self.problem = self._prepare()
 
     def _prepare(self) -> str:

@@ -1,7 +1,8 @@
-"""Processes of the agents: start one in its container, wait for it without polling, and never leave one behind.
+"""Processes of the agents: started, waited for without polling, never left behind.
 
-Every pid is recorded with its start time, so that the next dev cluster in the same directory can end what an earlier one, killed
-hard, may have left; the start time tells a leftover from an innocent process that got its number.
+Every pid is recorded with its start time, so that the next dev cluster in the same directory can end what
+an earlier one, killed hard, may have left; the start time tells a leftover from an innocent process that
+got its number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PODINIT: Final = Path(__file__).with_name("podinit.py")
 _START_TIMEOUT: Final = 30.0
 
 
-class StartFailed(Exception):
+class StartError(Exception):
     """The container's first process could not be started; the message says why."""
 
 
@@ -43,19 +44,25 @@ async def reap(pid: int) -> int:
     handle = os.pidfd_open(pid)
     try:
         await readable(handle)
-        return os.waitpid(pid, 0)[1]
+        return os.waitpid(pid, 0)[1]  # noqa: ASYNC222  it has ended: the pidfd says so
     finally:
         os.close(handle)
 
 
-async def _read_all(fd: int) -> bytes:
-    found = b""
-    while True:
-        await readable(fd)
-        chunk = os.read(fd, 4096)
-        if not chunk:
-            return found
-        found += chunk
+async def _said(fd: int) -> dict[str, str]:
+    """What podinit says until the command is exec'd: each line a word and its text."""
+    found = bytearray(b"")
+    try:
+        async with asyncio.timeout(_START_TIMEOUT):
+            while found[-1:] != b"\0":
+                await readable(fd)
+                found += os.read(fd, 4096) or b"\0"
+    except TimeoutError:
+        found += b"error not started within %d s\n" % _START_TIMEOUT
+    finally:
+        os.close(fd)
+    lines = found.rstrip(b"\0").decode(errors="replace").splitlines()
+    return {word: text for word, _, text in (line.partition(" ") for line in lines)}
 
 
 class Children:
@@ -66,24 +73,21 @@ class Children:
         records.mkdir(parents=True, exist_ok=True)
 
     async def start(self, about: Json, output: int) -> int:
-        """Run podinit with this description; the answer is the pid of a process that has exec'd its command."""
+        """Run podinit with this description; the answer is the pid once the command is exec'd."""
         status_read, status_write = os.pipe()
         try:
             podinit = self._spawn(about, output, status_write)
         finally:
             os.close(status_write)
-        try:
-            said = await asyncio.wait_for(_read_all(status_read), _START_TIMEOUT)
-        finally:
-            os.close(status_read)
-        words = dict(line.partition(" ")[::2] for line in said.decode(errors="replace").splitlines())
+        words = await _said(status_read)
         pid = int(words.get("pid", 0))
-        if podinit != pid:
-            await reap(podinit)
-        if pid and "error" in words:
-            await reap(pid)
-        if "error" in words or not pid:
-            raise StartFailed(words.get("error", "the start program ended without a word"))
+        failed = "error" in words or not pid
+        for other in {podinit, pid} - {0} if failed else {podinit} - {pid}:
+            if failed:
+                send(other, signal.SIGKILL)
+            await reap(other)
+        if failed:
+            raise StartError(words.get("error", "the start program ended without a word"))
         self._record(pid)
         return pid
 

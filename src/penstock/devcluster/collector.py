@@ -1,6 +1,7 @@
-"""Removes what nothing needs any more: dependents of a deleted owner, the contents of a namespace, pods of a node that is gone.
+"""Removes what nothing needs any more: dependents, contents of namespaces, pods of lost nodes.
 
-It hears of every change and acts a moment later, never inside the change itself, so that all listeners see one order of events.
+It hears of every change and acts a moment later, never inside the change itself, so that all listeners see
+one order of events.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from penstock.devcluster.kinds import Kind, Registry
 from penstock.devcluster.objects import FOREGROUND, NOW, DeleteOptions, Objects
 from penstock.devcluster.store import Change, Entry
 
-_ORPHAN_DELAY: Final = 3.0
+ORPHAN_DELAY: Final = 3.0
 _Address = tuple[Kind, str, str]
 
 
 class Collector:
-    """Owner references, namespaces, orphaned pods, custom resource definitions and the used part of quotas."""
+    """Owner references, namespaces, lost pods, custom resource definitions, the used part of quotas."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects = objects
@@ -47,7 +48,7 @@ class Collector:
         if entry.kind is kinds.DEFINITIONS and change.type != "DELETED":
             self._registry.define(entry.obj)
         if entry.kind is kinds.PODS and self._lost_node(entry):
-            self._soon(lambda: self._delete_lost(*entry.key, entry.uid), _ORPHAN_DELAY)
+            self._soon(lambda: self._delete_lost(*entry.key, entry.uid), ORPHAN_DELAY)
         self._touch_quotas(change)
 
     def _index(self, change: Change) -> None:
@@ -71,7 +72,7 @@ class Collector:
         if namespace:
             self._soon(lambda: self._help_to_end(kinds.NAMESPACES, "", namespace))
         if entry.kind is kinds.NODES:
-            self._soon(lambda: self._delete_all_lost(entry.key[1]), _ORPHAN_DELAY)
+            self._soon(lambda: self._delete_all_lost(entry.key[1]), ORPHAN_DELAY)
         if entry.kind is kinds.DEFINITIONS:
             self._soon(lambda: self._undefine(entry))
 

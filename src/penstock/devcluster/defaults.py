@@ -34,6 +34,10 @@ def apply(kind: Kind, obj: Json, store: Store) -> None:
     elif kind is kinds.NODES:
         obj.setdefault("spec", {})
         obj.setdefault("status", {})
+    elif kind is kinds.DEFINITIONS:
+        obj["status"] = {
+            "conditions": [{"type": name, "status": "True"} for name in ("NamesAccepted", "Established")]
+        }
     elif "status" in kind.subresources and kind.builtin:
         obj["status"] = {}
 

@@ -1,7 +1,8 @@
 """What clients ask before they ask for anything: groups, resources, version, OpenAPI.
 
-OpenAPI is kept to what kubectl needs. Version 3 names each kind and says that the server checks fields itself, so that kubectl does
-not want schemas; version 2 is an empty document, which older kubectl takes as "nothing to check".
+OpenAPI is kept to what kubectl needs. Version 3 names each kind and says that the server checks fields
+itself, so that kubectl does not want schemas; version 2 is an empty document, which older kubectl takes as
+"nothing to check".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A container's command, environment and user, worked out the way kubelet and the container runtime do together."""
+"""A container's command, environment and user, worked out as kubelet and the runtime do together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
-class ConfigProblem(Exception):
+class ConfigError(Exception):
     """Something the container refers to is not there (yet): it waits with this reason."""
 
     def __init__(self, message: str, *, reason: str = "CreateContainerConfigError") -> None:
@@ -83,7 +83,7 @@ class Environment:
         kind, reference = _referred(source, "secretRef", "configMapRef")
         found = data_of(self._store, kind, self._namespace, reference["name"])
         if found is None and not reference.get("optional"):
-            raise ConfigProblem(f'{kind.singular} "{reference["name"]}" not found')
+            raise ConfigError(f'{kind.singular} "{reference["name"]}" not found')
         prefix = source.get("prefix", "")
         return {prefix + key: value.decode(errors="surrogateescape") for key, value in (found or {}).items()}
 
@@ -97,9 +97,9 @@ class Environment:
         if reference.get("optional"):
             return None
         if found is None:
-            raise ConfigProblem(f'{kind.singular} "{reference["name"]}" not found')
+            raise ConfigError(f'{kind.singular} "{reference["name"]}" not found')
         where = f"{kind.kind} {self._namespace}/{reference['name']}"
-        raise ConfigProblem(f"couldn't find key {reference['key']} in {where}")
+        raise ConfigError(f"couldn't find key {reference['key']} in {where}")
 
     def _field(self, path: str) -> str:
         metadata, spec = self._pod["metadata"], self._pod["spec"]
@@ -117,7 +117,7 @@ class Environment:
         if match:
             return str((metadata.get(match[1]) or {}).get(match[2], ""))
         if path not in known:
-            raise ConfigProblem(f"unsupported fieldPath: {path}")
+            raise ConfigError(f"unsupported fieldPath: {path}")
         return str(known[path])
 
 
@@ -126,15 +126,15 @@ def _referred(source: Json, secret: str, config_map: str) -> tuple[Kind, Json]:
         return kinds.SECRETS, source[secret]
     if config_map in source:
         return kinds.CONFIGMAPS, source[config_map]
-    raise ConfigProblem(f"unsupported source of variables: {', '.join(source)}")
+    raise ConfigError(f"unsupported source of variables: {', '.join(source)}")
 
 
 def user_of(pod: Json, container: Json) -> User:
-    """The container's security context wins over the pod's; what neither says comes from the host's passwd."""
+    """The container's context wins over the pod's; what neither says comes from the host's passwd."""
     own = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     uid = int(own.get("runAsUser", 0))
     if own.get("runAsNonRoot") and uid == 0:
-        raise ConfigProblem("container has runAsNonRoot and image will run as root")
+        raise ConfigError("container has runAsNonRoot and image will run as root")
     try:
         known = pwd.getpwuid(uid)
         gid, home = int(own.get("runAsGroup", known.pw_gid)), known.pw_dir
@@ -148,10 +148,10 @@ def user_of(pod: Json, container: Json) -> User:
 
 
 def command_of(container: Json, variables: Mapping[str, str]) -> list[str]:
-    """The command and its arguments; there is no image whose entrypoint could stand in for a missing command."""
+    """Command and arguments; our one image has no entrypoint, so arguments alone are the command."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    if not container.get("command"):
-        raise ConfigProblem(
+    if not words:
+        raise ConfigError(
             "no command specified: dev cluster images have no entrypoint", reason="CreateContainerError"
         )
     return [expand(str(word), variables) for word in words]

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import time
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.devcluster import (
-    kinds,
-    logs,
-    patches,
-    protobuf,
-    routing,
-    selectors,
-    statuses,
-    tables,
-    times,
-    watching,
-)
+from penstock.devcluster import kinds, logs, patches, queries, routing, selectors, statuses, tables, watching
 from penstock.devcluster.agent import Agents
 from penstock.devcluster.apply import Applier
 from penstock.devcluster.collector import Collector
@@ -30,54 +16,6 @@ from penstock.devcluster.objects import DeleteOptions, Objects
 from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry
 from penstock.devcluster.streams import Streams
-
-_JSON: Final = "application/json"
-_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-def answer(body: bytes | Json, code: int = 200) -> Response:
-    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Response(raw, status_code=code, media_type=_JSON)
-
-
-def verb_of(request: Request, target: routing.Target) -> str:
-    """The verb as RBAC names it."""
-    if request.method == "GET":
-        if _is_true(request, "watch"):
-            return "watch"
-        return "get" if target.name else "list"
-    return _VERBS.get(request.method, request.method.lower())
-
-
-def _is_true(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "").lower() in ("1", "true")
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name)
-    if text in (None, ""):
-        return None
-    try:
-        return int(str(text))
-    except ValueError as error:
-        raise statuses.bad_request(f"{name}: not a whole number: {text!r}") from error
-
-
-async def _body(request: Request) -> Any:
-    raw = await request.body()
-    if raw.startswith(protobuf.MAGIC):
-        return protobuf.decode(raw)
-    try:
-        return msgspec.json.decode(raw) if raw.strip() else None
-    except msgspec.DecodeError as error:
-        raise statuses.bad_request(f"the body is not JSON: {error}") from error
-
-
-async def _object(request: Request) -> Json:
-    body = await _body(request)
-    if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
-        raise statuses.bad_request("the body of the request must be one object")
-    return body
 
 
 class Handlers:
@@ -89,11 +27,11 @@ class Handlers:
         self._agents = agents
         self._collector = collector
         self._streams = streams
-        self._applier = Applier()
+        self._applier = Applier(objects.store)
         self.expired_as_http_error = False
 
     async def handle(self, request: Request, target: routing.Target) -> Response:
-        verb = verb_of(request, target)
+        verb = queries.verb_of(request, target)
         if target.subresource == "log" and verb == "get":
             return self._log(request, target)
         if verb in ("get", "list", "watch"):
@@ -112,48 +50,48 @@ class Handlers:
     def _get(self, request: Request, target: routing.Target) -> Response:
         entry = self._entry(target)
         if tables.is_wanted(request.headers.get("accept", "")):
-            return answer(tables.of(target.kind, [entry], str(entry.version)))
-        return answer(entry.raw)
+            return queries.answer(tables.of(target.kind, [entry], str(entry.version)))
+        return queries.answer(entry.raw)
 
     def _list(self, request: Request, target: routing.Target) -> Response:
         query = request.query_params
         matches = selectors.both(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         version, found = self._store.version, self._store.all(target.kind, target.namespace)
         if query.get("continue"):
-            version, after = _continued(query["continue"])
+            version, after = queries.continued(query["continue"])
             self._store.check_known(version)
             found = [entry for entry in found if entry.key > after]
         if matches:
             found = [entry for entry in found if matches(entry.obj)]
-        limit = _number(request, "limit") or 0
+        limit = queries.number(request, "limit") or 0
         metadata: Json = {"resourceVersion": str(version)}
         if 0 < limit < len(found):
             metadata.update(remainingItemCount=len(found) - limit)
             found = found[:limit]
-            metadata["continue"] = _token(version, found[-1])
+            metadata["continue"] = queries.continue_token(version, found[-1])
         if tables.is_wanted(request.headers.get("accept", "")):
-            return answer(tables.of(target.kind, found, str(version), metadata))
+            return queries.answer(tables.of(target.kind, found, str(version), metadata))
         head = {
             "kind": f"{target.kind.kind}List",
             "apiVersion": target.kind.api_version,
             "metadata": metadata,
         }
         items = b",".join(entry.raw for entry in found)
-        return answer(msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}")
+        return queries.answer(msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}")
 
     def _watch(self, request: Request, target: routing.Target) -> Response:
         query = request.query_params
-        if _is_true(request, "sendInitialEvents"):
+        if queries.is_true(request, "sendInitialEvents"):
             raise statuses.ApiError(
                 422, "Invalid", "sendInitialEvents: Forbidden: not supported by this server"
             )
-        timeout = _number(request, "timeoutSeconds")
+        timeout = queries.number(request, "timeoutSeconds")
         wish = watching.WatchRequest(
             target.kind,
             target.namespace,
             query.get("resourceVersion", ""),
             selectors.both(query.get("labelSelector", ""), query.get("fieldSelector", "")),
-            _is_true(request, "allowWatchBookmarks"),
+            queries.is_true(request, "allowWatchBookmarks"),
             float(timeout) if timeout else watching.LONGEST,
             target.name,
         )
@@ -169,15 +107,15 @@ class Handlers:
         return self._streams.answer(lines, "application/json;stream=watch")
 
     async def _create(self, request: Request, target: routing.Target) -> Response:
-        obj, dry_run = await _object(request), _dry_run(request)
+        obj, dry_run = await queries.object_of(request), queries.is_dry_run(request)
         if target.subresource == "binding":
             return self._bind(target, obj, dry_run)
         if target.subresource == "eviction":
             return self._evict(target, obj)
         if target.kind.namespaced and target.namespace is None:
             raise statuses.method_not_allowed()
-        _check_type(target, obj)
-        return answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
+        queries.check_type(target, obj)
+        return queries.answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
 
     def _bind(self, target: routing.Target, binding: Json, dry_run: bool) -> Response:
         node = (binding.get("target") or {}).get("name")
@@ -185,26 +123,26 @@ class Handlers:
             raise statuses.invalid(target.kind, target.name, "target.name", "Required value")
         uid = (binding.get("metadata") or {}).get("uid")
         bound = self._objects.bind(self._entry(target), node, uid=uid, dry_run=dry_run)
-        return answer(statuses.success(target.kind, target.name, bound.uid, 201), 201)
+        return queries.answer(statuses.success(target.kind, target.name, bound.uid, 201), 201)
 
     def _evict(self, target: routing.Target, eviction: Json) -> Response:
         entry = self._entry(target)
-        self._objects.delete(target.kind, entry, _options_from(eviction.get("deleteOptions") or {}))
-        return answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
+        self._objects.delete(target.kind, entry, queries.delete_options(eviction.get("deleteOptions") or {}))
+        return queries.answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
 
     async def _update(self, request: Request, target: routing.Target) -> Response:
-        obj = await _object(request)
-        _check_type(target, obj)
+        obj = await queries.object_of(request)
+        queries.check_type(target, obj)
         if (obj.get("metadata") or {}).get("name", target.name) != target.name:
             raise statuses.bad_request("the name of the object does not match the name on the URL")
         entry = self._entry(target)
         new = self._objects.update(
-            target.kind, entry, obj, subresource=target.subresource, dry_run=_dry_run(request)
+            target.kind, entry, obj, subresource=target.subresource, dry_run=queries.is_dry_run(request)
         )
-        return answer(new.raw)
+        return queries.answer(new.raw)
 
     async def _patch(self, request: Request, target: routing.Target) -> Response:
-        body, dry_run = await _body(request), _dry_run(request)
+        body, dry_run = await queries.body_of(request), queries.is_dry_run(request)
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if content_type == "application/apply-patch+yaml":
             return self._apply(request, target, body, dry_run)
@@ -225,7 +163,7 @@ class Handlers:
         new = self._objects.update(
             target.kind, entry, new, subresource=target.subresource, dry_run=dry_run
         ).raw
-        return answer(new)
+        return queries.answer(new)
 
     def _apply(self, request: Request, target: routing.Target, body: Any, dry_run: bool) -> Response:
         manager = request.query_params.get("fieldManager", "")
@@ -238,20 +176,20 @@ class Handlers:
                 target.kind, target.home, msgspec.json.decode(msgspec.json.encode(wanted)), dry_run=dry_run
             )
             self._applier.remember(made.uid, manager, wanted, dry_run=dry_run)
-            return answer(made.raw, 201)
-        new = self._applier.merge(entry, manager, wanted, force=_is_true(request, "force"))
+            return queries.answer(made.raw, 201)
+        new = self._applier.merge(entry, manager, wanted, force=queries.is_true(request, "force"))
         updated = self._objects.update(
             target.kind, entry, new, subresource=target.subresource, dry_run=dry_run
         )
         self._applier.remember(entry.uid, manager, wanted, dry_run=dry_run)
-        return answer(updated.raw)
+        return queries.answer(updated.raw)
 
     async def _delete(self, request: Request, target: routing.Target) -> Response:
-        body = await _body(request) or {}
+        body = await queries.body_of(request) or {}
         if not isinstance(body, dict):
             raise statuses.bad_request("DeleteOptions must be an object")
-        options = _options_from(body, request)
-        dry_run = _dry_run(request) or body.get("dryRun") == ["All"]
+        options = queries.delete_options(body, request)
+        dry_run = queries.is_dry_run(request) or body.get("dryRun") == ["All"]
         if target.name:
             return self._delete_one(self._entry(target), options, dry_run)
         if target.kind.namespaced and target.namespace is None:
@@ -261,18 +199,18 @@ class Handlers:
         for entry in self._store.all(target.kind, target.namespace):
             if matches is None or matches(entry.obj):
                 self._delete_one(entry, options, dry_run)
-        return answer(statuses.success(target.kind, "", ""))
+        return queries.answer(statuses.success(target.kind, "", ""))
 
     def _delete_one(self, entry: Entry, options: DeleteOptions, dry_run: bool) -> Response:
         if dry_run:
-            return answer(entry.raw)
+            return queries.answer(entry.raw)
         if options.propagation == "Orphan":
             self._collector.orphan(entry)
         final = self._objects.delete(entry.kind, entry, options)
         gone = self._store.get(entry.kind, *entry.key) is None
         if gone and entry.kind is not kinds.PODS:
-            return answer(statuses.success(entry.kind, entry.key[1], entry.uid))
-        return answer(final.raw)
+            return queries.answer(statuses.success(entry.kind, entry.key[1], entry.uid))
+        return queries.answer(final.raw)
 
     def _log(self, request: Request, target: routing.Target) -> Response:
         entry = self._entry(target)
@@ -284,71 +222,10 @@ class Handlers:
             raise statuses.bad_request(
                 why if not name else f"container {name} is not valid for pod {target.name}"
             )
-        log = self._agents.log_of(entry.uid, name, previous=_is_true(request, "previous"))
+        log = self._agents.log_of(entry.uid, name, previous=queries.is_true(request, "previous"))
         if log is None:
-            what = "previous terminated container" if _is_true(request, "previous") else "container"
+            what = "previous terminated container" if queries.is_true(request, "previous") else "container"
             raise statuses.bad_request(
                 f'{what} "{name}" in pod "{target.name}" is waiting to start or not found'
             )
-        return self._streams.answer(logs.stream(log, _wish(request)), "text/plain")
-
-
-def _wish(request: Request) -> logs.Wish:
-    since: float | None = None
-    seconds, moment = _number(request, "sinceSeconds"), request.query_params.get("sinceTime")
-    if seconds is not None:
-        since = time.time() - seconds
-    elif moment:
-        since = times.parse(moment)
-    return logs.Wish(
-        follow=_is_true(request, "follow"),
-        tail=_number(request, "tailLines"),
-        since=since,
-        limit=_number(request, "limitBytes"),
-        timestamps=_is_true(request, "timestamps"),
-    )
-
-
-def _dry_run(request: Request) -> bool:
-    wanted = request.query_params.get("dryRun", "")
-    if wanted not in ("", "All"):
-        raise statuses.ApiError(
-            422, "Invalid", f'dryRun: Unsupported value: "{wanted}": supported values: "All"'
-        )
-    return wanted == "All"
-
-
-def _check_type(target: routing.Target, obj: Json) -> None:
-    """An object sent to the wrong address is refused; one that does not say what it is, is taken for the right one."""
-    kind, said = target.kind, (obj.get("apiVersion"), obj.get("kind"))
-    if said[0] not in (None, "", kind.api_version) or said[1] not in (None, "", kind.kind):
-        raise statuses.bad_request(
-            f"{said[0]}, Kind={said[1]} does not match the expected {kind.api_version}, Kind={kind.kind}"
-        )
-
-
-def _options_from(body: Json, request: Request | None = None) -> DeleteOptions:
-    query = request.query_params if request else {}
-    conditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    propagation = body.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
-    return DeleteOptions(
-        grace=int(grace) if grace is not None else None,
-        uid=conditions.get("uid"),
-        version=conditions.get("resourceVersion"),
-        propagation=propagation,
-    )
-
-
-def _token(version: int, last: Entry) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode([version, *last.key])).decode()
-
-
-def _continued(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        version, namespace, name = msgspec.json.decode(
-            base64.urlsafe_b64decode(token), type=tuple[int, str, str]
-        )
-    except (binascii.Error, ValueError) as error:
-        raise statuses.bad_request(f"continue key is not valid: {error}") from error
-    return version, (namespace, name)
+        return self._streams.answer(logs.stream(log, queries.log_wish(request)), "text/plain")

@@ -1,10 +1,11 @@
-"""What a container wrote: one file per run, a time for every chunk, and followers that are told instead of polling."""
+"""What a container wrote: a file per run, a time per chunk, followers that are told instead of polling."""
 
 from __future__ import annotations
 
 import asyncio
 import bisect
 import io
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator
@@ -17,6 +18,7 @@ from penstock.devcluster.bell import Bell
 
 _CHUNK: Final = 65536
 _DRAIN_SECONDS: Final = 2.0
+_logger = logging.getLogger(__name__)
 
 
 class Log:
@@ -41,9 +43,10 @@ class Log:
 
     def _take(self) -> None:
         chunk = os.read(self._source, _CHUNK)
-        if chunk:
-            self.write(chunk)
-        else:
+        try:
+            self.write(chunk) if chunk else self.close()
+        except OSError as error:  # the disk is full, say: the container must not block on its output
+            _logger.warning("the rest of %s is lost: %s", self.path, error)
             self.close()
 
     def write(self, chunk: bytes) -> None:

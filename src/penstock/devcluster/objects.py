@@ -5,6 +5,7 @@ The API handlers, the scheduler and the agents all write through here, so that a
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import string
 import uuid
@@ -20,6 +21,7 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry, Store
 
 PROTECTED_NAMESPACES: Final = ("default", "kube-system")
+_BINDING: Final = dataclasses.replace(kinds.PODS, plural="pods/binding")  # how refusals of a binding name it
 FOREGROUND: Final = "foregroundDeletion"
 _SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
 _KEPT_METADATA: Final = (
@@ -61,7 +63,7 @@ class Objects:
     def create(self, kind: Kind, namespace: str, obj: Json, *, dry_run: bool = False) -> Entry:
         metadata = obj.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
-        if "name" not in metadata and metadata.get("generateName"):
+        if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + "".join(
                 secrets.choice(_SUFFIX_LETTERS) for _ in range(5)
             )
@@ -79,7 +81,8 @@ class Objects:
         if not kind.namespaced:
             metadata.pop("namespace", None)
             return
-        if metadata.setdefault("namespace", namespace) != namespace:
+        metadata["namespace"] = metadata.get("namespace") or namespace
+        if metadata["namespace"] != namespace:
             raise statuses.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
@@ -103,8 +106,7 @@ class Objects:
         if metadata.get("resourceVersion") not in (None, "", str(entry.version)):
             raise statuses.modified(kind, name)
         if metadata.get("uid") not in (None, "", entry.uid):
-            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {entry.uid}"
-            raise statuses.conflict(kind, name, why)
+            raise statuses.precondition(kind, name, "UID", metadata["uid"], entry.uid)
         _keep(
             old,
             obj,
@@ -137,7 +139,7 @@ class Objects:
         return self.update(kind, entry, obj, subresource="status")
 
     def delete(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Entry:
-        """Remove the object, or mark it as being deleted when somebody (node, finalizer) still has to agree."""
+        """Remove the object, or mark it when somebody (node, finalizer) still has to agree."""
         self._check_preconditions(kind, entry, options)
         if kind is kinds.NAMESPACES:
             return self._end_namespace(entry)
@@ -196,19 +198,15 @@ class Objects:
         name, metadata = entry.key[1], entry.obj["metadata"]
         bound = entry.obj["spec"].get("nodeName")
         if bound:
-            raise statuses.conflict(kinds.PODS, name, f'pod {name} is already assigned to node "{bound}"')
+            raise statuses.conflict(_BINDING, name, f'pod {name} is already assigned to node "{bound}"')
         if uid and uid != entry.uid:
-            raise statuses.conflict(
-                kinds.PODS,
-                name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}",
-            )
+            raise statuses.precondition(_BINDING, name, "UID", uid, entry.uid)
         if "deletionTimestamp" in metadata:
             raise statuses.conflict(
-                kinds.PODS, name, f"pod {name} is being deleted, cannot be assigned to a host"
+                _BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host"
             )
         if entry.obj["spec"].get("schedulingGates"):
-            raise statuses.conflict(kinds.PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
+            raise statuses.conflict(_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
         obj = entry.copy()
         obj["spec"]["nodeName"] = node
         others = [one for one in obj["status"].get("conditions") or () if one["type"] != "PodScheduled"]

@@ -1,11 +1,13 @@
 """The three patches a client may send: merge, strategic merge for the built-in kinds, and JSON patch.
 
-Strategic merge treats a list as a map when its elements have a merge key. Which key that is depends on the field; the table
-below names the ones of pods, nodes and their relatives. A list that is not in the table is replaced, as with a plain merge.
+Strategic merge treats a list as a map when its elements have a merge key. Which key that is depends on the
+field; the table below names the ones of pods, nodes and their relatives. A list that is not in the table is
+replaced, as with a plain merge.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -49,7 +51,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any, *, field: str = "") -> Any:
-    """A merge that knows the keyed lists of the built-in kinds, and the $patch and $deleteFromPrimitiveList directives."""
+    """A merge that knows the keyed lists of the built-in kinds, and the directives that begin with $."""
     if isinstance(patch, list):
         return _strategic_list(target if isinstance(target, list) else [], patch, field)
     if not isinstance(patch, dict):
@@ -173,7 +175,7 @@ _OPERATIONS: Final[dict[str, Callable[[Any, Json], Any]]] = {
     "replace": _replace,
     "test": _test,
     "move": _move,
-    "copy": lambda document, op: _add(document, op["path"], _read(document, op["from"])),
+    "copy": lambda document, op: _add(document, op["path"], copy.deepcopy(_read(document, op["from"]))),
 }
 
 

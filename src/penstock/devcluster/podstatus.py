@@ -18,6 +18,7 @@ class ContainerState:
     state: Json = field(default_factory=lambda: {"waiting": {"reason": "ContainerCreating"}})
     last: Json = field(default_factory=dict)
     restarts: int = 0
+    process: str = ""
 
     @property
     def is_running(self) -> bool:
@@ -38,22 +39,20 @@ class ContainerState:
         if "terminated" in self.state:
             self.last = self.state
         self.state = {"running": {"startedAt": times.now()}}
-        self._process = f"penstock://{process}"
+        self.process = f"penstock://{process}"
 
-    def end(self, code: int, reason: str, *, number: int = 0, message: str = "") -> None:
+    def end(self, code: int, reason: str, *, message: str = "") -> None:
         started = self.state.get("running", {}).get("startedAt", "1970-01-01T00:00:00Z")
-        extra = {"signal": number} if number else {}
-        if message:
-            extra["message"] = message  # type: ignore[assignment]  # a Status field of another type beside the number
-        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": times.now(), **extra}
-        self.state = {"terminated": {**ended, "containerID": getattr(self, "_process", "")}}
+        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": times.now()}
+        ended |= {"message": message} if message else {}
+        self.state = {"terminated": {**ended, "containerID": self.process}}
 
     def as_json(self, *, ready: bool) -> Json:
         return {
             "name": self.name,
             "image": self.image,
             "imageID": self.image,
-            "containerID": getattr(self, "_process", ""),
+            "containerID": self.process,
             "ready": ready,
             "started": self.is_running,
             "restartCount": self.restarts,
@@ -74,13 +73,19 @@ class PodState:
     failed: bool = False
     over: bool = False
 
+    def has_ended(self) -> bool:
+        """Every container has ended for good."""
+        return all(one.exit_code is not None for one in self.main)
+
     def phase(self) -> str:
-        if self.failed:
+        codes = [one.exit_code for one in (*self.init, *self.main)]
+        running = any(one.is_running for one in self.main)
+        if (self.failed and not running) or (
+            self.over and any(code is not None for code in codes) and set(codes) != {0}
+        ):
             return "Failed"
-        codes = [one.exit_code for one in self.main]
-        if self.over and any(code is not None for code in [*codes, *(one.exit_code for one in self.init)]):
-            wrong = [code for code in [*codes, *(one.exit_code for one in self.init)] if code != 0]
-            return "Failed" if wrong else "Succeeded"
+        if self.has_ended():
+            return "Succeeded" if set(codes) == {0} else "Failed"
         begun = any(one.is_running or one.restarts or one.exit_code is not None for one in self.main)
         return "Running" if begun else "Pending"
 

@@ -1,7 +1,8 @@
-"""Just enough protobuf to understand what kubectl's own sub-commands create: kubectl 1.32 sends built-in kinds in that form.
+"""Just enough protobuf to understand what kubectl's own sub-commands create.
 
-`kubectl create namespace|secret|configmap` and the evictions of `kubectl drain` are covered; for anything else the answer is that
-the format is not supported. Files given to kubectl always arrive as JSON.
+kubectl 1.32 sends built-in kinds in that form. `kubectl create namespace|secret|configmap` and the
+evictions of `kubectl drain` are covered; for anything else the answer is that the format is not supported.
+Files given to kubectl always arrive as JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _message(**known: tuple[int, _Decode, bool]) -> _Decode:
                 if number == wanted and is_map:
                     key, value = decode(content)
                     found.setdefault(name, {})[key] = value
-                elif number == wanted:
+                elif number == wanted and content:
                     found[name] = decode(content)
         return found
 

@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("500m", "32Gi", "4") as whole thousandths, so that sums and comparisons are exact."""
+"""Kubernetes quantities ("500m", "32Gi", "4") as whole thousandths: sums and comparisons are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResourceQuota: what a namespace may hold, checked when an object is created and kept in the quota's status."""
+"""ResourceQuota: what a namespace may hold, checked at creation and kept in the quota's status."""
 
 from __future__ import annotations
 

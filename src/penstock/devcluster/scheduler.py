@@ -1,4 +1,4 @@
-"""The default scheduler: first node that fits, in the order of names; pods that name another scheduler are not ours."""
+"""The default scheduler: first node that fits; pods that name another scheduler are not ours."""
 
 from __future__ import annotations
 

@@ -69,6 +69,11 @@ def conflict(kind: Kind, name: str, why: str) -> ApiError:
     return ApiError(409, "Conflict", message, details=about(kind, name))
 
 
+def precondition(kind: Kind, name: str, what: str, wanted: str, found: str) -> ApiError:
+    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    return conflict(kind, name, why)
+
+
 def modified(kind: Kind, name: str) -> ApiError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, why)

@@ -1,7 +1,8 @@
 """Every object in its latest version, one counter of versions, and a bounded history for watches.
 
-Objects in the store are never changed in place: whoever wants to write takes `Entry.copy()`, changes that and puts it back.
-Each version keeps its JSON beside the data, so that lists and watches are joined from bytes that were encoded once.
+Objects in the store are never changed in place: whoever wants to write takes `Entry.copy()`, changes that
+and puts it back. Each version keeps its JSON beside the data, so that lists and watches are joined from
+bytes that were encoded once.
 """
 
 from __future__ import annotations

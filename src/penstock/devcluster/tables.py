@@ -1,4 +1,4 @@
-"""Table answers, which `kubectl get` prints: columns for pods, nodes, namespaces and events, name and age for the rest."""
+"""Table answers, which `kubectl get` prints: columns for the usual kinds, name and age for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dev cluster inside the test process, and a plain HTTP client for it: `with serve() as cluster: cluster.client()...`."""
+"""A dev cluster inside the test process, and a plain HTTP client for it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Client:
         self.http.close()
 
     def path(self, plural: str, name: str = "") -> str:
-        """The path in this client's namespace; plural may be `apps/v1/deployments` for a kind that is not core."""
+        """The path in this client's namespace; plural may be `apps/v1/deployments`."""
         group, _, word = plural.rpartition("/")
         base = f"/apis/{group}" if group else "/api/v1"
         return f"{base}/namespaces/{self.namespace}/{word}" + (f"/{name}" if name else "")

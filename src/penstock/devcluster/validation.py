@@ -17,12 +17,12 @@ _LOOSELY_NAMED: Final = ("rbac.authorization.k8s.io",)
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _MUTABLE_SPEC: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 _SUBDOMAIN_RULE: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
-    "with an alphanumeric character"
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character"
 )
 _LABEL_RULE: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must "
+    "start and end with an alphanumeric character"
 )
 
 
@@ -60,7 +60,7 @@ def _check_labels(kind: Kind, name: str, metadata: Json) -> None:
         if not isinstance(value, str):
             raise statuses.bad_request(f"metadata.labels of type string expected, got {value!r}")
         if not _VALUE.fullmatch(value):
-            why = f'Invalid value: "{value}": a valid label must be 63 characters or less, alphanumeric, "-", "_" or "."'
+            why = f'Invalid value: "{value}": at most 63 characters: alphanumeric, "-", "_" or "."'
             raise statuses.invalid(kind, name, "metadata.labels", why)
     for key, value in (metadata.get("annotations") or {}).items():
         if not isinstance(value, str):
@@ -152,12 +152,11 @@ def check_update(kind: Kind, old: Json, obj: Json) -> None:
     if kind is kinds.PODS and _frozen(obj.get("spec") or {}) != _frozen(old["spec"]):
         why = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, "
-            "`spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` (only additions to existing "
-            "tolerations), `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+            "`spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` "
+            "(only additions to existing tolerations), `spec.terminationGracePeriodSeconds` "
+            "(allow it to be set to 1 if it was previously negative)"
         )
         raise statuses.invalid(kind, name, "spec", why)
-    if kind in (kinds.SECRETS, kinds.CONFIGMAPS) and old.get("immutable"):
-        if any(obj.get(field) != old.get(field) for field in ("data", "binaryData", "immutable")):
-            raise statuses.invalid(
-                kind, name, "data", "Forbidden: field is immutable when `immutable` is set"
-            )
+    changed = any(obj.get(field) != old.get(field) for field in ("data", "binaryData", "immutable"))
+    if kind in (kinds.SECRETS, kinds.CONFIGMAPS) and old.get("immutable") and changed:
+        raise statuses.invalid(kind, name, "data", "Forbidden: field is immutable when `immutable` is set")

@@ -24,7 +24,7 @@ _TYPE_TESTS: Final[dict[str, Callable[[Path], bool]]] = {
 }
 
 
-class NotMountable(Exception):
+class MountError(Exception):
     """A volume is not there yet: the pod stays ContainerCreating, and is tried again."""
 
 
@@ -47,7 +47,7 @@ class Volumes:
         self._group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
 
     def prepare(self) -> dict[str, Path]:
-        """Where each volume is now; raises NotMountable when one cannot be had yet."""
+        """Where each volume is now; raises MountError when one cannot be had yet."""
         return {volume["name"]: self._one(volume) for volume in self._pod["spec"].get("volumes") or ()}
 
     def _one(self, volume: Json) -> Path:
@@ -64,7 +64,7 @@ class Volumes:
         if "configMap" in volume:
             return self._files(directory, kinds.CONFIGMAPS, volume["configMap"]["name"], volume["configMap"])
         source = ", ".join(name for name in volume if name != "name")
-        raise NotMountable(
+        raise MountError(
             f'MountVolume.SetUp failed for volume "{volume["name"]}": unsupported volume type {source}'
         )
 
@@ -72,7 +72,7 @@ class Volumes:
         data = environment.data_of(self._store, kind, self._pod["metadata"]["namespace"], name)
         if data is None and not source.get("optional"):
             why = f'{kind.singular} "{name}" not found'
-            raise NotMountable(f'MountVolume.SetUp failed for volume "{directory.name}" : {why}')
+            raise MountError(f'MountVolume.SetUp failed for volume "{directory.name}" : {why}')
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         for path, mode, content in _projected(data or {}, source, name):
@@ -103,7 +103,7 @@ def _projected(data: dict[str, bytes], source: Json, name: str) -> Iterable[tupl
         return [(key, default, content) for key, content in data.items()]
     missing = [item["key"] for item in items if item["key"] not in data]
     if missing and not source.get("optional"):
-        raise NotMountable(f"references non-existent key in {name}: {', '.join(missing)}")
+        raise MountError(f"references non-existent key in {name}: {', '.join(missing)}")
     wanted = [item for item in items if item["key"] in data]
     return [(item["path"], int(item.get("mode", default)), data[item["key"]]) for item in wanted]
 
@@ -117,7 +117,7 @@ def _host_path(source: Json, name: str) -> Path:
     test = _TYPE_TESTS.get(kind)
     if test is None or not test(path):
         why = f"hostPath type check failed: {path} is not a {kind.lower()}"
-        raise NotMountable(f'MountVolume.SetUp failed for volume "{name}" : {why}')
+        raise MountError(f'MountVolume.SetUp failed for volume "{name}" : {why}')
     return path
 
 
@@ -130,7 +130,7 @@ def mounts_of(container: Json, sources: dict[str, Path]) -> list[Mount]:
             base = source.resolve()
             source = (base / mount["subPath"]).resolve()
             if not source.is_relative_to(base):
-                raise NotMountable(f'subPath "{mount["subPath"]}" leads out of volume "{mount["name"]}"')
+                raise MountError(f'subPath "{mount["subPath"]}" leads out of volume "{mount["name"]}"')
             source.mkdir(parents=True, exist_ok=True) if not source.exists() else None
         found.append(Mount(str(source), os.path.normpath(mount["mountPath"]), bool(mount.get("readOnly"))))
     return found

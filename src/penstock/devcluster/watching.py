@@ -54,7 +54,7 @@ def _error(refusal: ApiError) -> bytes:
 
 
 def seen(change: Change, request: WatchRequest) -> str:
-    """The event as this watcher sees it: leaving the selection looks like a deletion, entering it like a creation."""
+    """The event as this watcher sees it: leaving the selection is a deletion, entering it a creation."""
     before, after = request.wants(change.before), change.type != "DELETED" and request.wants(change.entry)
     if after:
         return "MODIFIED" if before else "ADDED"
@@ -62,31 +62,35 @@ def seen(change: Change, request: WatchRequest) -> str:
 
 
 class Watch:
-    """One watch; subscribed from its making, so that nothing falls between the history and what follows."""
+    """One watch. Refusals that can be known at once are raised here, later ones become ERROR events."""
 
     def __init__(self, store: Store, request: WatchRequest, render: Callable[[Entry], bytes]) -> None:
         self._store = store
         self._request = request
         self._render = render
-        version = as_version(request.version)
-        self._past = store.since(request.kind, version) if version else None
+        self._version = as_version(request.version)
         self._queue: asyncio.Queue[Change] = asyncio.Queue()
-        self._leave = store.listen(request.kind, self._queue.put_nowait)
+        if self._version:
+            store.check_known(self._version)
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
+        """Subscribes first and then looks back, without a pause: nothing falls in between."""
+        leave = self._store.listen(self._request.kind, self._queue.put_nowait)
         try:
             for text in self._beginning():
                 yield text
             async for text in self._continuation():
                 yield text
+        except ApiError as refusal:
+            yield _error(refusal)
         finally:
-            self._leave()
+            leave()
 
     def _beginning(self) -> list[bytes]:
-        if self._past is None:
-            now = self._store.all(self._request.kind, self._request.namespace)
-            return [line("ADDED", self._render(entry)) for entry in now if self._request.wants(entry)]
-        return [self._shown(change) for change in self._past]
+        if self._version:
+            return [self._shown(change) for change in self._store.since(self._request.kind, self._version)]
+        now = self._store.all(self._request.kind, self._request.namespace)
+        return [line("ADDED", self._render(entry)) for entry in now if self._request.wants(entry)]
 
     def _shown(self, change: Change) -> bytes:
         event = seen(change, self._request)
@@ -104,9 +108,9 @@ class Watch:
                     yield self._bookmark()
                 continue
             if self._queue.qsize() > HISTORY:
-                yield _error(statuses.expired(change.entry.version, self._store.version))
-                return
-            yield self._shown(change)
+                raise statuses.expired(change.entry.version, self._store.version)
+            if shown := self._shown(change):
+                yield shown
 
     def _bookmark(self) -> bytes:
         kind = self._request.kind

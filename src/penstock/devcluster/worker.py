@@ -1,7 +1,8 @@
 """One pod on its node, from admission to the last status: what kubelet's pod worker does.
 
-A worker is one task. It walks through the pod's life, and wherever it waits it also listens for the order to stop. It writes the
-pod's status through a Host, which is also what connects it to the rest of the cluster and can be cut off by a fault.
+A worker is one task. It walks through the pod's life, and wherever it waits it also listens for the order
+to stop. It writes the pod's status through a Host, which is also what connects it to the rest of the
+cluster and can be cut off by a fault.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Protocol
 
-from penstock.devcluster import children, environment, podstatus, quantities, times, volumes
+from penstock.devcluster import children, description, environment, podstatus, quantities, times, volumes
 from penstock.devcluster.bell import Bell
 from penstock.devcluster.cgroups import Cgroups, Group
 from penstock.devcluster.children import Children
@@ -27,6 +27,7 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry, Store
 
 _LONGEST_BACKOFF: Final = 300.0
+_RETRY_SECONDS: Final = 2.0  # a host path can appear without anybody telling us
 _logger = logging.getLogger(__name__)
 
 
@@ -75,7 +76,7 @@ class Worker:
         """The pod's whole life on this node."""
         obey = asyncio.create_task(self._obey())
         try:
-            await self._live()
+            await self._live_or_fail()
             self.state.over = True
             self._host.release(self.pod.obj)
             self.publish()
@@ -149,16 +150,25 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
+    async def _live_or_fail(self) -> None:
+        """A problem of this machine (disk full, say) fails the pod and is told in its status."""
+        try:
+            await self._live()
+        except (OSError, LookupError, TypeError, ValueError) as problem:
+            _logger.exception("pod %s", self.pod.key)
+            self._signal_all(signal.SIGKILL)
+            self.state.failed, self.state.reason, self.state.message = True, "AgentError", str(problem)
+
     async def _live(self) -> None:
         spec = self.pod.obj["spec"]
         if not await self._until(lambda: self._host.reachable(self.pod.obj)):
             return
+        self.state.started_at = times.now()
         reason, message = self._host.admit(self.pod.obj)
         if reason:
             self.state.failed, self.state.reason, self.state.message = True, reason, message
             self._host.event(self.pod, reason, message, warning=True)
             return
-        self.state.started_at = times.now()
         deadline = self._expire_after(spec.get("activeDeadlineSeconds"))
         try:
             if await self._mount() and await self._run_init(spec):
@@ -185,10 +195,10 @@ class Worker:
                 self._sources = volumes.Volumes(
                     self.pod.obj, self._directory / "volumes", self._host.store
                 ).prepare()
-            except (volumes.NotMountable, OSError) as problem:
+            except (volumes.MountError, OSError) as problem:
                 self._host.event(self.pod, "FailedMount", str(problem), warning=True)
                 self.publish()
-                await self._host.bell.wait()
+                await self._host.bell.wait(_RETRY_SECONDS)
             else:
                 return True
         return False
@@ -207,15 +217,13 @@ class Worker:
         delay = 0.0
         while await self._has_image(state):
             code = await self._run_once(container, state)
-            if (
-                self._stopping.is_set()
-                or policy == "Never"
-                or (policy == "OnFailure" and code == 0)
-                or code is None
-            ):
-                self.publish()
+            again = policy == "Always" or (policy == "OnFailure" and code != 0)
+            if self._stopping.is_set() or not again or code is None:
+                if not self.state.has_ended():
+                    self.publish()
                 return code
             state.restarts += 1
+            state.wait("ContainerCreating")
             if delay:
                 state.wait(
                     "CrashLoopBackOff", f"back-off {delay:g}s restarting failed container={state.name}"
@@ -250,7 +258,7 @@ class Worker:
         try:
             about = await self._description(container, state)
             return None if about is None else await self._run_described(about, container, state)
-        except children.StartFailed as failure:
+        except children.StartError as failure:
             state.end(128, "StartError", message=str(failure))
             self._host.event(self.pod, "Failed", f"Error: {failure}", warning=True)
             return 128
@@ -307,37 +315,14 @@ class Worker:
         """What podinit has to know, once everything the container refers to is there."""
         while not self._stopping.is_set():
             try:
-                return self._describe(container)
-            except (environment.ConfigProblem, volumes.NotMountable) as problem:
+                place = self._host
+                return description.describe(self.pod.obj, container, self._sources, self._directory, place)
+            except (environment.ConfigError, volumes.MountError) as problem:
                 state.wait(getattr(problem, "reason", "CreateContainerConfigError"), str(problem))
                 self._host.event(self.pod, "Failed", f"Error: {problem}", warning=True)
                 self.publish()
-                await self._host.bell.wait()
+                await self._host.bell.wait(_RETRY_SECONDS)
         return None
-
-    def _describe(self, container: Json) -> Json:
-        pod = self.pod.obj
-        user = environment.user_of(pod, container)
-        variables = environment.Environment(pod, self._host.store).of(container, user)
-        mounts = volumes.mounts_of(container, self._sources)
-        if not self._host.isolate:
-            mounts = _mounts_without_privilege(mounts)
-        root = self._directory / "root"
-        root.mkdir(parents=True, exist_ok=True)
-        context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
-        return {
-            "argv": environment.command_of(container, variables),
-            "env": variables,
-            "cwd": container.get("workingDir") or "/",
-            "uid": user.uid,
-            "gid": user.gid,
-            "groups": list(user.groups),
-            "isolate": self._host.isolate,
-            "hostname": pod["spec"].get("hostname") or pod["metadata"]["name"][:63],
-            "root": str(root),
-            "readonly_root": bool(context.get("readOnlyRootFilesystem")),
-            "mounts": [asdict(mount) for mount in mounts],
-        }
 
     def _limit_memory(self, container: Json, state: ContainerState) -> Group | None:
         limit = (container["resources"].get("limits") or {}).get("memory")
@@ -366,12 +351,3 @@ class Worker:
 
 def _states(containers: list[Json]) -> list[ContainerState]:
     return [ContainerState(one["name"], one["image"]) for one in containers]
-
-
-def _mounts_without_privilege(mounts: list[volumes.Mount]) -> list[volumes.Mount]:
-    """Without root nothing can be mounted: a volume works only where it is on this host anyway."""
-    for mount in mounts:
-        if os.path.realpath(mount.source) != os.path.realpath(mount.target):
-            why = f"volume at {mount.target} needs a mount, and the dev cluster does not run as root"
-            raise children.StartFailed(why)
-    return []

@@ -43,21 +43,26 @@ for name in HUP INT QUIT USR1 USR2; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "kill -$name $child 2>/dev/null" "$name"
 done
-# Slurm ends a job by SIGTERM to all of its processes, not just to the script. -1 means "all but me" only for the first process.
+# Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
 everyone=$child
 [ $$ -eq 1 ] && everyone=-1
 trap 'kill -TERM $everyone 2>/dev/null' TERM
 
+# A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr.
+announced=/tmp/.penstock-announced
+( : >"$announced" ) 2>/dev/null && exec 2>"$announced" || exec 2>/dev/null
+
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
 # a trap, asking again gives its own status (127: the shell has told it already).
 while :; do
-    wait "$child" 2>/dev/null # some shells announce how a child died: plain Slurm does not
+    wait "$child"
     status=$?
     kill -0 "$child" 2>/dev/null || break
 done
 if [ "$status" -gt 128 ]; then
-    wait "$child" 2>/dev/null
+    wait "$child"
     again=$?
     [ "$again" -eq 127 ] || status=$again
+    if [ -s "$announced" ] && [ -w /dev/termination-log ]; then echo signal >/dev/termination-log; fi
 fi
 exit "$status"

@@ -3,8 +3,9 @@
 PrologSlurmctld ("may this job start on these nodes?") answers no by a non-zero exit: Slurm then requeues the
 job, without holding it or draining a node. When penstockd cannot be asked the answer is no: nothing is
 promised that nobody checked. Epilog ("are this job's pods gone from this node?") answers only when they are:
-until then Slurm keeps the resources taken. When it cannot be known in time the non-zero exit drains the node,
-which is right: somebody may still be running there.
+until then Slurm keeps the resources taken. When that cannot be known in time penstockd is asked to drain the
+node with a reason of ours, which it lifts by itself later; when not even that can be done a non-zero exit
+makes Slurm drain it. Somebody may still be running there.
 """
 
 import posix
@@ -14,6 +15,7 @@ import time
 from . import wire
 
 ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
+GIVE_UP_SECONDS = 5.0
 
 
 def variable(name: str) -> str:
@@ -32,7 +34,9 @@ def admit(socket_path: str, *, seconds: float) -> None:
 def release(socket_path: str, *, seconds: float) -> None:
     """Epilog: exit 0 when none of the job's pods is left on this node."""
     question = ["release", "job", variable("SLURM_JOB_ID"), "node", variable("SLURMD_NODENAME")]
-    sys.exit(0 if answer(socket_path, question, seconds) == b"gone" else 1)
+    if answer(socket_path, question, seconds) == b"gone":
+        sys.exit(0)
+    sys.exit(0 if answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS) == b"drained" else 1)
 
 
 def answer(socket_path: str, question: "list[str]", seconds: float) -> bytes:

@@ -17,13 +17,11 @@ import time
 from . import wire
 
 PASSED_ON = (
-    _signal.SIGHUP,
-    _signal.SIGINT,
-    _signal.SIGQUIT,
-    _signal.SIGUSR1,
-    _signal.SIGUSR2,
-    _signal.SIGTERM,
+    *(_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2),
+    *(_signal.SIGTERM, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGXCPU),
 )
+TOGETHER = 0.05  # seconds to wait for the signal that may belong to this one
+ENDING_SECONDS = 5.0  # a SIGTERM so soon after a SIGCONT is Slurm's way of ending a job
 CANNOT_RUN = 126  # what a shell answers when a command is there but cannot be run
 
 
@@ -36,22 +34,33 @@ class Launcher:
         self.started = False
         self.written = 0
         self.lost_output = ""
+        self.continued = -ENDING_SECONDS
         self.signals: list[int] = []
         self.sock: _socket.socket | None = None
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Remember the signal; `recv` returns early and the main loop passes it on."""
+        """Remember the signal for a moment: what belongs together arrives together.
+
+        Slurm ends a job with SIGCONT and SIGTERM at once; a SIGTERM that comes alone was meant for the script only.
+        """
+        if number == _signal.SIGCONT:
+            self.continued = time.monotonic()
+            return
         self.signals.append(int(number))
         if not self.started and number == _signal.SIGTERM:
             die_of(number)
+        _signal.setitimer(_signal.ITIMER_REAL, TOGETHER)
+
+    def on_alarm(self, number: int, frame: object) -> None:
         self.pass_signals_on()
 
     def pass_signals_on(self) -> None:
-        """Popped before it is sent: the handler may interrupt this very loop."""
+        """Popped before they are sent: the alarm may interrupt this very loop."""
         while self.signals and self.sock is not None:
             number = self.signals.pop(0)
+            ending = number == _signal.SIGTERM and time.monotonic() - self.continued < ENDING_SECONDS
             try:
-                self.sock.sendall(wire.pack("signal", "number", str(number)))
+                self.sock.sendall(wire.pack("signal", "number", str(number), "everyone", str(int(ending))))
             except OSError:
                 self.signals.insert(0, number)  # told again after the next connect
                 return
@@ -96,7 +105,7 @@ class Launcher:
             self.started = True
         elif verb == b"output":
             self.written += len(value)
-            self.write(1, value)
+            self.write(2 if message[2:] == [b"2"] else 1, value)
         elif verb == b"note":
             self.write(2, b"penstock: " + value + b"\n")
         elif verb == b"exit":
@@ -148,6 +157,7 @@ def main(socket_path: str) -> None:
         sys.exit(CANNOT_RUN)
     for number in PASSED_ON:
         _signal.signal(number, launcher.on_signal)
+    _signal.signal(_signal.SIGALRM, launcher.on_alarm)
     end = launcher.run()
     if launcher.lost_output:
         posix.write(2, f"penstock: some output was lost: {launcher.lost_output}\n".encode())

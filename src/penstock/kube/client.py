@@ -7,40 +7,25 @@ Why not a library: docs/decisions/0002. Every request has a timeout; what cannot
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import kubeconfig, types
+from penstock.kube import execs, kubeconfig, paths, refusals, types
 
 Manifest = Mapping[str, Any]
 
 TIMEOUT = 15.0
-_ERRORS: dict[int, type[errors.KubeError]] = {
-    404: errors.KubeNotFound,
-    409: errors.KubeConflict,
-    410: errors.KubeGone,
-    429: errors.KubeUnavailable,
-}
-
-
-def path_of(resource: str, *, namespace: str = "", name: str = "", sub: str = "") -> str:
-    """The URL path of a core/v1 resource."""
-    parts = ["/api/v1"]
-    if namespace:
-        parts += ["namespaces", namespace]
-    parts.append(resource)
-    parts += [part for part in (name, sub) if part]
-    return "/".join(parts)
 
 
 class KubeClient:
     """One connection pool to one API server."""
 
     def __init__(self, access: kubeconfig.Access) -> None:
+        self._access = access
         headers = {"Accept": "application/json", "User-Agent": "penstock"}
         if access.token:
             headers["Authorization"] = f"Bearer {access.token}"
@@ -59,13 +44,15 @@ class KubeClient:
         self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
     ) -> bytes:
         """The object or list, undecoded."""
-        return await self._request("GET", path_of(resource, namespace=namespace, name=name), query=query)
+        return await self._request(
+            "GET", paths.path_of(resource, namespace=namespace, name=name), query=query
+        )
 
     async def create(
         self, resource: str, manifest: Manifest, *, namespace: str = "", name: str = "", sub: str = ""
     ) -> bytes:
         """Make the object; KubeConflict when there is one of that name."""
-        path = path_of(resource, namespace=namespace, name=name, sub=sub)
+        path = paths.path_of(resource, namespace=namespace, name=name, sub=sub)
         return await self._request("POST", path, body=msgspec.json.encode(manifest))
 
     async def delete(
@@ -76,7 +63,9 @@ class KubeClient:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         await self._request(
-            "DELETE", path_of(resource, namespace=namespace, name=name), body=msgspec.json.encode(options)
+            "DELETE",
+            paths.path_of(resource, namespace=namespace, name=name),
+            body=msgspec.json.encode(options),
         )
 
     async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
@@ -88,21 +77,26 @@ class KubeClient:
             "timeoutSeconds": str(seconds),
         }
         decode = msgspec.json.Decoder(types.Event).decode
-        async with self._stream(path_of(resource), query, read_timeout=seconds + TIMEOUT) as lines:
+        async with self._stream(paths.path_of(resource), query, read_timeout=seconds + TIMEOUT) as lines:
             async for line in lines.aiter_lines():
                 if line:
                     event = decode(line)
                     if event.type == "ERROR":
-                        _raise_status(msgspec.json.decode(event.object, type=types.ApiStatus), 0)
+                        status = msgspec.json.decode(event.object, type=types.ApiStatus)
+                        refusals.raise_status(status, status.code)
                     yield event
 
     async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
         """The container's output from its start, and on until it ends."""
         query = {"follow": "true", "container": container}
-        path = path_of("pods", namespace=namespace, name=name, sub="log")
+        path = paths.path_of("pods", namespace=namespace, name=name, sub="log")
         async with self._stream(path, query, read_timeout=None) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk
+
+    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
+        """Run a short command in a container; KubeError when it fails."""
+        await execs.run(self._access, namespace=namespace, name=name, container=container, command=command)
 
     @contextlib.asynccontextmanager
     async def _stream(
@@ -113,7 +107,7 @@ class KubeClient:
             async with self._http.stream("GET", path, params=query, timeout=timeout) as response:
                 if response.status_code >= 400:
                     await response.aread()
-                    _raise_for(response)
+                    refusals.raise_for(response.content, response.status_code)
                 yield response
         except httpx2.HTTPError as error:
             raise errors.KubeUnavailable(f"the Kubernetes API broke off: {_words(error)}") from error
@@ -127,23 +121,9 @@ class KubeClient:
         except httpx2.HTTPError as error:
             raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
         if response.status_code >= 400:
-            _raise_for(response)
+            refusals.raise_for(response.content, response.status_code)
         return response.content
 
 
 def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _raise_for(response: httpx2.Response) -> None:
-    try:
-        status = msgspec.json.decode(response.content, type=types.ApiStatus)
-    except msgspec.MsgspecError:
-        status = types.ApiStatus(message=response.text[:200])
-    _raise_status(status, response.status_code)
-
-
-def _raise_status(status: types.ApiStatus, code: int) -> None:
-    code = code or status.code
-    kind = _ERRORS.get(code, errors.KubeUnavailable if code >= 500 else errors.KubeError)
-    raise kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)

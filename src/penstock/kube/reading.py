@@ -11,7 +11,15 @@ from penstock.kube import types
 from penstock.model import jobs, resources
 
 # Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
-HOPELESS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+HOPELESS = frozenset(
+    {
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
 
 
 def amount(quantities: Mapping[str, str | int | float]) -> resources.Amount:
@@ -63,6 +71,22 @@ def container_state(pod: types.Pod) -> types.ContainerState:
         if status.name == wellknown.CONTAINER_NAME:
             return status.state
     return types.ContainerState()
+
+
+def has_started(pod: types.Pod) -> bool:
+    """Whether the job's container runs or has run."""
+    state = container_state(pod)
+    return state.running is not None or state.terminated is not None
+
+
+def disruption(pod: types.Pod) -> str:
+    """Why the cluster itself ended the pod (drain, eviction, preemption, node shutdown); empty when it did
+    not.
+    """
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+    return ""
 
 
 def job_id(pod: types.Pod) -> int | None:

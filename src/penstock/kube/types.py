@@ -78,9 +78,19 @@ class ContainerStatus(msgspec.Struct, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class Condition(msgspec.Struct, frozen=True):
+    """status.conditions[]"""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """status of a pod"""
 
+    conditions: list[Condition] = []
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -107,13 +117,6 @@ class NodeSpec(msgspec.Struct, frozen=True):
 
     unschedulable: bool = False
     taints: list[Taint] = []
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """status.conditions[]"""
-
-    type: str = ""
-    status: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -148,6 +151,12 @@ class Event(msgspec.Struct, frozen=True):
 
     type: str
     object: msgspec.Raw
+
+
+class Bookmark(msgspec.Struct, frozen=True):
+    """The object of a BOOKMARK: only its version means anything."""
+
+    metadata: Meta = Meta()
 
 
 class ApiStatus(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from penstock.lab import (
     teardown,
     users,
 )
+from penstock.lab.kubernetes import choosing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Wishes:
     memory_gb: int | None = None
     gpus: int | None = None
     bridge: bool | None = None
+    kubernetes: str | None = None
 
     def given(self) -> dict[str, str | int]:
         return {field: value for field, value in vars(self).items() if value is not None}
@@ -60,6 +62,7 @@ def bring_up(
     with _locked_directory(place):
         lab = _repairable(place, wishes) if spec.exists(place) else _planned(place, wishes, environment)
         try:
+            lab = choosing.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
         except BaseException:
             if not lab.complete:
@@ -72,7 +75,7 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
     places.require_space(place.directory, megabytes=places.NEW_LAB_MEGABYTES)
     name = paths.valid_name(wishes.name or paths.name_from(place.directory))
     person = users.person_behind_sudo(environment)
-    count = spec.port_count(wishes.nodes or spec.DEFAULT_NODES)
+    count = spec.port_count(wishes.nodes or spec.DEFAULT_NODES, wishes.kubernetes or spec.DEV)
     chosen: dict[str, str | int] = {
         "name": name,
         "port_base": wishes.port_base or ports.choose_base(count),
@@ -87,7 +90,7 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
 
 
 def _repairable(place: paths.LabPaths, wishes: Wishes) -> spec.LabSpec:
-    """The lab that is there, unless the caller asks for a different one."""
+    """The lab that is there, unless the caller asks for another one; a half-made one begins anew."""
     lab = spec.load(place)
     for field, wanted in wishes.given().items():
         if getattr(lab, field) != wanted:
@@ -97,6 +100,8 @@ def _repairable(place: paths.LabPaths, wishes: Wishes) -> spec.LabSpec:
                 hint="`penstock lab down` first, or another --name or --dir.",
             )
     places.require_space(place.directory, megabytes=places.REPAIR_MEGABYTES)
+    if not lab.complete:
+        teardown.end_processes(place, lab)
     return lab
 
 
@@ -104,13 +109,23 @@ def _realize(place: paths.LabPaths, lab: spec.LabSpec, *, listener: steps.Listen
     with commands.os_errors(doing="directories"):
         places.make_directories(place, lab)
     supervisor = supervision.Supervisor(place)
-    steps.run_all(all_steps(place, lab, supervisor), listener=listener, give_up=supervisor.cancel.set)
+    try:
+        steps.run_all(all_steps(place, lab, supervisor), listener=listener, give_up=supervisor.cancel.set)
+    except errors.LabError as error:
+        raise _true_cause(place, error) from error
     if lab.complete:
         return lab
     complete = msgspec.structs.replace(lab, complete=True)
     with commands.os_errors(doing="lab.json"):
         spec.save(place, complete)
     return complete
+
+
+def _true_cause(place: paths.LabPaths, error: errors.LabError) -> errors.LabError:
+    """A daemon on a full disk fails in many words, few of which say why."""
+    if places.free_megabytes(place.directory) >= places.REPAIR_MEGABYTES:
+        return error
+    return commands.full_disk(error.message)
 
 
 def all_steps(
@@ -123,8 +138,9 @@ def all_steps(
         steps.Step(name="configuration", run=lambda: configuration.write(place, lab)),
         steps.Step(name="accounts", after=(components.SLURMDBD,), run=lambda: accounts.register(place, lab)),
     ]
-    if lab.bridge:
+    if lab.bridge and lab.kubernetes == spec.DEV:
         made.append(steps.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab)))
+    made.extend(choosing.all_steps(place, lab))
     daemons = components.all_components(place, lab)
     return (*made, *(_as_step(component, supervisor) for component in daemons))
 

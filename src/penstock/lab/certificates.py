@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from pathlib import Path
 
 from penstock.lab import commands, files, paths
 
@@ -16,7 +17,7 @@ DAYS = "3650"
 
 def ensure(place: paths.LabPaths, *, port: int, penstockd_owner: files.Owner) -> None:
     """Make what is missing."""
-    _ensure_certificate(place)
+    ensure_certificate(key=place.tls_key, certificate=place.tls_certificate)
     if place.tokens.exists():
         return
     tokens = {role: secrets.token_hex(20) for role in ("admin", "penstockd", "viewer")}
@@ -51,7 +52,7 @@ clusters:
 users:
 - name: {user}
   user:
-    token: {token}
+    token: "{token}"
 contexts:
 - name: lab
   context:
@@ -61,8 +62,9 @@ current-context: lab
 """
 
 
-def _ensure_certificate(place: paths.LabPaths) -> None:
-    if place.tls_certificate.exists() and place.tls_key.exists():
+def ensure_certificate(*, key: Path, certificate: Path) -> None:
+    """A self-signed server certificate for 127.0.0.1 and its key, unless both are there."""
+    if certificate.exists() and key.exists():
         return
     argv = (
         "openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -71,8 +73,8 @@ def _ensure_certificate(place: paths.LabPaths) -> None:
         "-keyout", "-", "-out", "-",
     )  # fmt: skip
     made = commands.run(argv).stdout
-    files.write(place.tls_key, _block(made, "PRIVATE KEY"), mode=0o600)
-    files.write(place.tls_certificate, _block(made, "CERTIFICATE"))
+    files.write(key, _block(made, "PRIVATE KEY"), mode=0o600)
+    files.write(certificate, _block(made, "CERTIFICATE"))
 
 
 def _block(pem: str, kind: str) -> str:

@@ -12,7 +12,7 @@ from penstock.lab import passwd
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C", "HOME": "/"}
-NO_SPACE_TEXTS = ("No space left on device", "Disk is full", "Errcode: 28", "errno: 28", "Disk full")
+NO_SPACE_TEXTS = ("No space left on device", "Disk is full", "Disk full", "Errcode: 28", "error 28")
 FULL_DISK_HINT = "Free some space, or choose another place for the lab with --dir."
 
 
@@ -51,12 +51,13 @@ def run(
 
 
 def failure(argv: Sequence[str], result: subprocess.CompletedProcess[str]) -> errors.LabError:
-    """What went wrong, in the program's own last words."""
+    """What went wrong, in the program's own words: the first it marks as an error, else its last."""
     output = f"{result.stdout}\n{result.stderr}"
     if speaks_of_full_disk(output):
         return full_disk(argv[0])
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    said = lines[-1] if lines else f"exit code {result.returncode}"
+    marked = [line for line in lines if "[ERROR]" in line]
+    said = next(iter(marked or lines[-1:]), f"exit code {result.returncode}")
     return errors.LabError(f"{argv[0]} failed: {said}")
 
 

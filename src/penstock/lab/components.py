@@ -6,16 +6,14 @@ says goes to one log. Health checks are cheap and need no privilege.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock.lab import health, paths, spec
+from penstock.lab import component, health, paths, spec
+from penstock.lab.kubernetes import choosing
 
-Check = Callable[[], str]
-"""Says what is wrong, or nothing."""
+Component = component.Component
 
 MUNGED = "munged"
 MARIADBD = "mariadbd"
@@ -25,32 +23,16 @@ DEVCLUSTER = "devcluster"
 PENSTOCKD = "penstockd"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Component:
-    """One daemon of the lab."""
-
-    name: str
-    argv: tuple[str, ...]
-    check: Check
-    """What keeps it from serving others: asked until there is nothing, and again before a restart."""
-    complaint: Check = health.nothing
-    """What a person should know although a restart would not change it."""
-    user: str = "root"
-    after: tuple[str, ...] = ()
-    """Steps that must be done before this one starts."""
-    port: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    start_seconds: float = 30.0
-    stop_seconds: float = 5.0
-
-
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
     """Every daemon of this lab, those needed by others first."""
     slurm = (_munged(place), _mariadbd(place), _slurmdbd(place, lab), _slurmctld(place, lab))
     slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.nodes))
     if not lab.bridge:
         return (*slurm, *slurmds)
-    return (*slurm, _devcluster(place, lab), _penstockd(place), *slurmds)
+    cluster = choosing.all_components(place, lab)
+    if lab.kubernetes == spec.DEV:
+        cluster = (_devcluster(place, lab),)
+    return (*slurm, *cluster, _penstockd(place, lab), *slurmds)
 
 
 def _munged(place: paths.LabPaths) -> Component:
@@ -152,29 +134,24 @@ def _devcluster(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         name=DEVCLUSTER,
         after=("certificates",),
         argv=(sys.executable, "-m", "penstock.devcluster", *_words(options)),
-        environment=_python_environment(),
+        environment=component.python_environment(),
         port=lab.devcluster_port,
         check=lambda: health.kubernetes(place.tls_certificate, lab.devcluster_port),
         stop_seconds=8.0,
     )
 
 
-def _penstockd(place: paths.LabPaths) -> Component:
+def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     options = {"--config": place.penstockd_conf, "--user": "slurm"}
+    cluster = (DEVCLUSTER,) if lab.kubernetes == spec.DEV else choosing.ready_after(lab)
     return Component(
         name=PENSTOCKD,
-        after=(SLURMCTLD, DEVCLUSTER),
+        after=(SLURMCTLD, *cluster),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
-        environment=_python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
         check=lambda: health.unix_socket(place.penstockd_socket),
     )
 
 
 def _words(options: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(str(word) for option in options.items() for word in option)
-
-
-def _python_environment() -> dict[str, str]:
-    """Our own programs must be found the way we were, and say at once what they have to say."""
-    kept = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
-    return kept | {"PYTHONUNBUFFERED": "1"}

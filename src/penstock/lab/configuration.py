@@ -8,6 +8,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.lab import commands, files, passwd, paths, places, ports, spec, wrapper
+from penstock.lab.kubernetes import images
 from penstock.model import cluster as model
 from penstock.render import hooks, slurmconf
 
@@ -15,7 +16,7 @@ KILL_WAIT = 30
 PROLOG_EPILOG_TIMEOUT = 300
 RELEASE_TIMEOUT = PROLOG_EPILOG_TIMEOUT - 30
 """The Epilog gives up in time to say why, before Slurm would kill it."""
-DEFAULT_IMAGE = "lab/host-userland:latest"
+DEFAULT_IMAGE = images.USERLAND
 NAMESPACE_PATTERN = "user-{user}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +52,26 @@ def write_once(path: Path, content: str | bytes, *, mode: int, owner: Owner | No
 
 
 def directory(path: Path, *, mode: int = 0o755, owner: Owner | None = None) -> None:
-    """Make the directory, or give the one that is there the right owner and mode."""
+    """Make the directory, or give the one that is there the right owner and mode.
+
+    A link in its place is an error: its maker would get what the link points to.
+    """
     path.mkdir(exist_ok=True)
-    if owner is not None:
-        os.chown(path, owner.uid, owner.gid)
-    path.chmod(mode)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if owner is not None:
+            os.fchown(descriptor, owner.uid, owner.gid)
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it; links are removed, never followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def tail(path: Path, *, lines: int = 8, since: int = 0) -> list[str]:

@@ -12,6 +12,8 @@ from penstock import errors, wellknown
 from penstock.lab import commands, paths, ports
 
 SECONDS = 3.0
+ANSWER_SECONDS = 5.0
+"""A Slurm command on a busy machine."""
 _BROKEN_NODE_STATES = ("down", "fail", "error", "unk", "*")
 
 
@@ -71,7 +73,7 @@ def drained(place: paths.LabPaths, name: str) -> str:
 def node_state(place: paths.LabPaths, name: str) -> str:
     """The node's state in sinfo's words, such as idle or drained."""
     argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
-    lines = commands.run(argv, environment=_slurm_environment(place), timeout=SECONDS * 3).stdout.split()
+    lines = commands.run(argv, environment=_slurm_environment(place), timeout=ANSWER_SECONDS).stdout.split()
     return lines[0].lower() if lines else "unknown"
 
 
@@ -95,7 +97,9 @@ def kubernetes(certificate: Path, port: int) -> str:
 def _ask(argv: tuple[str, ...], place: paths.LabPaths) -> str:
     """What the program says, be it an answer or a complaint."""
     try:
-        return commands.run(argv, environment=_slurm_environment(place), timeout=SECONDS * 3).stdout.strip()
+        return commands.run(
+            argv, environment=_slurm_environment(place), timeout=ANSWER_SECONDS
+        ).stdout.strip()
     except errors.LabError as error:
         return error.message
 

@@ -146,7 +146,7 @@ class LabPaths:
 
     @property
     def slurm_log(self) -> Path:
-        """Slurm's own logs, with times and with what slurmstepd says; `log` has what each daemon says on stderr."""
+        """Slurm's own logs, with times and slurmstepd's words; `log` has what daemons say on stderr."""
         return self.log / "slurm"
 
     def component_record(self, name: str) -> Path:
@@ -167,6 +167,11 @@ class LabPaths:
     @property
     def database(self) -> Path:
         return self.directory / "database"
+
+    @property
+    def database_made(self) -> Path:
+        """There once the database is whole; without it what is there is the rest of a start cut short."""
+        return self.directory / "database.made"
 
     @property
     def controller_state(self) -> Path:

@@ -46,13 +46,18 @@ def _has_content(directory: Path) -> bool:
 
 def require_space(directory: Path, *, megabytes: int) -> None:
     """Complain when the disk under the lab's directory has not that much room."""
-    there = next(parent for parent in (directory, *directory.parents) if parent.exists())
-    free = shutil.disk_usage(there).free // 2**20
+    free = free_megabytes(directory)
     if free < megabytes:
         raise errors.LabError(
             f"{directory}: {free} MB free on its disk, a lab needs {megabytes} MB (most of it for MariaDB)",
             hint=commands.FULL_DISK_HINT,
         )
+
+
+def free_megabytes(directory: Path) -> int:
+    """Room on the disk under this directory, which need not exist yet."""
+    there = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    return shutil.disk_usage(there).free // 2**20
 
 
 def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:

@@ -41,9 +41,10 @@ def make_munge_key(place: paths.LabPaths) -> str:
 
 def make_database(place: paths.LabPaths) -> str:
     """MariaDB's own files; SlurmUser may log in through the socket, by its uid, and nobody else may."""
-    finished = place.database / "mysql_upgrade_info"
-    if finished.exists():
+    if place.database_made.exists():
         return "kept"
+    for leftover in place.database.iterdir():
+        files.remove(leftover)
     argv = (
         "mariadb-install-db",
         "--no-defaults",
@@ -55,7 +56,7 @@ def make_database(place: paths.LabPaths) -> str:
         *components.MARIADB_SIZES,
     )
     commands.run(argv, user=places.SLURM)
-    finished.touch()
+    files.write(place.database_made, "")
     return "made"
 
 

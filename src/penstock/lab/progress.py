@@ -27,8 +27,8 @@ class PlainLines:
 class MovingLines:
     """One line for each step that is running, which stays with its time when it is done."""
 
-    def __init__(self, bars: progress.Progress) -> None:
-        self._bars = bars
+    def __init__(self, shown: progress.Progress) -> None:
+        self._bars = shown
         self._tasks: dict[str, progress.TaskID] = {}
         self._lock = threading.Lock()
 
@@ -50,11 +50,16 @@ def listener() -> Iterator[steps.Listener]:
     if not out.is_terminal:
         yield PlainLines(out)
         return
-    columns = (
+    with bars(out) as shown:
+        yield MovingLines(shown)
+
+
+def bars(out: console.Console) -> progress.Progress:
+    """A line with a spinner, what was done and the time for each step."""
+    return progress.Progress(
         progress.SpinnerColumn(finished_text="[green]✓"),
         progress.TextColumn("{task.description:<16}"),
         progress.TextColumn("[dim]{task.fields[what]}"),
         progress.TimeElapsedColumn(),
+        console=out,
     )
-    with progress.Progress(*columns, console=out) as bars:
-        yield MovingLines(bars)

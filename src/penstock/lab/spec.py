@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import __version__, errors
 from penstock.lab import files, paths
+from penstock.lab.kubernetes import layout
 from penstock.model import cluster as model
 
 PARTITIONS = (
@@ -20,6 +21,7 @@ PARTITIONS = (
 )
 ACCOUNTS = ("research", "teaching")
 DEFAULT_NODES = 4
+DEV, REAL, KWOK = "dev", "real", "kwok"
 MAX_NODES = 1000
 
 
@@ -36,6 +38,10 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gpus: int = 4
     bridge: bool = True
     """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
+    kubernetes: str = DEV
+    """dev, real, kwok, or the path of a kubeconfig."""
+    programs: str = ""
+    """Where the programs of a Kubernetes of the lab's own were built."""
     complete: bool = False
     """Whether the lab was up once; until then a failure removes everything again."""
     version: str = __version__
@@ -53,6 +59,11 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.port_base + 2
 
     @property
+    def cluster_port(self) -> int:
+        """First of those that a Kubernetes of the lab's own needs beside its API's."""
+        return self.port_base + 3 + self.nodes
+
+    @property
     def node_specs(self) -> tuple[model.NodeSpec, ...]:
         first = self.port_base + 3
         return tuple(
@@ -67,9 +78,10 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
 
-def port_count(nodes: int) -> int:
+def port_count(nodes: int, kubernetes: str = DEV) -> int:
     """How many ports a lab with that many nodes needs."""
-    return 3 + nodes
+    own = layout.port_count(nodes) if kubernetes in (REAL, KWOK) else 0
+    return 3 + nodes + own
 
 
 def exists(place: paths.LabPaths) -> bool:

@@ -49,18 +49,25 @@ class Supervisor:
 
     def reap(self) -> None:
         """Collect those we started that have ended; a caller that lives on would keep them as zombies."""
-        for child in self._children.values():
+        for child in list(self._children.values()):
             child.poll()
 
     def ensure(self, component: components.Component) -> bool:
         """Leave a healthy component alone, restart any other; True when something was started."""
-        record = self.record(component.name)
-        if record is not None:
-            if not component.check():
-                return False
-            self.stop(component)
+        if self._recovers(component):
+            return False
+        self.stop(component)
         self.start(component)
         return True
+
+    def _recovers(self, component: components.Component) -> bool:
+        deadline = time.monotonic() + component.recover_seconds
+        while self.record(component.name) is not None:
+            if not component.check():
+                return True
+            if time.monotonic() > deadline or self.cancel.wait(POLL_SECONDS * 4):
+                return False
+        return False
 
     def start(self, component: components.Component) -> None:
         """Start the component and wait until it serves; LabError with its last words when it does not."""

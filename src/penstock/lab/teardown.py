@@ -9,14 +9,14 @@ others die.
 from __future__ import annotations
 
 import errno
-import shutil
 import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from penstock import errors
-from penstock.lab import commands, components, paths, processes, spec, supervision, users
+from penstock.lab import commands, components, files, paths, processes, spec, supervision, users
+from penstock.lab.kubernetes import choosing
 
 DAEMON_NAMES = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmstepd"})
 _ROUNDS = 20
@@ -24,13 +24,20 @@ _ROUNDS = 20
 
 def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
     """Remove everything of the lab; without `lab` (lab.json is broken) as far as that can be known."""
-    _stop_in_order(place, lab)
-    _end_the_rest(place, lab)
+    end_processes(place, lab)
     _unmount(place.directory)
     if lab is not None and lab.user_created:
         users.remove_created(place, lab.user)
     _remove_tree(place)
     remove_if_empty(place.directory)
+
+
+def end_processes(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
+    """End every process of the lab, recorded or not."""
+    _stop_in_order(place, lab)
+    if lab is not None:
+        choosing.clear(place, lab)
+    _end_the_rest(place, lab)
 
 
 def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
@@ -78,6 +85,7 @@ def belonging(
         if process.pid in recorded
         or (created_uid is not None and process.uid == created_uid)
         or _is_launcher(place, process)
+        or _is_our_program(place, process)
         or (process.name in DAEMON_NAMES and processes.holds(process.pid, place.directory))
     ]
     below = processes.descendants([process.pid for process in own], everything)
@@ -90,6 +98,16 @@ def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
     python = process.argv[:1] and "python" in Path(process.argv[0]).name
     words = process.argv[:3] if python else process.argv[:1]
     return any(word.startswith(prefix) for word in words)
+
+
+def _is_our_program(place: paths.LabPaths, process: processes.Process) -> bool:
+    """The dev cluster or penstockd of this lab, should its record be lost."""
+    ours = process.argv[1:3] == ("-m", "penstock.devcluster") or process.argv[1:4] == (
+        "-m",
+        "penstock",
+        "daemon",
+    )
+    return ours and any(word.startswith(f"{place.directory}/") for word in process.argv)
 
 
 def _records(place: paths.LabPaths) -> Iterable[supervision.Record]:
@@ -118,7 +136,7 @@ def _remove_tree(place: paths.LabPaths) -> None:
         try:
             for entry in place.directory.iterdir():
                 if entry != place.spec:
-                    _remove(entry)
+                    files.remove(entry)
             place.spec.unlink(missing_ok=True)
         except FileNotFoundError:
             return
@@ -129,13 +147,6 @@ def _remove_tree(place: paths.LabPaths) -> None:
         else:
             return
     raise errors.LabError(f"{place.directory} does not become empty: somebody keeps writing there")
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
-        shutil.rmtree(entry)
-    else:
-        entry.unlink(missing_ok=True)
 
 
 def remove_if_empty(directory: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from penstock import errors, wellknown
 from penstock.lab import commands, environment, passwd, paths, preparations, spec
+from penstock.lab.kubernetes import requirements
 
 PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
 UP_SECONDS = 120
@@ -154,9 +155,16 @@ def missing() -> str:
         return "a lab needs root"
     try:
         preparations.require_programs()
+        if kubernetes() in (spec.REAL, spec.KWOK):
+            requirements.require(os.environ)
     except errors.LabError as error:
         return f"{error.message} ({error.hint})"
     return ""
+
+
+def kubernetes() -> str:
+    """Which cluster the tests are to run on: what `penstock lab up --kubernetes` understands."""
+    return os.environ.get(wellknown.ENV_TEST_KUBERNETES) or spec.DEV
 
 
 def new_place() -> paths.LabPaths:
@@ -174,7 +182,7 @@ def lab_command(place: paths.LabPaths, *arguments: str, check: bool = True, **va
 def up(place: paths.LabPaths, *options: str) -> RunningLab:
     """Bring a lab up through the command line."""
     name = place.directory.name.removeprefix("penstock-")
-    lab_command(place, "up", "--name", name, *options)
+    lab_command(place, "up", "--name", name, "--kubernetes", kubernetes(), *options)
     return RunningLab(place=place, user=spec.load(place).user)
 
 

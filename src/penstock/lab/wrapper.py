@@ -6,6 +6,7 @@ them the system's interpreter of the same version runs the same code, when there
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import stat
@@ -24,17 +25,23 @@ def render() -> str:
         interpreter=sys.executable,
         substitute=_substitute() if not open_to_all(Path(sys.executable).resolve()) else "",
         import_path=_import_path(),
+        needs_import_path="PYTHONPATH" in os.environ,
     )
 
 
-def render_for(*, interpreter: str, substitute: str, import_path: str) -> str:
-    """A POSIX shell script that runs penstock with `interpreter`, or `substitute` for those who cannot."""
+def render_for(
+    *, interpreter: str, substitute: str, import_path: str, needs_import_path: bool = False
+) -> str:
+    """A POSIX shell script that runs penstock with `interpreter`, or `substitute` for those who cannot.
+
+    The substitute must be told where to import from; the interpreter only if it was told itself.
+    """
     own = shlex.quote(interpreter)
-    lines = ["#!/bin/sh", f'if [ -x {own} ]; then exec {own} -m penstock "$@"; fi']
+    setting = f"export PYTHONPATH={shlex.quote(import_path)}"
+    start = f'exec {own} -P -m penstock "$@"'
+    lines = ["#!/bin/sh", f"if [ -x {own} ]; then {f'{setting}; ' if needs_import_path else ''}{start}; fi"]
     if substitute:
-        lines += [
-            f'PYTHONPATH={shlex.quote(import_path)} exec {shlex.quote(substitute)} -P -m penstock "$@"',
-        ]
+        lines += [setting, f'exec {shlex.quote(substitute)} -P -m penstock "$@"']
     else:
         lines += [f"echo {shlex.quote(f'penstock: {interpreter} is out of reach for you')} >&2", "exit 126"]
     return "".join(f"{line}\n" for line in lines)

@@ -24,6 +24,8 @@ class NodeShare:
 
     node: str
     amount: resources.Amount
+    gpu_types: tuple[str, ...] = ()
+    """Slurm's names of the kinds of GPU in it, where the job's GRES have one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,20 @@ class Allocation:
 
     identity: JobIdentity
     shares: tuple[NodeShare, ...]
+    partition: str
+    qos: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobDetails:
+    """What scontrol alone tells of a running job."""
+
+    shares: tuple[NodeShare, ...]
+    partition: str
+    qos: str
+
+    def allocation(self, identity: JobIdentity) -> Allocation:
+        return Allocation(identity=identity, shares=self.shares, partition=self.partition, qos=self.qos)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

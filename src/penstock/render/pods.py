@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
+from collections.abc import Mapping
 from importlib import resources as package_files
 from typing import Any
 
@@ -34,6 +35,17 @@ class PodSettings:
     shared_mounts: tuple[str, ...]
     namespace_pattern: str
     kill_wait: int
+    trusted_partitions: frozenset[str] = frozenset()
+    """Partitions in mode `trust`: nothing is checked, kube-scheduler places."""
+    image_pull_policy: str = ""
+    image_pull_secrets: tuple[str, ...] = ()
+    priority_classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """PriorityClass by "qos/NAME" or "partition/NAME"; the QOS is asked first."""
+    gpu_labels: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """Labels that a node with GPUs of a Slurm GRES type carries."""
+
+    def is_trusted(self, partition: str) -> bool:
+        return partition in self.trusted_partitions
 
 
 def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
@@ -100,8 +112,8 @@ def render_pod(
             "namespace": namespace_of(owner, settings),
             "labels": labels_of(identity) | {wellknown.LABEL_RANK: str(rank)},
         },
-        "spec": {
-            "schedulerName": wellknown.SCHEDULER_NAME,
+        "spec": _site_choices(allocation, rank, settings)
+        | {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -111,6 +123,25 @@ def render_pod(
             "volumes": _volumes(identity, settings),
         },
     }
+
+
+def _site_choices(allocation: jobs.Allocation, rank: int, settings: PodSettings) -> Manifest:
+    """Who places the pod, its priority, where its image comes from, which kind of GPU its node must have."""
+    chosen: Manifest = {}
+    if not settings.is_trusted(allocation.partition):
+        chosen["schedulerName"] = wellknown.SCHEDULER_NAME
+    for key in (f"qos/{allocation.qos}", f"partition/{allocation.partition}"):
+        if key in settings.priority_classes:
+            chosen["priorityClassName"] = settings.priority_classes[key]
+            break
+    if settings.image_pull_secrets:
+        chosen["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+    labels: dict[str, str] = {}
+    for gpu_type in allocation.shares[rank].gpu_types:
+        labels |= settings.gpu_labels.get(gpu_type, {})
+    if labels:
+        chosen["nodeSelector"] = labels
+    return chosen
 
 
 def _pod_security(owner: launches.Owner) -> Manifest:
@@ -132,6 +163,7 @@ def _container(allocation: jobs.Allocation, rank: int, image: str, settings: Pod
     return {
         "name": wellknown.CONTAINER_NAME,
         "image": image,
+        **({"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}),
         "command": command if rank == 0 else [*command, "hold"],
         "resources": {"requests": amounts, "limits": dict(amounts)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

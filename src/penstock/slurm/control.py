@@ -47,12 +47,37 @@ class SlurmControl:
             raise
         return next((job for job in found if job.identity.job_id == job_id), None)
 
-    async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
-        """The job's share of each of its nodes."""
+    async def details(self, job_id: int) -> jobs.JobDetails:
+        """What only scontrol tells: partition, QOS, and the job's share of each of its nodes."""
         argv = ("scontrol", "--detail", "show", "job", str(job_id))
-        return parsing.shares(await commands.run(argv, slurm_conf=self.slurm_conf))
+        return parsing.details(await commands.run(argv, slurm_conf=self.slurm_conf))
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
-        argv = ("scontrol", "update", f"JobId={job_id}", f"Comment={text}")
-        await commands.run(argv, slurm_conf=self.slurm_conf)
+        await self._update(f"JobId={job_id}", f"Comment={text}")
+
+    async def requeue(self, job_id: int) -> None:
+        """Back to the queue under the same id; SlurmError when the job may not be requeued."""
+        await commands.run(("scontrol", "requeue", str(job_id)), slurm_conf=self.slurm_conf)
+
+    async def delay(self, job_id: int, seconds: int) -> None:
+        """Do not try a pending job before that."""
+        await self._update(f"JobId={job_id}", f"StartTime=now+{seconds}")
+
+    async def drain(self, node: str, reason: str) -> None:
+        """No new jobs on the node, for this reason."""
+        await self._update(f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
+
+    async def resume(self, node: str) -> None:
+        """The node may be used again."""
+        await self._update(f"NodeName={node}", "State=RESUME")
+
+    async def drained(self) -> dict[str, str]:
+        """Nodes that are drained or down, with the reason as it was given."""
+        argv = ("sinfo", "--noheader", "--Node", "--states=drain", "--Format=NodeList:|,Reason:|")
+        text = await commands.run(argv, slurm_conf=self.slurm_conf)
+        lines = (line.split("|") for line in text.splitlines())
+        return {fields[0].strip(): fields[1].strip() for fields in lines if len(fields) > 1}
+
+    async def _update(self, *words: str) -> None:
+        await commands.run(("scontrol", "update", *words), slurm_conf=self.slurm_conf)

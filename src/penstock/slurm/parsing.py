@@ -22,7 +22,9 @@ SQUEUE_FIELDS = (
 _NODE_LINE = re.compile(
     r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d+) GRES=(?P<gres>\S*)\s*"
 )
-_GPU = re.compile(r"gpu(?::[^:,()]+)?:(?P<count>\d+)(?:\(|,|$)")
+_GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?:\(|,|$)")
+_PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
+_QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
 
 
 def live_jobs(text: str) -> tuple[jobs.LiveJob, ...]:
@@ -39,12 +41,17 @@ def _live_job(line: str) -> jobs.LiveJob:
         raise errors.SlurmError(f"squeue printed a line that we do not understand: {line[:120]!r}") from None
 
 
-def shares(text: str) -> tuple[jobs.NodeShare, ...]:
-    """The job's share of every node, in the order of the allocation, from `scontrol show job -d`."""
+def details(text: str) -> jobs.JobDetails:
+    """Partition, QOS and the share of every node, in the order of the allocation, from `scontrol show job
+    -d`.
+    """
     found = tuple(share for match in _first_block(text) for share in _expand(match))
     if not found:
         raise errors.SlurmError("scontrol shows no allocation for the job")
-    return found
+    partition, qos = _PARTITION_LINE.search(text), _QOS_LINE.search(text)
+    if partition is None:
+        raise errors.SlurmError("scontrol shows no partition for the job")
+    return jobs.JobDetails(shares=found, partition=partition[1], qos=qos[1] if qos else "")
 
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
@@ -59,13 +66,15 @@ def _first_block(text: str) -> Iterator[re.Match[str]]:
 
 
 def _expand(match: re.Match[str]) -> Iterator[jobs.NodeShare]:
+    gpus = list(_GPU.finditer(match["gres"]))
     amount = resources.Amount(
         millicpus=1000 * count_ids(match["cpus"]),
         memory=int(match["mem"]) * 2**20,
-        gpus=sum(int(gpu["count"]) for gpu in _GPU.finditer(match["gres"])),
+        gpus=sum(int(gpu["count"]) for gpu in gpus),
     )
+    types = tuple(sorted({gpu["type"] for gpu in gpus if gpu["type"]}))
     for node in hostlists.expand(match["nodes"]):
-        yield jobs.NodeShare(node=node, amount=amount)
+        yield jobs.NodeShare(node=node, amount=amount, gpu_types=types)
 
 
 def count_ids(ranges: str) -> int:

@@ -1,0 +1,56 @@
+"""Nodes on which a job's pods may still run although its Epilog could wait no longer.
+
+They are drained with a reason of ours and freed by ourselves once the node is seen clean, or has left
+Kubernetes. A reason that somebody else gave is never touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from penstock.bridge import bridge as bridging
+from penstock.kube import reading
+
+log = logging.getLogger(__name__)
+
+OURS = "penstock: "
+SLURMS_OWN = "Epilog error"  # what slurmctld writes when the Epilog, which is ours, could not even reach us
+
+
+@dataclasses.dataclass
+class Drainer:
+    """Drains, and remembers that there is something to lift."""
+
+    bridge: bridging.Bridge
+    pending: bool = True
+    """Whether a node of ours may be drained; true at the start, for an earlier penstockd may have left one.
+    """
+
+    async def abandon(self, job_id: int, node: str) -> None:
+        """Nothing new on this node until the job's pods are known to be gone."""
+        await self.bridge.slurm.drain(node, f"{OURS}pods of job {job_id} may still run here")
+        self.pending = True
+        log.warning("node %s drained: pods of job %d may still run there", node, job_id)
+
+    async def lift(self) -> None:
+        """Free what is clean again."""
+        if not self.pending or not (self.bridge.pods.fresh and self.bridge.nodes.fresh):
+            return
+        drained = await self.bridge.slurm.drained()
+        ours = [node for node, reason in drained.items() if reason.startswith(OURS) or reason == SLURMS_OWN]
+        for node in ours:
+            if self._is_clean(node):
+                await self.bridge.slurm.resume(node)
+                log.info("node %s is clean again", node)
+        self.pending = bool(ours)
+
+    def _is_clean(self, node: str) -> bool:
+        """No pod of ours there that no promise covers."""
+        if f"/{node}" not in self.bridge.nodes.objects:
+            return True
+        return not any(
+            pod.spec.node_name == node and self.bridge.ledger.of(job_id) is None
+            for pod in self.bridge.pods.objects.values()
+            if (job_id := reading.job_id(pod)) is not None
+        )

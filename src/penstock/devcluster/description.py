@@ -1,0 +1,53 @@
+"""All that podinit has to know to start one container."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from penstock.devcluster import children, environment, volumes
+from penstock.devcluster.statuses import Json
+from penstock.devcluster.store import Store
+
+
+class Place(Protocol):
+    """What a description depends on besides the pod."""
+
+    store: Store
+    isolate: bool
+
+
+def describe(pod: Json, container: Json, sources: dict[str, Path], directory: Path, place: Place) -> Json:
+    """The description, or a ConfigError when something the container refers to is missing."""
+    user = environment.user_of(pod, container)
+    variables = environment.Environment(pod, place.store).of(container, user)
+    mounts = volumes.mounts_of(container, sources)
+    if not place.isolate:
+        mounts = _mounts_without_privilege(mounts)
+    root = directory / "root"
+    root.mkdir(parents=True, exist_ok=True)
+    context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    return {
+        "argv": environment.command_of(container, variables),
+        "env": variables,
+        "cwd": container.get("workingDir") or "/",
+        "uid": user.uid,
+        "gid": user.gid,
+        "groups": list(user.groups),
+        "isolate": place.isolate,
+        "hostname": pod["spec"].get("hostname") or pod["metadata"]["name"][:63],
+        "root": str(root),
+        "readonly_root": bool(context.get("readOnlyRootFilesystem")),
+        "mounts": [asdict(mount) for mount in mounts],
+    }
+
+
+def _mounts_without_privilege(mounts: list[volumes.Mount]) -> list[volumes.Mount]:
+    """Without root nothing can be mounted: a volume works only where it is on this host anyway."""
+    for mount in mounts:
+        if os.path.realpath(mount.source) != os.path.realpath(mount.target):
+            why = f"volume at {mount.target} needs a mount, and the dev cluster does not run as root"
+            raise children.StartError(why)
+    return []

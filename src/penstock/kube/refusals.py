@@ -1,0 +1,32 @@
+"""From the API's refusals to errors of ours."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import msgspec
+
+from penstock import errors
+from penstock.kube import types
+
+_ERRORS: dict[int, type[errors.KubeError]] = {
+    404: errors.KubeNotFound,
+    409: errors.KubeConflict,
+    410: errors.KubeGone,
+    429: errors.KubeUnavailable,
+}
+
+
+def raise_for(body: bytes, code: int) -> NoReturn:
+    """The error that an HTTP answer means."""
+    try:
+        status = msgspec.json.decode(body, type=types.ApiStatus)
+    except msgspec.MsgspecError:
+        status = types.ApiStatus(message=body.decode(errors="replace")[:200])
+    raise_status(status, code)
+
+
+def raise_status(status: types.ApiStatus, code: int) -> NoReturn:
+    """The error that a Status object means."""
+    kind = _ERRORS.get(code, errors.KubeUnavailable if code >= 500 else errors.KubeError)
+    raise kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)

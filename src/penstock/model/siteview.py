@@ -1,0 +1,60 @@
+"""What the compiler must know of a site to say whether a job can ever run there.
+
+Deliberately small: the site file describes much more, and whoever reads it hands over this view. It can
+also be written by hand, as JSON, TOML or YAML, for `penstock validate --site FILE`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes that are alike: how many, what each has, and in which partitions they are (empty: all)."""
+
+    count: int = 1
+    cpus: int = 1
+    memory_mib: int = 1024
+    gpus: int = 0
+    gpu_type: str = ""
+    features: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+class PartitionView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A partition; `max_time` in any form --time takes, empty for no limit."""
+
+    max_time: str = ""
+    default: bool = False
+    bridged: bool = True
+
+
+class InstanceClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A class of `penstock mkinst`: what an instance gets when the call does not say."""
+
+    cpus: int = 2
+    memory_mib: int = 4096
+    priority_class: str = ""
+
+
+class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The site; every field has the default of a plain Slurm."""
+
+    slurm: str = "22.05"
+    gres_types: tuple[str, ...] = ("gpu",)
+    max_array_size: int = 1001
+    partitions: dict[str, PartitionView] = {}
+    nodes: tuple[NodeKind, ...] = ()
+    registries: tuple[str, ...] = ()
+    """Registries images may come from; empty allows all."""
+    forbidden_directives: tuple[str, ...] = ()
+    """#K8S_ directives users may not write, by their name without the prefix."""
+    default_image: str = ""
+    shared_mounts: tuple[str, ...] = ()
+    namespace_pattern: str = "user-{user}"
+    kill_wait: int = 30
+    classes: dict[str, InstanceClass] = msgspec.field(default_factory=lambda: {"std": InstanceClass()})
+    flavours: dict[str, int] = msgspec.field(
+        default_factory=lambda: {"cpu": 0, "gpu1": 1, "gpu2": 2, "gpu4": 4, "gpu8": 8}
+    )
+    """GPUs of each flavour of `penstock mkinst`."""

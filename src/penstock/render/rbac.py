@@ -1,0 +1,64 @@
+"""What penstockd may do in a cluster, said once: whatever installs it renders its role from this table.
+
+It sees all pods and nodes, because room on a node depends on everybody's pods. It makes namespaces, pods and
+Secrets for jobs, binds pods to the nodes that Slurm chose, reads their logs and deletes them. It never reads
+a Secret, changes no object that exists, and cannot grant anything to anybody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ROLE = "penstockd"
+RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("pods", ("get", "list", "watch", "create", "delete")),
+    ("pods/binding", ("create",)),
+    ("pods/log", ("get",)),
+    ("secrets", ("create",)),
+    ("nodes", ("list", "watch")),
+    ("namespaces", ("create",)),
+)
+"""Resource of the core API group → verbs."""
+
+Manifest = dict[str, Any]
+
+
+def render_role(*, without: tuple[str, str] = ("", "")) -> Manifest:
+    """penstockd's ClusterRole; `without` leaves out one pair of resource and verb: is it needed?"""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": ROLE},
+        "rules": [rule for resource, verbs in RULES if (rule := _rule(resource, verbs, without))["verbs"]],
+    }
+
+
+def _rule(resource: str, verbs: tuple[str, ...], without: tuple[str, str]) -> Manifest:
+    kept = [verb for verb in verbs if (resource, verb) != without]
+    return {"apiGroups": [""], "resources": [resource], "verbs": kept}
+
+
+def render_binding(subject: Manifest, *, role: str = ROLE) -> Manifest:
+    """Gives a role to one subject: a service account, or a user of another name."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    }
+
+
+def user(name: str) -> Manifest:
+    """A subject that logs in with a certificate or a static token."""
+    return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}
+
+
+def service_account(name: str, namespace: str) -> Manifest:
+    """A subject that logs in with a token of the cluster."""
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every resource with every verb, one by one."""
+    return [(resource, verb) for resource, verbs in RULES for verb in verbs]

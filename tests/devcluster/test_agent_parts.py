@@ -1,0 +1,229 @@
+"""Parts of the agents by themselves: children, cgroups, the bell, faults, watches that are left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.devcluster import cgroups, children, faults, kinds, statuses, testing, watching
+from penstock.devcluster.bell import Bell
+from penstock.devcluster.store import Store
+from penstock.devcluster.testing import pod
+
+
+def description(*argv: str, **more: Any) -> dict[str, Any]:
+    """What podinit is told, for a process without a namespace of its own."""
+    base = {
+        "argv": list(argv),
+        "env": {"PATH": "/usr/bin:/bin"},
+        "cwd": "/",
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+    }
+    rest = {
+        "groups": [],
+        "isolate": False,
+        "hostname": "h",
+        "root": "/nonexistent",
+        "readonly_root": False,
+        "mounts": [],
+    }
+    return {**base, **rest, "cgroup": None, **more}
+
+
+async def run(tmp_path: Path, *argv: str, **more: Any) -> tuple[int, bytes]:
+    """Wait status and output of one child."""
+    source, sink = os.pipe()
+    made = children.Children(tmp_path / "pids")
+    try:
+        pid = await made.start(description(*argv, **more), sink)
+        os.close(sink)
+        sink = -1
+        status = await made.wait(pid)
+        assert not (tmp_path / "pids" / str(pid)).exists()
+        return status, os.read(source, 65536)
+    finally:
+        os.close(source)
+        if sink >= 0:
+            os.close(sink)
+
+
+async def test_child_has_a_session_and_nothing_but_its_three_files(tmp_path: Path) -> None:
+    """No file descriptor of the server reaches the container, and it leads its own session."""
+    status, output = await run(tmp_path, "sh", "-c", "ls /proc/self/fd | wc -l; ps -o sid= -p $$; echo $$")
+    count, session, pid = output.split()
+    assert (status, count, session) == (0, b"4", pid)
+
+
+async def test_running_child_is_on_record(tmp_path: Path) -> None:
+    """As long as it runs, its pid and start time are in a file for the next cluster."""
+    made = children.Children(tmp_path)
+    with Path(os.devnull).open("wb") as nowhere:
+        pid = await made.start(description("sleep", "60"), nowhere.fileno())
+    assert (tmp_path / str(pid)).read_text() == children.start_time(pid)
+    children.send(pid, signal.SIGKILL)
+    assert os.WTERMSIG(await made.wait(pid)) == signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
+    """The wait status tells death by a signal from an exit code."""
+    status, _ = await run(tmp_path, "sh", "-c", "kill -TERM $$")
+    assert os.WTERMSIG(status) == signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"argv": ["no-such-thing"]}, 'exec: "no-such-thing": executable file not found in $PATH'),
+        ({"argv": ["/no/such/thing"]}, 'exec: "/no/such/thing": no such file or directory'),
+        ({"argv": ["/etc/passwd"]}, 'exec: "/etc/passwd": permission denied'),
+        ({"cwd": "/no/such/directory"}, "/no/such/directory"),
+        ({"cgroup": "/no/such/cgroup"}, "/no/such/cgroup"),
+    ],
+)
+async def test_start_errors_are_told(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    """What goes wrong before the exec is in the message, and no process is left."""
+    with pytest.raises(children.StartError) as refused:
+        await run(tmp_path, "true", **more)
+    assert message in str(refused.value)
+    assert list((tmp_path / "pids").iterdir()) == []
+
+
+async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that never gets to its command is killed after a while."""
+    monkeypatch.setattr(children, "_START_TIMEOUT", 0.3)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    begin = time.monotonic()
+    with pytest.raises(children.StartError, match="not started within"):
+        await run(tmp_path, "true", cgroup=str(fifo))
+    assert time.monotonic() - begin < 3
+
+
+def test_start_time_of_nobody() -> None:
+    """A pid that does not exist has no start time, our own has one that does not change."""
+    assert children.start_time(2**22 + 1) == ""
+    assert children.start_time(os.getpid()) == children.start_time(os.getpid()) != ""
+
+
+def test_signal_to_a_process_that_ended_is_no_error() -> None:
+    """Processes end whenever they like."""
+    children.send(2**22 + 1, signal.SIGKILL)
+    children.send(2**22 + 1, signal.SIGTERM)
+
+
+def test_where_no_cgroup_is_writable_an_event_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The pod runs, the limit is not enforced, and that is not kept secret."""
+    monkeypatch.setattr(cgroups, "LEGACY", tmp_path / "none" / "memory")
+    monkeypatch.setattr(cgroups, "UNIFIED", tmp_path / "none")
+    with testing.serve() as running, running.client() as api:
+        api.create("pods", pod("p", "true", container={"resources": {"limits": {"memory": "64Mi"}}}))
+        api.phase("p", "Succeeded")
+        events = api.get("events", fieldSelector="reason=MemoryLimitIgnored")["items"]
+    assert "memory limits are not enforced" in events[0]["message"]
+
+
+def test_unified_cgroups_are_written_as_the_kernel_wants(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Version 2 takes memory.max and kills the whole group; a directory stands in for the kernel here."""
+    (tmp_path / "cgroup.controllers").write_text("memory")
+    monkeypatch.setattr(cgroups, "UNIFIED", tmp_path)
+    groups = cgroups.Cgroups(tmp_path / "data")
+    group = groups.make("c", 1234)
+    assert group is not None
+    assert (group.path / "memory.max").read_text() == "1234"
+    assert (group.path / "memory.oom.group").read_text() == "1"
+    (group.path / "memory.events").write_text("oom 1\noom_kill 1\n")
+    assert group.was_out_of_memory()
+    (group.path / "memory.events").write_text("oom 0\noom_kill 0\n")
+    assert not group.was_out_of_memory()
+
+
+async def woken(wait: Callable[[], Awaitable[None]], act: Callable[[], None]) -> bool:
+    """Does the act wake who waits?"""
+    task = asyncio.ensure_future(wait())
+    await asyncio.sleep(0)
+    act()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    done = task.done()
+    task.cancel()
+    return done
+
+
+async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
+    """Everybody who waits hears one ring; a ring before waiting is not remembered; patience ends the wait."""
+    bell = Bell()
+    bell.ring()
+    assert not await woken(bell.wait, lambda: None)
+    assert await woken(bell.wait, bell.ring)
+    waiters = [asyncio.create_task(bell.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    bell.ring()
+    await asyncio.wait_for(asyncio.gather(*waiters), 1)
+    await asyncio.wait_for(bell.wait(0.01), 1)
+
+
+async def test_bell_survives_a_waiter_that_gives_up() -> None:
+    """Cancelling one waiter does not deafen the others."""
+    bell = Bell()
+    first, second = asyncio.create_task(bell.wait()), asyncio.create_task(bell.wait())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    bell.ring()
+    await asyncio.wait_for(second, 1)
+
+
+def test_faults_tell_their_listeners() -> None:
+    """Every change is told, a refused one is not."""
+    known, heard = faults.Faults(), list[str]()
+    known.listen(lambda: heard.append("change"))
+    known.set_node("n", {"reject": "OutOfcpu"})
+    with pytest.raises(statuses.ApiError):
+        known.set_node("n", {"reject": 7})
+    known.clear()
+    assert heard == ["change", "change"]
+    assert known.rejection("n") == ""
+
+
+async def test_left_watch_stops_listening() -> None:
+    """Whoever leaves costs nothing any more, whether the watch had begun or not."""
+    store = Store()
+    request = watching.WatchRequest(kinds.CONFIGMAPS, None)
+    never_begun = watching.Watch(store, request, lambda entry: entry.raw).lines()
+    begun = watching.Watch(store, request, lambda entry: entry.raw).lines()
+    first = asyncio.ensure_future(anext(begun))
+    await asyncio.sleep(0)
+    store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
+    assert b"ADDED" in await first
+    await never_begun.aclose()
+    await begun.aclose()
+    assert not any(store._listeners.values())
+
+
+async def test_watcher_that_cannot_keep_up_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue longer than the history ends with the same 410 as a version that is too old."""
+    monkeypatch.setattr(watching, "HISTORY", 3)
+    store = Store()
+    lines = watching.Watch(
+        store, watching.WatchRequest(kinds.CONFIGMAPS, None), lambda entry: entry.raw
+    ).lines()
+    first = asyncio.ensure_future(anext(lines))
+    await asyncio.sleep(0)
+    for number in range(9):
+        store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": f"a{number}", "uid": "u"}})
+    seen = [await first, *[line async for line in lines]]
+    assert b'"code":410' in seen[-1]
+    assert b'"type":"ERROR"' in seen[-1]

@@ -1,0 +1,164 @@
+"""What can be broken on demand, and that clearing a fault heals it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from penstock.devcluster import collector, testing
+from penstock.devcluster.testing import pod
+
+
+def fault(api: testing.Client, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Set a fault, or clear it when there is no body."""
+    return api.call("DELETE" if body is None else "PUT", f"/devcluster/v1/faults/{what}", body)
+
+
+def node_ready(api: testing.Client, name: str) -> str:
+    node = api.call("GET", f"/api/v1/nodes/{name}")
+    return str(next(one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready"))
+
+
+def waiting_reason(found: dict[str, Any]) -> str:
+    states = found["status"].get("containerStatuses") or [{"state": {}}]
+    return str(states[0]["state"].get("waiting", {}).get("reason", ""))
+
+
+def test_unreachable_node_keeps_its_pods_and_hides_their_fate(own: testing.Client) -> None:
+    """While a node is NotReady nothing is heard of its pods and deletions hang; then all catches up."""
+    own.create("pods", pod("p", "sh", "-c", "sleep 0.5; exit 3", nodeName="n1"))
+    own.create("pods", pod("q", "sleep", "60", nodeName="n1", terminationGracePeriodSeconds=0))
+    own.phase("p", "Running")
+    own.phase("q", "Running")
+    fault(own, "nodes/n1", {"ready": False})
+    assert node_ready(own, "n1") == "Unknown"
+    own.delete("pods", "q", {"gracePeriodSeconds": 1})
+    time.sleep(1.3)
+    assert own.get("pods", "p")["status"]["phase"] == "Running"
+    assert "deletionTimestamp" in own.get("pods", "q")["metadata"]
+    fault(own, "nodes/n1")
+    assert node_ready(own, "n1") == "True"
+    assert own.phase("p", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    own.gone("q")
+
+
+def test_pod_bound_to_an_unreachable_node_waits(own: testing.Client) -> None:
+    """It starts when the node is back."""
+    fault(own, "nodes/n1", {"ready": False})
+    own.create("pods", pod("p", "true", nodeName="n1"))
+    time.sleep(0.2)
+    assert own.get("pods", "p")["status"]["phase"] == "Pending"
+    fault(own, "nodes/n1")
+    own.phase("p", "Succeeded")
+
+
+def test_forced_deletion_on_an_unreachable_node_leaves_the_process(own: testing.Client) -> None:
+    """The object can be forced away; the process ends when the node is back, as after a partition."""
+    script = "echo up; while :; do sleep 0.05; done"
+    own.create("pods", pod("p", "sh", "-c", script, nodeName="n1"))
+    own.phase("p", "Running")
+    fault(own, "nodes/n1", {"ready": False})
+    own.delete("pods", "p", {"gracePeriodSeconds": 0})
+    assert own.get("pods", "p")["code"] == 404
+    fault(own, "nodes/n1")
+
+
+def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Node object disappears, then the pods that were on it; clearing brings the node back, empty."""
+    monkeypatch.setattr(collector, "ORPHAN_DELAY", 0.5)
+    own.create("pods", pod("p", "sleep", "60", nodeName="n2"))
+    own.phase("p", "Running")
+    fault(own, "nodes/n2", {"gone": True})
+    assert own.call("GET", "/api/v1/nodes/n2")["code"] == 404
+    assert own.get("pods", "p")["kind"] == "Pod"
+    own.gone("p")
+    fault(own, "nodes/n2")
+    assert node_ready(own, "n2") == "True"
+    own.create("pods", pod("p", "true", nodeName="n2"))
+    own.phase("p", "Succeeded")
+
+
+def test_rejecting_node(own: testing.Client) -> None:
+    """A bound pod is refused with the reason that was set."""
+    fault(own, "nodes/n1", {"reject": "OutOfcpu"})
+    own.create("pods", pod("p", "true", nodeName="n1"))
+    assert own.phase("p", "Failed")["status"]["reason"] == "OutOfcpu"
+    own.create("pods", pod("q", "true", nodeName="n2"))
+    own.phase("q", "Succeeded")
+
+
+def test_missing_image(own: testing.Client) -> None:
+    """The container waits with ErrImagePull, then ImagePullBackOff, and starts when the image is there."""
+    fault(own, "images", {"missing": ["registry/none:1"]})
+    own.create("pods", pod("p", "true", container={"image": "registry/none:1"}))
+    own.until(lambda found: waiting_reason(found) == "ErrImagePull", "pods", "p")
+    found = own.until(lambda found: waiting_reason(found) == "ImagePullBackOff", "pods", "p")
+    assert found["status"]["phase"] == "Pending"
+    fault(own, "images")
+    own.phase("p", "Succeeded")
+
+
+def test_pod_that_waits_for_its_image_can_be_deleted(own: testing.Client) -> None:
+    """Nothing runs, so nothing has to be waited for."""
+    fault(own, "images", {"missing": ["none"]})
+    own.create("pods", pod("p", "true", container={"image": "none"}))
+    own.until(lambda found: waiting_reason(found) == "ImagePullBackOff", "pods", "p")
+    own.delete("pods", "p")
+    own.gone("p", patience=2)
+
+
+def test_pod_stuck_terminating(own: testing.Client) -> None:
+    """The pod stays Terminating until the fault is cleared, finished or not."""
+    for name, command in (("p", ("sleep", "60")), ("q", ("true",))):
+        own.create("pods", pod(name, *command, terminationGracePeriodSeconds=1))
+        own.phase(name, "Running" if name == "p" else "Succeeded")
+        fault(own, f"pods/default/{name}", {"stuckTerminating": True})
+        own.delete("pods", name, {"gracePeriodSeconds": 1})
+    time.sleep(1.5)
+    assert "deletionTimestamp" in own.get("pods", "p")["metadata"]
+    assert "deletionTimestamp" in own.get("pods", "q")["metadata"]
+    fault(own, "pods/default/p")
+    fault(own, "pods/default/q")
+    own.gone("p")
+    own.gone("q")
+
+
+def test_faults_are_listed_and_cleared_together(own: testing.Client) -> None:
+    """GET shows all faults, DELETE without a name clears them."""
+    fault(own, "nodes/n1", {"ready": False})
+    fault(own, "pods/default/p", {"stuckTerminating": True})
+    listed = fault(own, "images", {"missing": ["b", "a"]})
+    assert listed == own.call("GET", "/devcluster/v1/faults")
+    assert listed == {
+        "nodes": {"n1": {"ready": False}},
+        "pods": {"default/p": {"stuckTerminating": True}},
+        "images": {"missing": ["a", "b"]},
+    }
+    own.call("DELETE", "/devcluster/v1/faults")
+    assert own.call("GET", "/devcluster/v1/faults") == {"nodes": {}, "pods": {}, "images": {"missing": []}}
+    assert node_ready(own, "n1") == "True"
+
+
+@pytest.mark.parametrize(
+    ("what", "body"),
+    [
+        ("nodes/n1", {"ready": "no"}),
+        ("nodes/n1", {"colour": True}),
+        ("nodes/n1", []),
+        ("images", {"missing": "x"}),
+        ("pods/default/p", {"stuck": True}),
+    ],
+)
+def test_unknown_faults_are_refused(api: testing.Client, what: str, body: Any) -> None:
+    """A fault that does not exist is a bad request which names those that do."""
+    answer = api.call("PUT", f"/devcluster/v1/faults/{what}", body)
+    assert answer["code"] == 400
+
+
+def test_unknown_admin_paths(api: testing.Client) -> None:
+    """What the admin API does not have is 404 or 405."""
+    assert api.call("GET", "/devcluster/v1/nothing")["code"] == 404
+    assert api.call("PUT", "/devcluster/v1/faults/moons/europa", {})["code"] == 404
+    assert api.call("POST", "/devcluster/v1/faults", {})["code"] == 405

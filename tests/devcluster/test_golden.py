@@ -1,0 +1,78 @@
+"""Documents that clients read, against reviewed copies: discovery, a node, the life of a pod's status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.devcluster import discovery, kinds, nodes, podstatus, tables
+from penstock.devcluster.store import Entry
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "devcluster"
+
+
+def check(name: str, document: Any) -> None:
+    """Compare with the golden file; UPDATE_GOLDEN=1 writes it anew, for review."""
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/apis", "apis.json"),
+        ("/api/v1", "api-v1.json"),
+        ("/openapi/v3/apis/policy/v1", "openapi-policy.json"),
+    ],
+)
+def test_discovery(path: str, name: str) -> None:
+    """What clients find out about the server."""
+    check(name, discovery.answer(path, kinds.Registry()))
+
+
+def test_node() -> None:
+    """A node with GPUs and labels of its own."""
+    check(
+        "node.json",
+        nodes.node_object(nodes.NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4, labels={"zone": "a"})),
+    )
+
+
+def test_status_through_a_life() -> None:
+    """Creating, running, crashed and waiting, ended: one status each."""
+    pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"qosClass": "Burstable"}}
+    one = podstatus.ContainerState("c", "image")
+    state = podstatus.PodState([], [one], started_at="2000-01-01T00:00:00Z")
+    life = {"1 creating": podstatus.build(pod, state)}
+    one.run("uid/c/0")
+    life["2 running"] = podstatus.build(pod, state)
+    one.end(1, "Error")
+    one.restarts += 1
+    one.wait("CrashLoopBackOff", "back-off 10s restarting failed container=c")
+    life["3 crashed"] = podstatus.build(pod, state)
+    one.run("uid/c/1")
+    one.end(0, "Completed")
+    life["4 ended"] = podstatus.build(pod, state)
+    check("pod-status.json", life)
+
+
+def test_pod_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table that `kubectl get pods -o wide` prints."""
+    monkeypatch.setattr("time.time", lambda: 946684800.0 + 90)
+    container = {"state": {"running": {}}, "ready": True, "restartCount": 2}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": "2000-01-01T00:00:00Z"},
+        "spec": {"nodeName": "n1", "containers": [{}, {}]},
+        "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container, container]},
+    }
+    check("pod-table.json", tables.of(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)], "7"))

@@ -1,0 +1,241 @@
+"""The program itself: how it starts, stops, and cleans up after a hard death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from penstock.devcluster import agent, cgroups, children, testing
+from penstock.devcluster.testing import pod
+
+NODES = '[{"name": "n1", "cpus": 8, "memory_mb": 1024, "labels": {"zone": "a"}}]'
+
+
+@dataclass
+class Program:
+    """A dev cluster as the lab starts it."""
+
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> testing.Client:
+        argv = [sys.executable, "-m", "penstock.devcluster", "--data-dir", str(self.directory / "data")]
+        argv += ["--port", str(self.port), "--tokens", str(self.directory / "tokens")]
+        argv += ["--nodes", str(self.directory / "nodes")]
+        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE)
+        client = testing.Client(f"http://127.0.0.1:{self.port}", "t", "default")
+        for _ in range(200):
+            try:
+                client.http.get("/readyz")
+                return client
+            except httpx2.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("the dev cluster did not start")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        try:
+            self.process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        return self.process.returncode
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    (tmp_path / "tokens").write_text("t,admin,admin\n")
+    (tmp_path / "nodes").write_text(NODES)
+    made = Program(tmp_path, testing.free_port())
+    yield made
+    if made.process and made.process.poll() is None:
+        made.process.kill()
+        made.process.communicate()
+    children.end_leftovers(tmp_path / "data" / "pids")
+    cgroups.Cgroups(tmp_path / "data").remove_all()
+
+
+def marked(mark: str) -> list[int]:
+    """Processes of this host whose command line holds the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_for_none(mark: str) -> list[int]:
+    end = time.monotonic() + 3
+    while marked(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    return marked(mark)
+
+
+def sleeper(mark: str, **spec: Any) -> dict[str, Any]:
+    script = f": {mark}; trap '' TERM; while :; do sleep 0.1; done"
+    return pod("p", "sh", "-c", script, container={"resources": {"limits": {"memory": "64Mi"}}}, **spec)
+
+
+def test_nodes_come_from_the_file(program: Program) -> None:
+    """Capacity, labels and readiness are as the file says."""
+    with program.start() as api:
+        node = api.call("GET", "/api/v1/nodes/n1")
+    assert node["status"]["allocatable"]["memory"] == "1024Mi"
+    assert node["status"]["capacity"]["cpu"] == "8"
+    assert node["metadata"]["labels"]["zone"] == "a"
+    assert program.end() == 0
+
+
+def test_sigterm_leaves_nothing(program: Program) -> None:
+    """Even a process that ignores SIGTERM, its cgroup and its files are gone within five seconds."""
+    mark = f"mark-{os.urandom(6).hex()}"
+    with program.start() as api:
+        api.create("pods", sleeper(mark))
+        api.phase("p", "Running")
+        assert marked(mark)
+        begin = time.monotonic()
+        assert program.end() == 0
+    assert time.monotonic() - begin < 5
+    assert marked(mark) == []
+    assert list((program.directory / "data" / "pids").iterdir()) == []
+    assert list((program.directory / "data" / "pods").iterdir()) == []
+    assert str(program.directory) not in Path("/proc/self/mountinfo").read_text()
+    assert not any(path.exists() for path in _cgroup_parents(program))
+
+
+def _cgroup_parents(program: Program) -> list[Path]:
+    return [base / cgroups.name_for(program.directory / "data") for base in (cgroups.LEGACY, cgroups.UNIFIED)]
+
+
+def test_sigterm_ends_open_watches(program: Program) -> None:
+    """Clients that watch do not keep the server from stopping."""
+    with program.start() as api, api.http.stream("GET", "/api/v1/pods", params={"watch": "1"}) as answer:
+        assert answer.status_code == 200
+        assert program.end() == 0
+
+
+def test_hard_death_takes_the_pods_along_and_a_restart_is_fresh(program: Program) -> None:
+    """After SIGKILL no pod process survives, and the next start has an empty store and no leftover cgroup."""
+    mark = f"mark-{os.urandom(6).hex()}"
+    with program.start() as api:
+        api.create("pods", sleeper(mark))
+        api.phase("p", "Running")
+        program.end(signal.SIGKILL)
+    assert wait_for_none(mark) == []
+    with program.start() as api:
+        assert api.get("pods")["items"] == []
+        api.create("pods", pod("p", "true"))
+        api.phase("p", "Succeeded")
+    assert program.end() == 0
+
+
+def test_leftovers_are_told_from_innocents(tmp_path: Path) -> None:
+    """A recorded process is ended only when its start time is the recorded one."""
+    mine = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        (tmp_path / str(mine.pid)).write_text(children.start_time(mine.pid))
+        (tmp_path / str(other.pid)).write_text("12345")
+        assert children.end_leftovers(tmp_path) == [mine.pid]
+        assert mine.wait(5) == -signal.SIGKILL
+        assert other.poll() is None
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("nodes", "[{}]"), "nodes file"),
+        (("nodes", "{"), "nodes file"),
+        (("tokens", "x"), "tokens file"),
+    ],
+)
+def test_mistakes_are_one_clear_line(program: Program, change: tuple[str, str], message: str) -> None:
+    """A wrong file ends the program with code 2 and no traceback."""
+    (program.directory / change[0]).write_text(change[1])
+    argv = [
+        sys.executable,
+        "-m",
+        "penstock.devcluster",
+        "--data-dir",
+        str(program.directory / "data"),
+        "--port",
+        "1",
+    ]
+    argv += ["--tokens", str(program.directory / "tokens"), "--nodes", str(program.directory / "nodes")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_second_cluster_in_one_directory_is_refused(program: Program) -> None:
+    """It would end the pods of the first."""
+    with program.start():
+        argv = [sys.executable, "-m", "penstock.devcluster", "--data-dir", str(program.directory / "data")]
+        argv += ["--port", str(testing.free_port()), "--tokens", str(program.directory / "tokens")]
+        argv += ["--nodes", str(program.directory / "nodes")]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert "another dev cluster runs in" in done.stderr
+
+
+def test_without_root_pods_are_plain_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No namespaces, no mounts: a volume that would need one fails the pod with a clear message."""
+    monkeypatch.setattr(agent, "may_isolate", lambda: False)
+    here = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": str(tmp_path)}]}
+    elsewhere = {"volumeMounts": [{"name": "v", "mountPath": "/elsewhere"}]}
+    with testing.serve() as running, running.client() as api:
+        api.create(
+            "pods", pod("plain", "sh", "-c", f"touch {tmp_path}/f; exit 5", container=mounts, volumes=here)
+        )
+        found = api.phase("plain", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert found["exitCode"] == 5
+        assert (tmp_path / "f").exists()
+        api.create("pods", pod("mounting", "true", container=elsewhere, volumes=here))
+        found = api.phase("mounting", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert "the dev cluster does not run as root" in found["message"]
+        api.create("pods", pod("sleeper", "sh", "-c", "sleep 60 & sleep 60", terminationGracePeriodSeconds=1))
+        api.phase("sleeper", "Running")
+        api.delete("pods", "sleeper")
+        api.gone("sleeper")
+
+
+def test_idle_cluster_uses_no_cpu(program: Program) -> None:
+    """Two seconds with a running pod and an open watch cost next to nothing."""
+    with program.start() as api:
+        api.create("pods", pod("p", "sleep", "60"))
+        api.phase("p", "Running")
+        with api.http.stream("GET", "/api/v1/pods", params={"watch": "1"}):
+            assert program.process is not None
+            before = _cpu_seconds(program.process.pid)
+            time.sleep(2)
+            used = _cpu_seconds(program.process.pid) - before
+    assert used <= 0.02
+    assert program.end() == 0
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

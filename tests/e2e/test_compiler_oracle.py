@@ -1,0 +1,177 @@
+"""The compiler against the real sbatch, live.
+
+Two questions are put for every script of the corpus and every directive of tests/sbatch/cases.json:
+
+* **Is it accepted?** sbatch reads the script and its options, checks them, and only then calls slurmctld.
+  With a slurm.conf that names a dead port, "Unable to contact slurm controller" means that sbatch had
+  nothing to object to; anything else is a refusal. No name of a partition, account or node matters here,
+  so nothing is overridden.
+* **What will Slurm be asked?** The script is submitted held to the lab's unbridged partition and JobSpec
+  is compared with `scontrol show job`. The corpus names partitions, accounts, features and nodes the lab
+  has not: those options are overridden on the command line, for sbatch and the compiler alike, only where
+  the script sets them. Amounts are never overridden: slurmctld accepts a held job of any size.
+
+A difference fails the test; only scripts that sbatch refuses have no second question.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.lab import testing as lab_testing
+from penstock.sbatch import compiler, testing
+
+PROJECT = Path(__file__).parents[2]
+CORPUS = PROJECT.parent / "shared" / "corpus"
+CASES = json.loads((PROJECT / "tests" / "sbatch" / "cases.json").read_text(encoding="utf-8"))
+DIRECTIVES = [case["directive"] for case in CASES]
+DEFAULT_TIME = 60  # minutes, DefaultTime of the lab's partitions
+
+# What names something of another site, and what is said instead.
+ELSEWHERE = {
+    "qos": "--qos=normal",
+    "constraint": "--constraint=",
+    "nodelist": "--nodelist=n1",
+    "exclude": "--exclude=n4",
+    "licenses": "--licenses=",
+    "reservation": "--reservation=",
+    "dependency": "--dependency=singleton",
+}
+ALWAYS = ("--hold", "--partition=host", "--account=research")
+
+
+def corpus() -> list[Path]:
+    """The real scripts, or nothing where they are not there."""
+    return sorted(path for path in CORPUS.rglob("*") if path.is_file() and path.name != "SOURCES.csv")
+
+
+@pytest.fixture(scope="module")
+def deaf_conf(lab: lab_testing.RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lab's slurm.conf with a port nobody listens on."""
+    changed = {"SlurmctldPort": "9", "MessageTimeout": "1"}
+    lines = []
+    for line in lab.place.slurm_conf.read_text(encoding="utf-8").splitlines():
+        name = line.partition("=")[0]
+        lines.append(f"{name}={changed[name]}" if name in changed else line)
+    folder = tmp_path_factory.mktemp("deaf")
+    conf = folder / "slurm.conf"
+    conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "gres.conf").write_bytes(lab.place.gres_conf.read_bytes())
+    return conf
+
+
+def sbatch_accepts(lab: lab_testing.RunningLab, conf: Path, script: Path) -> tuple[bool, str]:
+    """sbatch's own verdict on a script, and what it said."""
+    argv = ("env", f"SLURM_CONF={conf}", "sbatch", str(script))
+    said = lab.run(argv, check=False).stderr
+    return "Unable to contact slurm controller" in said, said
+
+
+def shown(lab: lab_testing.RunningLab, script: Path, arguments: tuple[str, ...]) -> dict[str, str]:
+    """Submit held, read what slurmctld keeps, cancel."""
+    job_id = lab.run(("sbatch", "--parsable", *arguments, str(script))).stdout.strip().partition(";")[0]
+    try:
+        said = lab.run(("scontrol", "show", "job", "--oneliner", job_id)).stdout
+    finally:
+        lab.run(("scancel", job_id))
+    return testing.fields(said.splitlines()[0])
+
+
+def overrides(done: compiler.Compilation) -> tuple[str, ...]:
+    """What must be said otherwise so that this site can take the job."""
+    given = {setting.option.key for setting in done.given}
+    return (*ALWAYS, *(text for name, text in ELSEWHERE.items() if name in given))
+
+
+def check(lab: lab_testing.RunningLab, conf: Path, script: Path) -> str:
+    """Both questions for one script; what differs, or nothing."""
+    data = script.read_bytes()
+    done = compiler.compile_script(data, name=script.name)
+    accepted, said = sbatch_accepts(lab, conf, script)
+    if done.ok != accepted:
+        errors = [found.message for found in done.diagnostics if found.severity == "error"]
+        return f"{script}: sbatch {'accepts' if accepted else 'refuses'} ({said.strip()}), we say {errors}"
+    if not accepted:
+        return ""
+    arguments = overrides(done)
+    spec = compiler.compile_script(data, name=script.name, arguments=arguments).spec
+    if spec is None:
+        return f"{script}: refused with {arguments}"
+    different = testing.differences(spec, shown(lab, script, arguments), default_time=DEFAULT_TIME)
+    return f"{script}: {different}" if different else ""
+
+
+def test_every_corpus_script(lab: lab_testing.RunningLab, deaf_conf: Path) -> None:
+    """Verdict and job agree for 100 % of the real scripts."""
+    scripts = corpus()
+    if not scripts:
+        pytest.skip("the corpus of real scripts is not beside the project")
+    assert [problem for script in scripts if (problem := check(lab, deaf_conf, script))] == []
+
+
+def test_every_directive_of_ours(lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path) -> None:
+    """Verdict and job agree for every recorded directive, so the recording is still true."""
+    problems = []
+    script = tmp_path / "s.sh"
+    for directive in DIRECTIVES:
+        script.write_text(f"#!/bin/bash\n#SBATCH {directive}\nhostname\n", encoding="utf-8")
+        if _checked_by_slurmctld(directive):
+            problems.append(_whole_verdict(lab, script))
+        else:
+            problems.append(check(lab, deaf_conf, script))
+    assert [problem for problem in problems if problem] == []
+
+
+def _checked_by_slurmctld(directive: str) -> bool:
+    """Arrays and dependencies are read by slurmctld, not by sbatch: only a live one has a verdict."""
+    return directive.startswith(("--array", "--dependency", "--gres=gpu:1.5", "--time-min"))
+
+
+def _whole_verdict(lab: lab_testing.RunningLab, script: Path) -> str:
+    ours = compiler.compile_script(script.read_bytes(), name=script.name)
+    said = lab.run(("sbatch", "--parsable", *ALWAYS, str(script)), check=False)
+    if said.returncode == 0:
+        lab.run(("scancel", said.stdout.strip().partition(";")[0]))
+    if ours.ok != (said.returncode == 0):
+        return f"{script.read_text(encoding='utf-8')!r}: {said.stderr.strip()}, we say {ours.diagnostics}"
+    return ""
+
+
+COUNT = st.sampled_from(["1", "2", "3", "4", "6", "8"])
+TYPED = st.builds(lambda kind, count: f"{kind}{count}", st.sampled_from(["", "", "a100:"]), COUNT)
+OPTION = st.one_of(
+    st.builds("--nodes={}".format, st.one_of(COUNT, st.builds("{}-{}".format, COUNT, COUNT))),
+    st.builds("--ntasks={}".format, COUNT),
+    st.builds("--cpus-per-task={}".format, COUNT),
+    st.builds("--ntasks-per-node={}".format, COUNT),
+    st.builds("--gpus={}".format, TYPED),
+    st.builds("--gpus-per-node={}".format, TYPED),
+    st.builds("--gpus-per-task={}".format, TYPED),
+    st.builds("--gres=gpu:{}".format, TYPED),
+    st.builds("--ntasks-per-gpu={}".format, COUNT),
+    st.builds("--cpus-per-gpu={}".format, COUNT),
+    st.builds("--mem={}".format, st.sampled_from(["0", "500", "1G", "1500K", "1.5G"])),
+    st.builds("--mem-per-cpu={}".format, st.sampled_from(["0", "500", "1G"])),
+    st.builds(
+        "--time={}".format, st.from_regex(r"[0-9]{1,3}(-[0-9]{0,2})?(:[0-9]{0,2}){0,3}", fullmatch=True)
+    ),
+    st.builds("-J {}".format, st.text("ab \"'\\#", max_size=6)),
+    st.sampled_from(["--exclusive", "-s", "-O", "--requeue", "--no-requeue", "--hint=nomultithread"]),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(options=st.lists(OPTION, min_size=1, max_size=4))
+def test_generated_directives(
+    lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """Whatever is put together at random, sbatch and the compiler understand the same."""
+    script = tmp_path / "s.sh"
+    text = "".join(f"#SBATCH {option}\n" for option in options)
+    script.write_text(f"#!/bin/bash\n{text}hostname\n", encoding="utf-8")
+    assert check(lab, deaf_conf, script) == ""

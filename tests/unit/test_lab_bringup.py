@@ -1,0 +1,273 @@
+"""Bringing up: what is new is removed again when it fails, what was up before is kept.
+
+Real daemons are left out here: steps are what each test says they are.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock import errors
+from penstock.lab import (
+    bringup,
+    paths,
+    places,
+    ports,
+    preparations,
+    processes,
+    spec,
+    steps,
+    supervision,
+    teardown,
+)
+
+SUDO = {"SUDO_USER": "daemon"}
+LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=2, complete=True)
+
+
+class Quiet:
+    """Nobody watches."""
+
+    def began(self, name: str) -> None:
+        """Nothing to show."""
+
+    def ended(self, name: str, what: str, seconds: float) -> None:
+        """Nothing to show."""
+
+
+@pytest.fixture
+def place() -> Iterator[paths.LabPaths]:
+    """A place where users can reach a lab; there is none yet."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as parent:
+        Path(parent).chmod(0o755)
+        yield paths.LabPaths(Path(parent).resolve() / "lab")
+
+
+Doing = Callable[[], str]
+
+
+@pytest.fixture
+def doing(monkeypatch: pytest.MonkeyPatch, place: paths.LabPaths) -> dict[str, Doing]:
+    """The one step there is; and no Slurm is needed on this machine."""
+    step: dict[str, Doing] = {"run": lambda: "done"}
+
+    def all_steps(*_: object) -> tuple[steps.Step, ...]:
+        return (steps.Step(name="step", run=lambda: step["run"]()),)
+
+    def make_directories(where: paths.LabPaths, lab: spec.LabSpec) -> None:
+        where.run.mkdir(exist_ok=True)
+
+    monkeypatch.setattr(preparations, "require_programs", lambda: None)
+    monkeypatch.setattr(places, "make_directories", make_directories)
+    monkeypatch.setattr(bringup, "all_steps", all_steps)
+    return step
+
+
+def bring_up(place: paths.LabPaths, **wishes: int) -> spec.LabSpec:
+    return bringup.bring_up(
+        place,
+        bringup.Wishes(
+            name=None, nodes=wishes.get("nodes"), gpus=wishes.get("gpus"), port_base=wishes.get("port_base")
+        ),
+        listener=Quiet(),
+        environment=SUDO,
+    )
+
+
+def make(place: paths.LabPaths, lab: spec.LabSpec) -> None:
+    place.directory.mkdir(mode=0o755)
+    place.run.mkdir()
+    place.nas.mkdir()
+    (place.nas / "thesis").touch()
+    spec.save(place, lab)
+
+
+def fail() -> str:
+    raise errors.LabError("slurmctld ended with exit code 1 while starting", hint="its last words")
+
+
+@pytest.mark.usefixtures("doing")
+class TestNew:
+    def test_a_lab_is_what_was_asked_for_and_remembered(self, place: paths.LabPaths) -> None:
+        """lab.json has the wishes, the defaults, and that it was up."""
+        made = bring_up(place, nodes=2, gpus=0)
+        assert spec.load(place) == made
+        assert (made.name, made.nodes, made.gpus, made.cpus, made.memory_gb) == ("lab", 2, 0, 8, 32)
+        assert (made.user, made.user_created, made.complete) == ("daemon", False, True)
+
+    def test_ports_can_be_chosen(self, place: paths.LabPaths) -> None:
+        """The first of them, the rest follows."""
+        base = ports.choose_base(spec.port_count(1))
+        assert bring_up(place, nodes=1, port_base=base).port_base == base
+
+    def test_lab_json_is_there_before_anything_else(
+        self, place: paths.LabPaths, doing: dict[str, Doing]
+    ) -> None:
+        """Killed at any moment, the directory can be recognised and removed."""
+        seen: list[bool] = []
+
+        def look() -> str:
+            seen.append(spec.load(place).complete)
+            return "seen"
+
+        doing["run"] = look
+        bring_up(place)
+        assert seen == [False]
+
+    def test_a_failure_leaves_nothing(self, place: paths.LabPaths, doing: dict[str, Doing]) -> None:
+        """Not even the empty directory."""
+        doing["run"] = fail
+        with pytest.raises(errors.LabError, match="slurmctld ended") as caught:
+            bring_up(place)
+        assert caught.value.hint == "its last words"
+        assert not place.directory.exists()
+
+    def test_a_defect_of_ours_leaves_nothing_either(
+        self, place: paths.LabPaths, doing: dict[str, Doing]
+    ) -> None:
+        """A traceback is bad enough without daemons left running."""
+
+        def crash() -> str:
+            raise ZeroDivisionError
+
+        doing["run"] = crash
+        with pytest.raises(ZeroDivisionError):
+            bring_up(place)
+        assert not place.directory.exists()
+
+    def test_processes_of_a_failed_start_are_ended(
+        self, place: paths.LabPaths, doing: dict[str, Doing]
+    ) -> None:
+        """What was already running when another one failed."""
+        children: list[subprocess.Popen[bytes]] = []
+
+        def start_then_fail() -> str:
+            child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+            children.append(child)
+            identity = processes.identify(child.pid)
+            assert identity is not None
+            record = supervision.Record(
+                pid=child.pid, start_ticks=identity.start_ticks, boot_id=processes.boot_id(), started_at=0.0
+            )
+            place.component_record("munged").write_bytes(msgspec.json.encode(record))
+            return fail()
+
+        doing["run"] = start_then_fail
+        with pytest.raises(errors.LabError, match="slurmctld ended"):
+            bring_up(place)
+        assert children[0].wait(timeout=5) < 0
+        assert not place.directory.exists()
+
+    def test_a_full_disk_is_the_true_cause_whatever_the_daemons_say(
+        self, place: paths.LabPaths, doing: dict[str, Doing], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """slurmdbd calls it "Unspecified error"."""
+        free = iter([1000])
+        monkeypatch.setattr(places, "free_megabytes", lambda directory: next(free, 1))
+        doing["run"] = fail
+        with pytest.raises(errors.LabError, match=r"no space left on the lab's disk \(slurmctld ended"):
+            bring_up(place)
+
+    def test_a_taken_port_is_found_before_anything_is_made(
+        self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Named by number and component."""
+        monkeypatch.setattr(ports, "is_free", lambda port: port != 21003)
+        with pytest.raises(errors.LabError, match="port 21003 for slurmd-n1 is taken"):
+            bring_up(place, port_base=21000)
+        assert not place.directory.exists()
+
+
+@pytest.mark.usefixtures("doing")
+class TestOld:
+    def test_a_repair_that_fails_removes_nothing(
+        self, place: paths.LabPaths, doing: dict[str, Doing]
+    ) -> None:
+        """The owner's files are worth more than tidiness."""
+        make(place, LAB)
+        doing["run"] = fail
+        with pytest.raises(errors.LabError, match="slurmctld ended"):
+            bring_up(place)
+        assert (place.nas / "thesis").exists()
+        assert spec.load(place) == LAB
+
+    def test_a_repair_keeps_what_the_lab_was_made_with(self, place: paths.LabPaths) -> None:
+        """Ports, user and size, whoever repairs it."""
+        make(place, LAB)
+        assert bring_up(place) == LAB
+        assert bring_up(place, nodes=2) == LAB
+
+    @pytest.mark.parametrize(
+        ("wishes", "said"),
+        [({"nodes": 3}, "has nodes 2, not 3"), ({"port_base": 22000}, "has port base 21000, not 22000")],
+    )
+    def test_another_size_is_refused_before_anything_happens(
+        self, place: paths.LabPaths, doing: dict[str, Doing], wishes: dict[str, int], said: str
+    ) -> None:
+        """A wrong call, not a failed one."""
+        make(place, LAB)
+        doing["run"] = fail
+        with pytest.raises(errors.UsageError, match=said):
+            bring_up(place, **wishes)
+
+    def test_a_half_made_lab_begins_anew(
+        self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its processes are ended first: nobody knows what state they are in."""
+        ended: list[paths.LabPaths] = []
+        monkeypatch.setattr(teardown, "end_processes", lambda where, lab: ended.append(where))
+        make(place, msgspec.structs.replace(LAB, complete=False))
+        assert bring_up(place).complete
+        assert ended == [place]
+
+    def test_a_half_made_lab_that_fails_again_is_removed(
+        self, place: paths.LabPaths, doing: dict[str, Doing]
+    ) -> None:
+        """It never was a lab that somebody used."""
+        make(place, msgspec.structs.replace(LAB, complete=False))
+        doing["run"] = fail
+        with pytest.raises(errors.LabError, match="slurmctld ended"):
+            bring_up(place)
+        assert not place.directory.exists()
+
+
+@pytest.mark.usefixtures("doing")
+class TestPlaces:
+    def test_a_place_users_cannot_reach_is_refused(self, place: paths.LabPaths) -> None:
+        """Nothing is made there."""
+        place.directory.parent.chmod(0o700)
+        with pytest.raises(errors.UsageError, match="is closed to them"):
+            bring_up(place)
+        assert not place.directory.exists()
+
+    def test_missing_parents_are_made(self, place: paths.LabPaths) -> None:
+        """/var/lib/penstock-lab need not exist."""
+        deeper = paths.LabPaths(place.directory / "deeper")
+        bring_up(deeper)
+        assert spec.exists(deeper)
+
+    def test_somebody_elses_files_are_not_touched(self, place: paths.LabPaths) -> None:
+        """Not a lab, not empty: refused."""
+        place.directory.mkdir(mode=0o755)
+        (place.directory / "thesis").touch()
+        with pytest.raises(errors.UsageError, match="neither empty nor a lab"):
+            bring_up(place)
+        assert [path.name for path in place.directory.iterdir()] == ["thesis"]
+
+
+class TestSteps:
+    def test_all_real_steps_fit_together(self, place: paths.LabPaths) -> None:
+        """Every daemon is a step, and nobody waits for what does not exist."""
+        for bridge in (True, False):
+            lab = msgspec.structs.replace(LAB, bridge=bridge)
+            made = bringup.all_steps(place, lab, supervision.Supervisor(place))
+            names = {step.name for step in made}
+            assert len(names) == len(made)
+            assert names.issuperset(earlier for step in made for earlier in step.after)
+            assert ("penstockd" in names) is bridge

@@ -1,0 +1,251 @@
+"""What a lab is made of: lab.json, ports, users, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+import pwd
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.lab import bringup, components, configuration, passwd, paths, ports, spec, users
+
+PLACE = paths.LabPaths(Path("/lab"))
+LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """Somebody who has a port."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield holder
+
+
+class TestSpec:
+    @given(
+        lab=st.builds(
+            spec.LabSpec,
+            name=st.from_regex(paths.NAME_PATTERN, fullmatch=True),
+            port_base=st.integers(1024, 60000),
+            user=st.text(),
+            user_created=st.booleans(),
+            nodes=st.integers(1, spec.MAX_NODES),
+            complete=st.booleans(),
+        )
+    )
+    def test_what_is_saved_is_what_is_loaded(
+        self, lab: spec.LabSpec, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """lab.json is the lab's only memory."""
+        assert msgspec.json.decode(msgspec.json.encode(lab), type=spec.LabSpec) == lab
+
+    @given(nodes=st.integers(1, spec.MAX_NODES))
+    def test_every_port_is_used_once_and_lies_in_the_block(self, nodes: int) -> None:
+        """A fixed --port-base says exactly which ports a lab takes."""
+        lab = msgspec.structs.replace(LAB, nodes=nodes)
+        used = [lab.controller_port, lab.accounting_port, lab.devcluster_port]
+        used += [node.port for node in lab.node_specs]
+        assert sorted(used) == list(range(21000, 21000 + spec.port_count(nodes)))
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x"}', '{"name": 3}', "\0"])
+    def test_a_broken_file_says_how_to_get_rid_of_the_lab(
+        self, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One line and a hint that works."""
+        monkeypatch.setattr(paths, "MAX_DIRECTORY_BYTES", 1000)
+        place = paths.LabPaths(tmp_path)
+        place.spec.write_text(text)
+        with pytest.raises(errors.LabError, match=r"lab\.json cannot be read") as caught:
+            spec.load(place)
+        assert "down --force" in caught.value.hint
+
+    def test_no_file_is_no_lab(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With an exit code of its own."""
+        monkeypatch.setattr(paths, "MAX_DIRECTORY_BYTES", 1000)
+        with pytest.raises(spec.NoLab, match="there is no lab in") as caught:
+            spec.load(paths.LabPaths(tmp_path))
+        assert caught.value.exit_code == 3
+
+
+class TestWishes:
+    def test_only_what_was_asked_for_is_compared(self) -> None:
+        """`up` without options repairs any lab."""
+        assert bringup.Wishes().given() == {}
+        assert bringup.Wishes(nodes=2, gpus=0, bridge=False).given() == {
+            "nodes": 2,
+            "gpus": 0,
+            "bridge": False,
+        }
+
+
+class TestPorts:
+    def test_a_port_with_a_listener_is_taken(self, listener: socket.socket) -> None:
+        """And named, with the component that wanted it and the process that has it."""
+        port = listener.getsockname()[1]
+        assert not ports.is_free(port)
+        assert ports.is_listening(port)
+        with pytest.raises(errors.LabError, match=rf"port {port} for slurmctld is taken by .*\(pid \d+\)"):
+            ports.require_free([("slurmctld", port)])
+
+    def test_a_port_is_free_again_when_its_holder_is_gone(self, listener: socket.socket) -> None:
+        """Looking at a port must not occupy it."""
+        port = listener.getsockname()[1]
+        listener.close()
+        for _ in range(2):
+            assert ports.is_free(port)
+        assert not ports.is_listening(port)
+
+    @given(count=st.integers(1, 20))
+    def test_a_chosen_block_is_free_and_away_from_outgoing_connections(self, count: int) -> None:
+        """All of it in the range we search."""
+        base = ports.choose_base(count)
+        assert base >= ports.SEARCH_RANGE.start
+        assert base + count <= ports.SEARCH_RANGE.stop
+
+    def test_when_nothing_is_free_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rather than search for ever."""
+        monkeypatch.setattr(ports, "is_free", lambda port: False)
+        with pytest.raises(errors.LabError, match="no 7 free ports in a row") as caught:
+            ports.choose_base(7)
+        assert "--port-base" in caught.value.hint
+
+
+class TestUsers:
+    @pytest.mark.parametrize("environment", [{}, {"SUDO_USER": ""}, {"SUDO_USER": "root"}])
+    def test_nobody_behind_sudo(self, environment: dict[str, str]) -> None:
+        """Root at the console, or root who typed sudo."""
+        assert users.person_behind_sudo(environment) == ""
+
+    def test_somebody_behind_sudo(self) -> None:
+        """That person is the lab's user."""
+        assert users.person_behind_sudo({"SUDO_USER": "daemon"}) == "daemon"
+
+    def test_somebody_unknown_behind_sudo_is_an_error(self) -> None:
+        """No lab for a user that does not exist."""
+        with pytest.raises(errors.UsageError, match="there is no user nobody-at-all"):
+            users.person_behind_sudo({"SUDO_USER": "nobody-at-all"})
+
+    def test_a_taken_name_gets_a_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two labs of the same name in different places have different users."""
+        root = pwd.getpwuid(0)
+        taken = [pwd.struct_passwd((name, *root[1:])) for name in ("penstock-a", "penstock-a-2")]
+        monkeypatch.setattr(pwd, "getpwall", lambda: taken)
+        assert users.free_name("a") == "penstock-a-3"
+        assert users.free_name("b") == "penstock-b"
+
+    def test_somebody_elses_user_is_never_ours_to_remove(self) -> None:
+        """Only a home inside this lab makes a user ours."""
+        assert users.created_uid(PLACE, "daemon") is None
+        users.remove_created(PLACE, "daemon")
+        assert pwd.getpwnam("daemon").pw_name == "daemon"
+
+    def test_programs_run_with_their_users_groups_only(self) -> None:
+        """Root's groups must not leak into a daemon."""
+        identity = passwd.identity("daemon")
+        entry = pwd.getpwnam("daemon")
+        assert identity["user"] == entry.pw_uid
+        assert 0 not in identity["extra_groups"]
+        assert passwd.identity(None) == passwd.identity("root") == {}
+
+
+class TestComponents:
+    def test_a_lab_has_all_its_daemons_in_an_order_they_can_start_in(self) -> None:
+        """What a daemon needs is a step that exists, or another daemon before it."""
+        names = [component.name for component in components.all_components(PLACE, LAB)]
+        assert names[:6] == ["munged", "mariadbd", "slurmdbd", "slurmctld", "devcluster", "penstockd"]
+        assert names[6:] == ["slurmd-n1", "slurmd-n2", "slurmd-n3", "slurmd-n4"]
+
+    def test_without_the_bridge_there_is_only_slurm(self) -> None:
+        """For tests of the lab itself."""
+        lab = msgspec.structs.replace(LAB, bridge=False, nodes=1)
+        names = [component.name for component in components.all_components(PLACE, lab)]
+        assert names == ["munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1"]
+
+    def test_nobody_runs_as_root_who_need_not(self) -> None:
+        """slurmd and the dev cluster become other users, penstockd drops to slurm by itself."""
+        roots = {
+            component.name for component in components.all_components(PLACE, LAB) if component.user == "root"
+        }
+        assert roots == {"devcluster", "penstockd", "slurmd-n1", "slurmd-n2", "slurmd-n3", "slurmd-n4"}
+        penstockd = components.all_components(PLACE, LAB)[5]
+        assert penstockd.argv[-2:] == ("--user", "slurm")
+
+    def test_the_dev_cluster_is_started_as_it_expects(self) -> None:
+        """The options are a contract between two programs."""
+        devcluster = components.all_components(PLACE, LAB)[4]
+        assert devcluster.argv[1:] == (
+            "-m", "penstock.devcluster", "--data-dir", "/lab/devcluster", "--port", "21002",
+            "--tls-cert", "/lab/etc/devcluster.crt", "--tls-key", "/lab/etc/devcluster.key",
+            "--tokens", "/lab/etc/devcluster-tokens.csv", "--nodes", "/lab/etc/devcluster-nodes.json",
+        )  # fmt: skip
+
+
+class TestConfiguration:
+    def test_penstockd_is_told_everything_it_needs(self) -> None:
+        """All keys, and the same KillWait as Slurm."""
+        cluster = configuration.describe(PLACE, LAB, release=(22, 5), address="127.0.0.1")
+        config = configuration.penstockd_config(PLACE, cluster, slurm_uid=64030)
+        assert json.loads(json.dumps(config)) == {
+            "socket": "/lab/run/penstockd/penstockd.sock",
+            "kubeconfig": "/lab/etc/penstockd.kubeconfig",
+            "slurm_conf": "/lab/etc/slurm.conf",
+            "hook_uids": [64030, 0],
+            "bridged_partitions": ["gpu", "cpu"],
+            "shared_mounts": ["/lab/nas"],
+            "default_image": "lab/host-userland:1",
+            "namespace_pattern": "user-{user}",
+            "kill_wait": cluster.kill_wait,
+            "log_level": "info",
+        }
+
+    def test_a_lab_without_the_bridge_has_no_hooks(self) -> None:
+        """And one with it has."""
+        plain = msgspec.structs.replace(LAB, bridge=False)
+        assert configuration.describe(PLACE, plain, release=(22, 5), address=None).hooks is None
+        assert configuration.describe(PLACE, LAB, release=(22, 5), address=None).hooks is not None
+
+    def test_daemons_listen_on_one_address_only_where_that_is_possible(self) -> None:
+        """A machine whose name is no loopback address gets daemons that can be reached at all."""
+        there = configuration.describe(PLACE, LAB, release=(22, 5), address="127.0.1.1")
+        assert (there.address, there.listen_on_address_only) == ("127.0.1.1", True)
+        elsewhere = configuration.describe(PLACE, LAB, release=(22, 5), address=None)
+        assert (elsewhere.address, elsewhere.listen_on_address_only) == ("127.0.0.1", False)
+
+    @pytest.mark.parametrize(("resolved", "wanted"), [("127.0.1.1", "127.0.1.1"), ("192.0.2.7", None)])
+    def test_only_a_loopback_address_will_do(
+        self, resolved: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What the machine's name stands for decides."""
+        monkeypatch.setattr(socket, "gethostbyname", lambda name: resolved)
+        assert configuration.own_loopback_address() == wanted
+
+    def test_a_name_that_stands_for_nothing_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Many machines have one."""
+
+        def fail(name: str) -> str:
+            raise socket.gaierror("Name or service not known")
+
+        monkeypatch.setattr(socket, "gethostbyname", fail)
+        assert configuration.own_loopback_address() is None
+
+    @pytest.mark.parametrize(
+        ("answer", "release"),
+        [("slurm-wlm 22.05.8\n", (22, 5)), ("slurm 24.11.5", (24, 11)), ("slurm 26.05.0-0rc1", (26, 5))],
+    )
+    def test_releases_are_understood(self, answer: str, release: tuple[int, int]) -> None:
+        """As Debian and SchedMD write them."""
+        assert configuration.parse_release(answer) == release
+
+    @pytest.mark.parametrize("answer", ["", "slurm", "slurm x.y"])
+    def test_nonsense_is_no_release(self, answer: str) -> None:
+        """One line instead of a traceback."""
+        with pytest.raises(errors.LabError, match="not a version"):
+            configuration.parse_release(answer)
