@@ -14,6 +14,10 @@ demo: packages venv ## Show an unmodified sbatch script become a pod, on a priva
 test: packages dev-venv ## Run every test: units, dev cluster, end to end on a lab (as root or through sudo)
 	@$(BIN)/python scripts/run_tests.py tests
 
+.PHONY: test-k8s
+test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests on a real Kubernetes built here
+	@$(BIN)/python scripts/test_kubernetes.py
+
 .PHONY: lint
 lint: dev-venv ## Style, types, layers, file sizes
 	@$(BIN)/ruff check .
@@ -42,9 +46,11 @@ help: ## Show this
 	@awk 'BEGIN { FS = ":.*##" } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*##/ { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: packages venv dev-venv
+.PHONY: packages k8s-packages venv dev-venv
 packages:
 	@$(PYTHON) scripts/bootstrap.py packages
+k8s-packages:
+	@$(PYTHON) scripts/bootstrap.py k8s-packages || echo "penstock: going on without them"
 venv:
 	@$(PYTHON) scripts/bootstrap.py venv
 dev-venv:

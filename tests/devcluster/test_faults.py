@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,15 +56,31 @@ def test_pod_bound_to_an_unreachable_node_waits(own: testing.Client) -> None:
     own.phase("p", "Succeeded")
 
 
-def test_forced_deletion_on_an_unreachable_node_leaves_the_process(own: testing.Client) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_forced_deletion_on_an_unreachable_node_leaves_the_process(
+    own: testing.Client, tmp_path: Path
+) -> None:
     """The object can be forced away; the process ends when the node is back, as after a partition."""
-    script = "echo up; while :; do sleep 0.05; done"
-    own.create("pods", pod("p", "sh", "-c", script, nodeName="n1"))
+    beat = tmp_path / "beat"
+    volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    script = "while :; do date +%s%N > /v/beat; sleep 0.05; done"
+    own.create("pods", pod("p", "sh", "-c", script, nodeName="n1", volumes=volumes, container=mounts))
     own.phase("p", "Running")
     fault(own, "nodes/n1", {"ready": False})
     own.delete("pods", "p", {"gracePeriodSeconds": 0})
     assert own.get("pods", "p")["code"] == 404
+    assert is_changing(beat)
     fault(own, "nodes/n1")
+    time.sleep(0.3)
+    assert not is_changing(beat)
+
+
+def is_changing(path: Path) -> bool:
+    """Does somebody still write this file?"""
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    time.sleep(0.4)
+    return path.stat().st_mtime_ns != before
 
 
 def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:

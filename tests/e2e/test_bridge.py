@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.kube import reading
 from penstock.lab import testing
+from penstock.model import resources
 
 Lab = testing.RunningLab
 SELECTOR = ("-l", "app=slurm-job")
@@ -96,11 +98,8 @@ def test_the_pod_has_the_jobs_share_and_its_owner(lab: Lab) -> None:
     (pod,) = pods(lab, job_id)
     spec = pod["spec"]
     assert isinstance(spec, dict)
-    assert spec["containers"][0]["resources"]["requests"] == {
-        "cpu": "2000m",
-        "memory": str(300 * 2**20),
-        "nvidia.com/gpu": "1",
-    }
+    requests = reading.amount(spec["containers"][0]["resources"]["requests"])
+    assert requests == resources.Amount(millicpus=2000, memory=300 * 2**20, gpus=1)
     assert spec["schedulerName"] == "penstock"
     assert spec["nodeName"] == lab.job(job_id)["NodeList"]
     assert spec["automountServiceAccountToken"] is False
@@ -192,7 +191,7 @@ def test_a_foreign_pod_makes_the_job_wait_with_the_reason(lab: Lab) -> None:
             "containers": [
                 {
                     "name": "c",
-                    "image": "lab/host-userland:latest",
+                    "image": "lab/host-userland:1",
                     "command": ["/bin/sleep", "600"],
                     "resources": {"requests": {"nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}},
                 }

@@ -70,14 +70,14 @@ class Checker(msgspec.Struct, frozen=True):
         return done.ok, done.diagnostics
 
 
-def print_text(verdicts: Sequence[Verdict], *, quiet: bool) -> None:
+def print_text(verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True) -> None:
     """All findings, then one line that sums up."""
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for source, _, diagnostics in verdicts:
         for found in diagnostics:
             if not quiet or found.severity == "error":
                 click.echo(_render(source, found, colour=colour))
-    if not quiet:
+    if summary:
         click.echo(_summary(verdicts, colour=colour))
 
 

@@ -39,6 +39,7 @@ class Result(msgspec.Struct, frozen=True):
 )
 @click.option("--slurm", "release", metavar="VERSION", help="Slurm's release, such as 24.11 (default 22.05).")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
+@click.option("--no-summary", is_flag=True, hidden=True)
 def validate(
     files: tuple[str, ...],
     style: str,
@@ -47,6 +48,7 @@ def validate(
     silence: tuple[str, ...],
     release: str | None,
     quiet: bool,
+    no_summary: bool,
 ) -> None:
     """Check batch scripts as sbatch would, and say everything that is wrong.
 
@@ -61,7 +63,7 @@ def validate(
         ]
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
     else:
-        report.print_text(verdicts, quiet=quiet)
+        report.print_text(verdicts, quiet=quiet, summary=not (quiet or no_summary))
     sys.exit(0 if all(ok for _, ok, _ in verdicts) else 1)
 
 

@@ -90,6 +90,11 @@ class Agents:
             await asyncio.gather(*late, return_exceptions=True)
         self.cgroups.remove_all()
 
+    def pid_of(self, uid: str, container: str) -> int | None:
+        """The first process of a running container, as this host numbers it."""
+        worker = self._workers.get(uid)
+        return worker.pids.get(container) if worker else None
+
     def log_of(self, uid: str, container: str, *, previous: bool) -> Log | None:
         """The log of the container's latest run, or of the one before; None when there was no such run."""
         worker = self._workers.get(uid)

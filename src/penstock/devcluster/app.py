@@ -8,9 +8,10 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
-from penstock.devcluster import auth, discovery, handlers, queries, routing, statuses
+from penstock.devcluster import auth, discovery, execs, handlers, kinds, queries, routing, statuses
 from penstock.devcluster.admin import Admin
 from penstock.devcluster.kinds import Registry
 
@@ -26,24 +27,37 @@ class Application:
         registry: Registry,
         resources: handlers.Handlers,
         admin: Admin,
+        commands: execs.Execs,
         authenticator: auth.Authenticator,
     ) -> None:
         self._registry = registry
         self._resources = resources
         self._admin = admin
+        self._commands = commands
         self._authenticator = authenticator
 
     def asgi(self) -> Starlette:
         open_to_all = [Route(path, self._health) for path in ("/readyz", "/livez", "/healthz")]
         version = Route("/version", self._version)
         rest = Route("/{path:path}", self._guarded, methods=_METHODS)
-        return Starlette(routes=[*open_to_all, version, rest])
+        commands = WebSocketRoute(execs.PATH, self._command)
+        return Starlette(routes=[*open_to_all, version, commands, rest])
 
     async def _health(self, request: Request) -> Response:
         return PlainTextResponse("ok")
 
     async def _version(self, request: Request) -> Response:
         return queries.answer(discovery.VERSION)
+
+    async def _command(self, socket: WebSocket) -> None:
+        """pods/exec: a refusal is an HTTP answer in place of the upgrade."""
+        try:
+            who = self._authenticator.identify(socket.headers.get("authorization", ""))
+            namespace, name = socket.path_params["namespace"], socket.path_params["name"]
+            auth.authorize(who, "create", kinds.PODS, namespace, name)
+            await self._commands.serve(socket)
+        except statuses.ApiError as refusal:
+            await socket.send_denial_response(queries.answer(refusal.body(), refusal.code))
 
     async def _guarded(self, request: Request) -> Response:
         try:

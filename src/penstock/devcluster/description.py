@@ -26,6 +26,8 @@ def describe(pod: Json, container: Json, sources: dict[str, Path], directory: Pa
     mounts = volumes.mounts_of(container, sources)
     if not place.isolate:
         mounts = _mounts_without_privilege(mounts)
+    else:
+        mounts = [*mounts, _last_words(container, directory)]
     root = directory / "root"
     root.mkdir(parents=True, exist_ok=True)
     context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
@@ -42,6 +44,21 @@ def describe(pod: Json, container: Json, sources: dict[str, Path], directory: Pa
         "readonly_root": bool(context.get("readOnlyRootFilesystem")),
         "mounts": [asdict(mount) for mount in mounts],
     }
+
+
+def _last_words(container: Json, directory: Path) -> volumes.Mount:
+    """The file in which a container may say why it ended."""
+    path = directory / f"{container['name']}.termination"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    path.chmod(0o666)
+    return volumes.Mount(source=str(path), target=container["terminationMessagePath"], readonly=False)
+
+
+def termination_message(directory: Path, container: str) -> str:
+    """What it said there, as much of it as kubelet would take."""
+    path = directory / f"{container}.termination"
+    return path.read_bytes()[:4096].decode(errors="replace") if path.exists() else ""
 
 
 def _mounts_without_privilege(mounts: list[volumes.Mount]) -> list[volumes.Mount]:

@@ -8,7 +8,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.devcluster import kinds, logs, patches, queries, routing, selectors, statuses, tables, watching
+from penstock.devcluster import (
+    kinds,
+    logs,
+    patches,
+    queries,
+    routing,
+    selectors,
+    statuses,
+    tables,
+    times,
+    watching,
+)
 from penstock.devcluster.agent import Agents
 from penstock.devcluster.apply import Applier
 from penstock.devcluster.collector import Collector
@@ -127,6 +138,7 @@ class Handlers:
 
     def _evict(self, target: routing.Target, eviction: Json) -> Response:
         entry = self._entry(target)
+        entry = self._objects.set_status(target.kind, entry, _disrupted(entry.obj.get("status") or {}))
         self._objects.delete(target.kind, entry, queries.delete_options(eviction.get("deleteOptions") or {}))
         return queries.answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
 
@@ -229,3 +241,16 @@ class Handlers:
                 f'{what} "{name}" in pod "{target.name}" is waiting to start or not found'
             )
         return self._streams.answer(logs.stream(log, queries.log_wish(request)), "text/plain")
+
+
+def _disrupted(status: Json) -> Json:
+    """A pod's status with the mark that the cluster, not its owner, ends it."""
+    mark = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastTransitionTime": times.now(),
+    }
+    others = [one for one in status.get("conditions", ()) if one["type"] != mark["type"]]
+    return {**status, "conditions": [*others, mark]}

@@ -39,6 +39,7 @@ SYS_CLONE3, SYS_MOUNT_SETATTR = 435, 442  # the same on every architecture
 AT_RECURSIVE, AT_FDCWD = 0x8000, -100
 HOST_DIRECTORIES = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt")
 OWN_DIRECTORIES = {"tmp": 0o1777, "var": 0o755, "var/tmp": 0o1777, "run": 0o755, "home": 0o755, "root": 0o700}
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  every container has one of its own
 
@@ -100,10 +101,21 @@ def make_own_directories(root: str) -> None:
     for name in ("proc", "dev", "sys"):
         os.mkdir(f"{root}/{name}")
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    bind("/dev", f"{root}/dev", read_only=False)
+    make_devices(root)
     bind("/sys", f"{root}/sys", read_only=True)
-    if os.path.isdir(SHARED_MEMORY):
-        mount("tmpfs", root + SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+
+
+def make_devices(root: str) -> None:
+    """The few devices every container has; the host's own stay out of sight."""
+    mount("tmpfs", f"{root}/dev", "tmpfs", MS_NOSUID, "mode=755")
+    for name in DEVICES:
+        if os.path.exists(f"/dev/{name}"):
+            os.close(os.open(f"{root}/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o644))
+            bind(f"/dev/{name}", f"{root}/dev/{name}", read_only=False)
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(f"/proc/self/{target}", f"{root}/dev/{name}")
+    os.mkdir(root + SHARED_MEMORY)
+    mount("tmpfs", root + SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
 
 
 def open_up(root: str, target: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.devcluster import times
 from penstock.devcluster.statuses import Json
@@ -90,6 +90,9 @@ class PodState:
         return "Running" if begun else "Pending"
 
 
+_OWN_CONDITIONS: Final = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+
 def _condition(kind: str, holds: bool, old: list[Json], why: Json) -> Json:
     status = "True" if holds else "False"
     before: Any = next((one for one in old if one["type"] == kind), {})
@@ -113,6 +116,7 @@ def build(pod: Json, state: PodState) -> Json:
         _condition("Ready", ready, old, done),
         _condition("ContainersReady", ready, old, done),
         _condition("PodScheduled", True, old, {}),
+        *(one for one in old if one["type"] not in _OWN_CONDITIONS),
     ]
     status = {
         "phase": phase,

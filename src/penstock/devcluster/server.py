@@ -17,6 +17,7 @@ from penstock.devcluster.admin import Admin
 from penstock.devcluster.app import Application
 from penstock.devcluster.collector import Collector
 from penstock.devcluster.events import Events
+from penstock.devcluster.execs import Execs
 from penstock.devcluster.faults import Faults
 from penstock.devcluster.handlers import Handlers
 from penstock.devcluster.nodes import NodeSpec
@@ -74,7 +75,8 @@ class Cluster:
         self._streams = Streams()
         resources = Handlers(self.objects, self._agents, self._collector, self._streams)
         admin = Admin(self.objects.store, faults, resources)
-        application = Application(registry, resources, admin, auth.Authenticator(settings.tokens))
+        execs = Execs(self.objects, self._agents)
+        application = Application(registry, resources, admin, execs, auth.Authenticator(settings.tokens))
         self._server = _Server(self._config(application))
 
     def _config(self, application: Application) -> uvicorn.Config:
@@ -88,7 +90,7 @@ class Cluster:
             lifespan="off",
             loop="asyncio",
             http="h11",
-            ws="none",
+            ws="wsproto",
             access_log=False,
             log_config=None,
             date_header=False,

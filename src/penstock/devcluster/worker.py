@@ -68,7 +68,7 @@ class Worker:
         self._vanished = False
         self._closing = False
         self._grace = 0.0
-        self._pids: dict[str, int] = {}
+        self.pids: dict[str, int] = {}
         self._killer: asyncio.TimerHandle | None = None
         self._sources: dict[str, Path] = {}
 
@@ -127,7 +127,7 @@ class Worker:
         self._host.publish(self.pod, self.state)
 
     def _signal_all(self, number: int) -> None:
-        for pid in self._pids.values():
+        for pid in self.pids.values():
             children.send(pid, number)
 
     async def _obey(self) -> None:
@@ -136,7 +136,7 @@ class Worker:
             self._host.reachable(self.pod.obj) if self._vanished else self._host.lets_go(self.pod.obj)
         ):
             await self._host.bell.wait()
-        if self._pids:
+        if self.pids:
             self._host.event(self.pod, "Killing", "Stopping containers of the pod")
         self.stop(self._grace)
 
@@ -282,7 +282,7 @@ class Worker:
             os.close(sink)
 
     async def _watch(self, pid: int, state: ContainerState, log: Log, group: Group | None) -> int:
-        self._pids[state.name] = pid
+        self.pids[state.name] = pid
         state.run(f"{self.pod.uid}/{state.name}/{state.restarts}")
         if self._stopping.is_set():
             children.send(pid, signal.SIGTERM if self._killer and not self._overdue() else signal.SIGKILL)
@@ -291,12 +291,13 @@ class Worker:
         try:
             status = await self._host.children.wait(pid)
         finally:
-            del self._pids[state.name]
+            del self.pids[state.name]
         await log.drained()
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + number if number else os.WEXITSTATUS(status)
         oom = code != 0 and group is not None and group.was_out_of_memory()
-        state.end(code, "OOMKilled" if oom else "Error" if code else "Completed")
+        last_words = description.termination_message(self._directory, state.name)
+        state.end(code, "OOMKilled" if oom else "Error" if code else "Completed", message=last_words)
         return code
 
     def _overdue(self) -> bool:

@@ -37,7 +37,13 @@ if ! command -v "$1" >/dev/null 2>&1; then
     exit 127
 fi
 
-"$@" </dev/null &
+# A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr, and
+# only if it starts no other process before it waits.
+announced=/tmp/.penstock-announced
+exec 9>&2
+( : >"$announced" ) 2>/dev/null && exec 2>"$announced" || exec 2>/dev/null
+
+"$@" </dev/null 2>&9 9>&- &
 child=$!
 for name in HUP INT QUIT USR1 USR2; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
@@ -47,10 +53,6 @@ done
 everyone=$child
 [ $$ -eq 1 ] && everyone=-1
 trap 'kill -TERM $everyone 2>/dev/null' TERM
-
-# A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr.
-announced=/tmp/.penstock-announced
-( : >"$announced" ) 2>/dev/null && exec 2>"$announced" || exec 2>/dev/null
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
 # a trap, asking again gives its own status (127: the shell has told it already).

@@ -1,0 +1,63 @@
+"""Runs the end-to-end and conformance tests on a real Kubernetes that is built and started on this machine.
+
+Where something is missing it says exactly what, runs nothing and succeeds: nobody needs Go or containerd to
+work on Penstock, but nobody should believe either that these tests have run.
+
+usage: test_kubernetes.py [PYTEST-ARGUMENT …]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rich import console
+
+from penstock import errors, wellknown
+from penstock.lab import progress
+from penstock.lab.kubernetes import building, requirements
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ["tests/conformance", "tests/e2e"]
+WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_compiler_oracle.py"]
+"""They have no pods: `make test` runs them, and once is enough."""
+
+
+def become_root(arguments: list[str]) -> None:
+    """Real kubelets need root: this process goes on as root, if sudo lets it."""
+    if os.geteuid() != 0 and shutil.which("sudo"):
+        print("penstock: a real Kubernetes needs root: asking sudo", flush=True)
+        argv = ["sudo", "--preserve-env=PATH", sys.executable, __file__, *arguments]
+        os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
+
+
+def skip_if_impossible() -> None:
+    """Say what is missing, all of it, and end well."""
+    found = requirements.missing(os.environ)
+    if not found:
+        return
+    print("penstock: the tests on a real Kubernetes are SKIPPED; missing on this machine:")
+    for line in found:
+        print(f"  - {line}")
+    sys.exit(0)
+
+
+def main(arguments: list[str]) -> None:
+    os.chdir(ROOT)
+    become_root(arguments)
+    skip_if_impossible()
+    try:
+        building.ensure(building.KUBERNETES, listener=progress.PlainLines(console.Console()))
+    except errors.LabError as error:
+        sys.exit(f"penstock: {error.message}\n  {error.hint}")
+    os.environ[wellknown.ENV_TEST_KUBERNETES] = "real"
+    ignored = [f"--ignore={path}" for path in WITHOUT_CLUSTER]
+    chosen = arguments or [*TESTS, *ignored]
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *chosen]
+    os.execv(argv[0], argv)  # noqa: S606  # an argv list; this process becomes pytest
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

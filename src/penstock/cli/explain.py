@@ -1,0 +1,184 @@
+"""`penstock explain`: what Slurm will be asked, which pods will run, and what of the script will not be
+honoured.
+
+Nothing is submitted. Where Slurm decides only at start (which nodes, how tasks fall on them) the
+smallest allocation it may give is shown, and said to be that.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from penstock import errors
+from penstock.cli import report, validate
+from penstock.model import launches
+from penstock.model.jobspec import UNLIMITED, JobSpec
+from penstock.model.siteview import SiteView
+from penstock.render import instances, pods, wishes, yamltext
+from penstock.sbatch import compiler, footprint
+
+DEFAULT_MIB = 1024
+"""Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
+)
+@click.option("--site", "site_file", metavar="FILE", help="The site to explain for (JSON, TOML, YAML).")
+@click.argument("file")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def explain(style: str, site_file: str | None, file: str, arguments: tuple[str, ...]) -> None:
+    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them."""
+    check = report.Checker.load(site_file=site_file, release=None, lint=False, silenced=())
+    source = next(iter(validate.sources((file,))))
+    done = check.compile(source, arguments)
+    if done.spec is None:
+        report.print_text([(source, False, done.diagnostics)])
+        sys.exit(1)
+    site = check.context.site or SiteView()
+    manifests = _pods(done.spec, source.data, site)
+    if style == "yaml":
+        click.echo(yamltext.documents([_namespace(site), *manifests]), nl=False)
+    elif style == "json":
+        document = {"job": done.spec, "pods": manifests, "remarks": remarks(done)}
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    else:
+        click.echo("\n".join(_text(done, manifests, site)))
+
+
+def owner_named(name: str = "") -> launches.Owner:
+    """A user of this host; a number that is no user stands for itself, as student numbers do."""
+    try:
+        entry = pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
+    except KeyError:
+        if not name.isdecimal() or not 0 < int(name) < 2**31:
+            raise errors.UsageError(f"{name!r} is neither a user of this host nor a number") from None
+        return launches.Owner(name=name, uid=int(name), gid=int(name), groups=())
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return launches.Owner(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, groups=groups)
+
+
+def pod_settings(site: SiteView) -> pods.PodSettings:
+    """What the site decides about pods, in the renderer's words."""
+    return pods.PodSettings(
+        default_image=site.default_image,
+        shared_mounts=site.shared_mounts,
+        namespace_pattern=site.namespace_pattern,
+        kill_wait=site.kill_wait,
+    )
+
+
+def _namespace(site: SiteView) -> dict[str, Any]:
+    owner = owner_named()
+    return pods.render_namespace(pods.namespace_of(owner, pod_settings(site)), owner)
+
+
+def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
+    share = footprint.even_share(job)
+    wanted = instances.Instance(
+        owner=owner_named(),
+        job_id=0,
+        cpus=share.cpus,
+        memory_mib=share.memory_mib or share.cpus * DEFAULT_MIB,
+        gpus=share.gpus,
+        wish=job.pod,
+    )
+    return instances.job_pods(
+        wanted, ranks=max(job.nodes.minimum, 1), script=script, settings=pod_settings(site)
+    )
+
+
+def remarks(done: compiler.Compilation) -> list[str]:
+    """Every semantic that is approximated, dropped or refused in a bridged partition."""
+    said = {}
+    for setting in done.given:
+        option = setting.option
+        if option.treatment in ("approximated", "ignored", "refused"):
+            said[option.key] = f"--{option.name} is {option.treatment}: {option.note}"
+    job = done.spec
+    for field, origin in job.provenance.items() if job else ():
+        if field.startswith("pod.") and field.removeprefix("pod.") not in wishes.BRIDGE_HONOURS:
+            said[field] = f"{origin.name} is checked, but the bridge does not act on it yet"
+    return list(said.values())
+
+
+def _text(done: compiler.Compilation, manifests: list[dict[str, Any]], site: SiteView) -> list[str]:
+    job = done.spec
+    assert job is not None  # noqa: S101 - a rejected script ends before
+    lines = ["Slurm will be asked", *_rows(_request(job))]
+    lines += [
+        "",
+        f"Kubernetes will run {_many(len(manifests), 'pod')}{_open(job)}",
+        *_rows(_pod(manifests[0], job, site)),
+    ]
+    dropped = [*remarks(done), *(found.message for found in done.diagnostics if found.severity == "warning")]
+    if dropped:
+        lines += ["", "Not as written", *(f"  - {report.printable(text)}" for text in dropped)]
+    return lines
+
+
+def _request(job: JobSpec) -> dict[str, str]:
+    gres = ", ".join(filter(None, (job.gres.per_node_text, job.gres.per_job_text, job.gres.per_task_text)))
+    memory = f"{job.memory.mib} MiB a {job.memory.scope}" if job.memory else "the partition's default"
+    return {
+        "name": job.name,
+        "partition": job.partition or "the default one",
+        "nodes": f"{job.nodes.minimum}-{job.nodes.maximum}"
+        if job.nodes.maximum > job.nodes.minimum
+        else str(job.nodes.minimum),
+        "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {job.cpus} CPUs in all",
+        "memory": "all of each node" if job.memory and not job.memory.mib else memory,
+        "gres": gres,
+        "time": _time(job.time_limit),
+        "array": f"{job.array.count} tasks ({job.array.text})" if job.array else "",
+        "after": "; ".join(f"{item.kind} {' '.join(item.jobs)}" for item in job.dependencies.conditions),
+    }
+
+
+def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
+    container = pod["spec"]["containers"][0]
+    requests = container["resources"]["requests"]
+    security = pod["spec"]["securityContext"]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    return {
+        "image": container["image"] or "none: name one with #K8S_IMAGE=...",
+        "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items()),
+        "namespace": pod["metadata"]["namespace"],
+        "runs as": f"uid {security['runAsUser']}, gid {security['runAsGroup']}",
+        "mounts": ", ".join(mounts),
+        "output": job.output + (f", errors {job.error}" if job.error else ""),
+    }
+
+
+def _amount(text: str) -> str:
+    """Bytes and thousandths of a CPU in words people use."""
+    if text.endswith("000m"):
+        return text[:-4]
+    return f"{int(text) // instances.MIB}Mi" if text.isdecimal() and int(text) > instances.MIB else text
+
+
+def _rows(fields: dict[str, str]) -> list[str]:
+    return [f"  {name:14}{report.printable(text)}" for name, text in fields.items() if text]
+
+
+def _open(job: JobSpec) -> str:
+    if job.nodes.maximum and job.nodes.maximum == job.nodes.minimum:
+        return ", one a node"
+    return ", one a node, if Slurm gives it as few nodes as it may"
+
+
+def _time(limit: int | None) -> str:
+    if limit is None:
+        return "the partition's default"
+    return "no limit" if limit == UNLIMITED else f"{limit // 1440}-{limit % 1440 // 60:02}:{limit % 60:02}:00"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

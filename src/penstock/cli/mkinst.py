@@ -1,0 +1,141 @@
+"""`penstock mkyaml` and `penstock mkinst`: from a command line to a manifest, and to a running instance.
+
+Both take the same words and go through the same checks; `mkyaml` prints what `mkinst` would create. The
+pod has the labels, namespace and security of a bridged job's pods. Give `--job-id` of a live Slurm job:
+penstockd removes pods whose job Slurm does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock import errors, wellknown
+from penstock.cli import explain, siteviews
+from penstock.kube import client, kubeconfig
+from penstock.model.jobspec import PodSpec
+from penstock.model.siteview import SiteView
+from penstock.render import instances, yamltext
+from penstock.sbatch import images
+from penstock.sbatch.values import sizes
+from penstock.sbatch.values.problem import Problem
+
+Command = Callable[..., None]
+
+
+def _options(command: Command) -> Command:
+    """The words both commands take."""
+    for decorate in reversed(
+        (
+            click.argument("flavour"),
+            click.argument("class_name", metavar="CLASS"),
+            click.argument("owner"),
+            click.argument("command", nargs=-1, type=click.UNPROCESSED),
+            click.option(
+                "--job-id", type=click.IntRange(min=1), required=True, help="The Slurm job it belongs to."
+            ),
+            click.option("--image", default="", help="Its image; the site's default when left out."),
+            click.option("--cpu", type=click.IntRange(min=1), help="CPUs; the class's when left out."),
+            click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
+            click.option("--site", "site_file", metavar="FILE", help="Site file (JSON, TOML, YAML)."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@_options
+def mkyaml(**words: Any) -> None:
+    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number)."""
+    click.echo(yamltext.documents(manifests(**words)), nl=False)
+
+
+@click.command()
+@_options
+def mkinst(**words: Any) -> None:
+    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number)."""
+    objects = manifests(**words)
+    path = os.environ.get(wellknown.ENV_KUBECONFIG) or str(Path.home() / ".kube" / "config")
+    asyncio.run(_create(Path(path), objects))
+    meta = objects[-1]["metadata"]
+    click.echo(f"pod {meta['name']} in namespace {meta['namespace']}")
+
+
+def manifests(
+    *,
+    flavour: str,
+    class_name: str,
+    owner: str,
+    command: Sequence[str],
+    job_id: int,
+    image: str,
+    cpu: int | None,
+    memory: str,
+    site_file: str | None,
+) -> list[dict[str, Any]]:
+    """The namespace and the pod, or one line that says what is wrong with the call."""
+    site = siteviews.load(site_file) if site_file else SiteView()
+    chosen = _known(site.classes, class_name, "class")
+    instance = instances.Instance(
+        owner=explain.owner_named(owner),
+        job_id=job_id,
+        cpus=cpu or chosen.cpus,
+        memory_mib=_memory(memory) or chosen.memory_mib,
+        gpus=_known(site.flavours, flavour, "flavour"),
+        wish=PodSpec(image=_image(image or site.default_image, site), priority_class=chosen.priority_class),
+    )
+    return instances.single(instance, settings=explain.pod_settings(site), command=command)
+
+
+def _known(table: dict[str, Any], name: str, noun: str) -> Any:
+    if name not in table:
+        raise errors.UsageError(f"no {noun} is called {name!r}", hint=f"known: {', '.join(table)}")
+    return table[name]
+
+
+def _memory(text: str) -> int:
+    try:
+        return sizes.memory(text) if text else 0
+    except Problem as problem:
+        raise errors.UsageError(f"--memory: {problem.message}", hint=problem.hint) from problem
+
+
+def _image(text: str, site: SiteView) -> str:
+    try:
+        registry = images.parse(text).registry
+    except Problem as problem:
+        raise errors.UsageError(f"--image: {problem.message}", hint=problem.hint) from problem
+    if site.registries and registry not in site.registries:
+        raise errors.UsageError(
+            f"images from {registry or 'the default registry'} are not allowed at this site",
+            hint=f"allowed: {', '.join(site.registries)}",
+        )
+    return text
+
+
+async def _create(path: Path, objects: Sequence[dict[str, Any]]) -> None:
+    kube = client.KubeClient(kubeconfig.load(path))
+    try:
+        for item in objects:
+            namespaced = item["kind"] == "Pod"
+            await _create_one(kube, item, namespaced=namespaced)
+    finally:
+        await kube.close()
+
+
+async def _create_one(kube: client.KubeClient, item: dict[str, Any], *, namespaced: bool) -> None:
+    resource = "pods" if namespaced else "namespaces"
+    try:
+        await kube.create(
+            resource, item, namespace=item["metadata"].get("namespace", "") if namespaced else ""
+        )
+    except errors.KubeConflict:
+        if namespaced:
+            name = item["metadata"]["name"]
+            raise errors.UsageError(f"{name} is there already", hint="choose another --job-id") from None

@@ -1,0 +1,56 @@
+-- Runs inside sbatch, on the submit host, before anything is sent: the findings of `penstock validate` for scripts that go
+-- to bridged partitions. For all other partitions nothing is started and nothing is read.
+--
+-- It only advises and refuses early: whoever leaves the plugin out meets the same refusals in job_submit.lua. So when the
+-- check itself cannot run, the job is let through.
+
+local PENSTOCK = "@PENSTOCK@"
+local SITE = "@SITE@"
+local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
+local BRIDGED = { @BRIDGED@ }
+local REJECTED = 1 -- exit status of `penstock validate` when a script is wrong
+
+local function is_bridged(partitions)
+   for name in string.gmatch(partitions or DEFAULT_PARTITION, "[^,]+") do
+      if BRIDGED[name] then return true end
+   end
+   return false
+end
+
+-- One word for /bin/sh: Lua can start programs through it only.
+local function quoted(text)
+   return "'" .. string.gsub(text, "'", "'\\''") .. "'"
+end
+
+local function check(script)
+   local words = { quoted(PENSTOCK), "validate", "--no-summary" }
+   if SITE ~= "" then words[#words + 1] = "--site=" .. quoted(SITE) end
+   words[#words + 1] = "--"
+   words[#words + 1] = quoted(script)
+   -- The status comes as a last line of text: not every Lua's close() gives it.
+   local pipe = io.popen(table.concat(words, " ") .. " 2>/dev/null; echo $?", "r")
+   if pipe == nil then return "", 0 end
+   local said, status = string.match(pipe:read("*a"), "^(.-)(%d+)\n$")
+   pipe:close()
+   return said or "", tonumber(status or 0)
+end
+
+function slurm_cli_setup_defaults(options, early_pass)
+   return slurm.SUCCESS
+end
+
+function slurm_cli_pre_submit(options, pack_offset)
+   if options["type"] ~= "sbatch" or not is_bridged(options["partition"]) then return slurm.SUCCESS end
+   local argv = options["argv"]
+   if argv == nil or argv[1] == nil or options["wrap"] ~= nil then return slurm.SUCCESS end
+   local said, status = check(argv[1])
+   for line in string.gmatch(said, "[^\n]+") do slurm.log_info("%s", line) end
+   if status == REJECTED then return slurm.ERROR end
+   return slurm.SUCCESS
+end
+
+function slurm_cli_post_submit(pack_offset, job_id, step_id)
+   return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,68 @@
+"""Pods made from a JobSpec or from a command line instead of an allocation: for `explain`, `mkyaml` and
+`mkinst`.
+
+They go through the same functions as the bridge's own pods, so labels, namespace and security cannot
+drift apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.model import jobs, launches, resources
+from penstock.model.jobspec import PodSpec
+from penstock.render import pods, wishes
+
+Manifest = dict[str, Any]
+MIB = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One pod to make: whose, how large, and what the directives ask for."""
+
+    owner: launches.Owner
+    job_id: int
+    cpus: int
+    memory_mib: int
+    gpus: int
+    wish: PodSpec
+
+
+def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
+    """What the bridge would make of a script on that many nodes; nodes are named by rank only."""
+    allocation = _allocation(instance, ranks)
+    request = launches.LaunchRequest(
+        interpreter=b"", script=script, arguments=(), environment=(), workdir=b"/", stdout=b"", stderr=b""
+    )
+    return [
+        pods.render_pod(allocation, rank, owner=instance.owner, request=request, settings=settings)
+        for rank in range(ranks)
+    ]
+
+
+def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[str] = ()) -> list[Manifest]:
+    """A namespace and one pod that runs the image's own command, placed by kube-scheduler."""
+    pod = job_pods(instance, ranks=1, script=b"", settings=settings)[0]
+    spec = pod["spec"]
+    del spec["schedulerName"]
+    container = spec["containers"][0]
+    container.pop("command")
+    container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] != "penstock"]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "penstock"]
+    pod["metadata"]["name"] = f"inst-{instance.job_id}"
+    if command:
+        container["command"] = list(command)
+    namespace = pods.render_namespace(pod["metadata"]["namespace"], instance.owner)
+    return [namespace, wishes.apply(pod, instance.wish)]
+
+
+def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
+    amount = resources.Amount(
+        millicpus=instance.cpus * 1000, memory=instance.memory_mib * MIB, gpus=instance.gpus
+    )
+    identity = jobs.JobIdentity(job_id=instance.job_id, restart=0, uid=instance.owner.uid)
+    shares = tuple(jobs.NodeShare(node=f"node-{rank}", amount=amount) for rank in range(ranks))
+    return jobs.Allocation(identity=identity, shares=shares, partition="")

@@ -1,0 +1,140 @@
+"""What the tests of the semantics table share: the same script as a plain Slurm job and as a pod, and their
+records.
+
+Plain Slurm is the oracle. Jobs are submitted together and waited for together: a lab runs dozens at once, and
+a test that waits for one job after the other would take minutes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.lab import testing
+
+Lab = testing.RunningLab
+Json = dict[str, Any]
+PLAIN, PODS = "host", "gpu"
+POLL = 0.1
+ACCOUNTING = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,ExitCode,End")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table: what is submitted."""
+
+    script: str = ""
+    """Empty for --wrap, which has none."""
+    options: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """How Slurm says that a job ended."""
+
+    state: str
+    code: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """All that a job has left: its record and the files in its folder, by name."""
+
+    job_id: str
+    record: Record
+    files: dict[str, bytes]
+
+
+def folder(lab: Lab, name: str = "") -> Path:
+    """A new empty folder of the user's on the NAS."""
+    path = lab.home / f"{name or 'test'}-{secrets.token_hex(4)}"
+    lab.run_as_user(("mkdir", str(path)))
+    return path
+
+
+def submit(lab: Lab, row: Row, *, partition: str = PODS, cwd: Path) -> str:
+    """Submit from that folder; the job's id."""
+    argv = ["sbatch", "--parsable", f"--partition={partition}", *row.options]
+    if row.script:
+        script = cwd.parent / f"{cwd.name}.script"
+        script.write_text(row.script)
+        argv += [str(script), *row.arguments]
+    return lab.run_as_user(argv, cwd=cwd).stdout.strip()
+
+
+def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 90) -> dict[str, Record]:
+    """How all these jobs ended, once they have; TimeoutError that names those that have not."""
+    wanted = set(job_ids)
+    deadline = time.monotonic() + timeout
+    while True:
+        lines = lab.run((*ACCOUNTING, f"--jobs={','.join(sorted(wanted))}")).stdout.splitlines()
+        rows = [line.split("|") for line in lines]
+        found = {row[0]: Record(row[1].split()[0], row[2]) for row in rows if row[3] not in ("", "Unknown")}
+        if wanted <= found.keys():
+            return {job_id: found[job_id] for job_id in wanted}
+        if time.monotonic() > deadline:
+            missing = sorted(wanted - found.keys())
+            raise TimeoutError(f"not ended: {missing}\n{lab.run(('squeue', '--all')).stdout}")
+        time.sleep(POLL)
+
+
+def record(lab: Lab, job_id: str, *, timeout: float = 60) -> Record:
+    return records(lab, (job_id,), timeout=timeout)[job_id]
+
+
+def wait_until(true: Callable[[], object], what: str, *, timeout: float = 30) -> None:
+    """Poll; an AssertionError says what did not become true."""
+    deadline = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        time.sleep(POLL)
+
+
+def wait_for_text(file: Path, text: str, *, timeout: float = 30) -> None:
+    """The file is there and says so."""
+    wait_until(
+        lambda: file.exists() and text in file.read_text(), f"{file} says {text!r}", timeout=timeout
+    )
+
+
+def field(lab: Lab, job_id: str, name: str) -> str:
+    """A field of `scontrol show job` that has a line of its own, such as Comment; empty when absent."""
+    for line in lab.run(("scontrol", "show", "job", job_id)).stdout.splitlines():
+        if line.strip().startswith(f"{name}="):
+            return line.strip().removeprefix(f"{name}=")
+    return ""
+
+
+def pods(lab: Lab, job_id: str) -> list[Json]:
+    """The job's pods as the API has them."""
+    argv = ("kubectl", "get", "pods", "-A", "-l", f"penstock.dev/job-id={job_id}", "-o", "json")
+    items: list[Json] = json.loads(lab.run(argv).stdout)["items"]
+    return items
+
+
+def requests(pod: Json) -> dict[str, str]:
+    found: dict[str, str] = pod["spec"]["containers"][0]["resources"]["requests"]
+    return found
+
+
+def twins(lab: Lab, rows: dict[str, Row]) -> dict[str, dict[str, Trace]]:
+    """Every row run by plain Slurm and as a pod, all at once: what each has left, by row and partition."""
+    base = folder(lab, "twins")
+    submitted: dict[tuple[str, str], tuple[str, Path]] = {}
+    for partition in (PLAIN, PODS):
+        for name, row in rows.items():
+            cwd = base / f"{partition}-{name}"
+            lab.run_as_user(("mkdir", str(cwd)))
+            submitted[name, partition] = (submit(lab, row, partition=partition, cwd=cwd), cwd)
+    ended = records(lab, (job_id for job_id, _ in submitted.values()))
+    found: dict[str, dict[str, Trace]] = {name: {} for name in rows}
+    for (name, partition), (job_id, cwd) in submitted.items():
+        files = {path.name.replace(job_id, "JOB"): path.read_bytes() for path in cwd.iterdir()}
+        found[name][partition] = Trace(job_id, ended[job_id], files)
+    return found
