@@ -80,7 +80,7 @@ def test_list_then_watch_always_leads_to_the_present(steps: list[tuple[str, str 
     store = Store()
     request = watching.WatchRequest(CM, "ns", matches=lambda obj: obj["colour"] == "x")
     known: dict[str, Entry] = {}
-    listed = 0
+    listed = store.version
     for number, (name, colour) in enumerate(steps):
         if number == begin:
             known = {entry.key[1]: entry for entry in store.all(CM, "ns") if request.wants(entry)}
@@ -89,7 +89,7 @@ def test_list_then_watch_always_leads_to_the_present(steps: list[tuple[str, str 
             store.put(CM, thing(name, colour=colour))
         elif store.get(CM, "ns", name):
             store.remove(CM, "ns", name)
-    for change in store.since(CM, listed or 1):
+    for change in store.since(CM, listed):
         event = watching.seen(change, request)
         if event == "DELETED":
             del known[change.entry.key[1]]

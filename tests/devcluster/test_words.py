@@ -117,6 +117,15 @@ def test_quantities_that_are_none(text: object) -> None:
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
+def test_canonical_quantities_mean_the_same(amount: int, resource: str) -> None:
+    """Another way to write the same amount, and only one such way."""
+    for text in (f"{amount}m", quantities.show(amount, resource)):
+        written = quantities.canonical(text)
+        assert quantities.parse(written) == amount
+        assert quantities.canonical(written) == written
+
+
+@given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
 def test_shown_quantities_mean_the_same(amount: int, resource: str) -> None:
     """Showing and parsing again loses nothing."""
     assert quantities.parse(quantities.show(amount, resource)) == amount

@@ -17,6 +17,8 @@ A difference fails the test; only scripts that sbatch refuses have no second que
 from __future__ import annotations
 
 import json
+import re
+import string
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.lab import testing as lab_testing
-from penstock.sbatch import compiler, testing
+from penstock.sbatch import compiler, options, testing
 
 PROJECT = Path(__file__).parents[2]
 CORPUS = PROJECT.parent / "shared" / "corpus"
@@ -114,6 +116,17 @@ def test_every_corpus_script(lab: lab_testing.RunningLab, deaf_conf: Path) -> No
     assert [problem for script in scripts if (problem := check(lab, deaf_conf, script))] == []
 
 
+def test_the_table_has_the_options_of_this_sbatch(lab: lab_testing.RunningLab) -> None:
+    """For every first letter sbatch names its options: they are those of the table, no more and no less."""
+    version = lab.run(("sbatch", "--version")).stdout.split()[-1]
+    names: set[str] = set()
+    for letter in string.ascii_lowercase:
+        said = lab.run(("sbatch", f"--{letter}"), check=False, stdin="").stderr
+        names.update(re.findall(r"'--([a-z0-9-]+)'", said.partition("possibilities:")[2]))
+        names.update(re.findall(r"option '--([a-z0-9-]+)' requires", said))
+    assert names == set(options.table(options.release_of(version)).by_name)
+
+
 def test_every_directive_of_ours(lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path) -> None:
     """Verdict and job agree for every recorded directive, so the recording is still true."""
     problems = []
@@ -166,12 +179,12 @@ OPTION = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(options=st.lists(OPTION, min_size=1, max_size=4))
+@given(chosen=st.lists(OPTION, min_size=1, max_size=4))
 def test_generated_directives(
-    lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path, options: list[str]
+    lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path, chosen: list[str]
 ) -> None:
     """Whatever is put together at random, sbatch and the compiler understand the same."""
     script = tmp_path / "s.sh"
-    text = "".join(f"#SBATCH {option}\n" for option in options)
+    text = "".join(f"#SBATCH {option}\n" for option in chosen)
     script.write_text(f"#!/bin/bash\n{text}hostname\n", encoding="utf-8")
     assert check(lab, deaf_conf, script) == ""

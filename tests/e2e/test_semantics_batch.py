@@ -11,14 +11,22 @@ from tests.e2e.semantics import Row
 
 ARGUMENTS = ("a b", "", "$HOME", "it's", '"', "*", "-n", "--", "é\n2nd line", "\\n", "`id`", ";true")
 SHOW_ARGUMENTS = '#!/bin/bash\necho $#; for a; do printf "[%s]\\n" "$a"; done\n'
-PYTHON = "import sys, os\nprint(sys.argv[1:], os.getcwd() == os.environ['PWD'])\nsys.exit(5)\n"
+PYTHON = "import sys, os\nprint(sys.argv[1:], os.path.basename(os.getcwd()).partition('-')[2])\nsys.exit(5)\n"
 ROWS = {
     "exit-0": Row(script="#!/bin/sh\ntrue\n"),
     "exit-1": Row(script="#!/bin/sh\nexit 1\n"),
     "exit-7": Row(script="#!/bin/bash\nexit 7\n"),
     "exit-255": Row(script="#!/bin/sh\nexit 255\n"),
     "exit-137-by-itself": Row(script="#!/bin/sh\nexit 137\n"),
-    "a-child-killed": Row(script="#!/bin/bash\nbash -c 'kill -9 $$'\necho $?\nexit 3\n"),
+    "a-child-killed": Row(script="#!/bin/sh\nsh -c 'kill -9 $$' 2>/dev/null\necho $?\nexit 3\n"),
+    "killed-KILL": Row(script="#!/bin/bash\necho before\nkill -KILL $$\n"),
+    "killed-SEGV": Row(script="#!/bin/sh\nulimit -c 0; kill -SEGV $$\n"),
+    "killed-TERM": Row(script="#!/bin/sh\nkill -TERM $$\n"),
+    "killed-HUP": Row(script="#!/usr/bin/python3\nimport os\nos.kill(os.getpid(), 1)\n"),
+    "killed-USR1": Row(script="#!/bin/bash\nkill -USR1 $$\n"),
+    "killed-ABRT": Row(script="#!/usr/bin/python3\nimport os\nos.abort()\n"),
+    "trapped-INT": Row(script="#!/bin/bash\ntrap 'echo int' INT QUIT\nkill -INT $$; kill -QUIT $$\necho on\n"),
+    "exit-143-by-itself": Row(script="#!/bin/sh\nexit 143\n"),
     "set-e": Row(script="#!/bin/bash -e\necho before\nfalse\necho after\n"),
     "no-such-command": Row(script="#!/bin/sh\nexec /nonexistent/program 2>/dev/null\n"),
     "not-executable": Row(script="#!/bin/sh\nexec /etc/hostname 2>/dev/null\n"),

@@ -9,10 +9,22 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import AsyncIterator
+import time as unix_time
+from collections.abc import AsyncIterator, Callable
 
 from penstock import clock, errors, wellknown
-from penstock.bridge import admission, backoff, following, gang, ledger, outcomes, owners, ports, release
+from penstock.bridge import (
+    admission,
+    backoff,
+    following,
+    gang,
+    ledger,
+    outcomes,
+    owners,
+    ports,
+    release,
+    timeline,
+)
 from penstock.kube import reading, reflecting, types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
@@ -39,6 +51,7 @@ class Bridge:
         settings: rendering.PodSettings,
         time: clock.Clock,
         start_timeout: float,
+        wall_clock: Callable[[], float] = unix_time.time,
     ) -> None:
         self.slurm = slurm
         self.kube = kube
@@ -47,6 +60,7 @@ class Bridge:
         self.settings = settings
         self.ledger = ledger.Ledger()
         self.backoff = backoff.Backoff()
+        self.timeline = timeline.Timeline(wall_clock)
         self.follower = following.Follower(kube, pods, time, start_timeout)
         self.maker = gang.GangMaker(kube, self.follower, settings)
 
@@ -56,6 +70,7 @@ class Bridge:
         """Why the job cannot start on its nodes now; empty when it can, and then the room is held."""
         if not (self.pods.fresh and self.nodes.fresh):
             return (API_AWAY,)
+        self.timeline.own(identity.job_id, identity.uid)
         details = await self.slurm.details(identity.job_id)
         allocation = details.allocation(identity)
         found = await self._earlier_attempts(identity) or self._refusals(allocation)
@@ -106,6 +121,7 @@ class Bridge:
     ) -> tuple[types.Pod, ...]:
         """Make the gang."""
         owner = owners.owner_of(allocation.identity.uid)
+        self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         made = await self.maker.create(allocation, owner=owner, request=request)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)

@@ -21,6 +21,7 @@ from penstock.lab import (
     actions,
     bringup,
     environment,
+    passwd,
     paths,
     privilege,
     progress,
@@ -79,6 +80,11 @@ def lab() -> None:
     metavar="dev|real|kwok|KUBECONFIG",
     help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
     "or one that you have [default: dev].",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["check", "trust"]),
+    help="check: a job starts when Kubernetes has the room; trust: unchecked [default: check].",
 )
 @click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
 def up(directory: str, name: str, **wishes: Any) -> None:
@@ -160,7 +166,8 @@ def env(directory: str, name: str) -> None:
     """Print export lines for a shell: eval "$(penstock lab env)"."""
     place = place_of(directory, name)
     spec.load(place)
-    click.echo(environment.shell_lines(place, root=os.geteuid() == 0), nl=False)
+    lines = environment.shell_lines(place, root=os.geteuid() == 0, user=passwd.current_name())
+    click.echo(lines, nl=False)
 
 
 @lab.command()

@@ -17,11 +17,13 @@ from penstock import __version__, errors
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
+    "jobs": ("penstock.cli.jobs:jobs", "List jobs that wait or run, with their pods."),
     "lab": ("penstock.cli.lab:lab", "A private Slurm and Kubernetes on this machine: up, down, status, env."),
     "explain": ("penstock.cli.explain:explain", "Say what Slurm and Kubernetes will do with a script."),
     "mkinst": ("penstock.cli.mkinst:mkinst", "Create a pod for a user from command-line words."),
     "mkyaml": ("penstock.cli.mkinst:mkyaml", "Print the manifest that mkinst would create."),
     "validate": ("penstock.cli.validate:validate", "Check batch scripts as sbatch would."),
+    "show": ("penstock.cli.jobs:show", "Show one job on both sides, and what happened when."),
 }
 
 

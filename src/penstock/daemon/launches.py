@@ -15,6 +15,7 @@ from penstock import clock, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import gang, outcomes
 from penstock.daemon import connections
+from penstock.daemon import metrics as measuring
 from penstock.kube import types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
@@ -35,6 +36,8 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
         workdir=message.one("workdir"),
         stdout=message.one("stdout"),
         stderr=message.one("stderr"),
+        stdin=next(iter(message.all("stdin")), b"/dev/null"),
+        umask=next(iter(message.all("umask")), b""),
     )
 
 
@@ -51,6 +54,7 @@ class LaunchSession:
 
     connection: connections.Connection
     bridge: bridging.Bridge
+    metrics: measuring.Metrics
     clock: clock.Clock
     stopped: bool = False
     gang: tuple[types.Pod, ...] = ()
@@ -73,6 +77,9 @@ class LaunchSession:
     async def _run(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> None:
+        job_id, began = allocation.identity.job_id, self.clock.now()
+        attaching = message.one("attach") == b"1"
+        self.bridge.timeline.note(job_id, "attached" if attaching else "launched")
         try:
             self.gang = await self._pods(message, allocation, request)
         except gang.GangRefused as error:
@@ -82,6 +89,9 @@ class LaunchSession:
         if not self.gang:
             await self._tell_end(allocation, outcomes.VANISHED)
             return
+        if not attaching:
+            self.metrics.start_seconds.observe(self.clock.now() - began)
+            self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
         await self.connection.send("started")
         outcome = await self._until_end(request, skip=message.number("skip"))
         await self._tell_end(allocation, outcome)
@@ -156,6 +166,12 @@ class LaunchSession:
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:
         reason = "" if self.stopped and outcome.reason == outcomes.VANISHED.reason else outcome.reason
+        self.bridge.timeline.note(
+            allocation.identity.job_id, "ended", reason or f"exit code {outcome.exit_code}"
+        )
+        self.metrics.ended.labels(
+            "requeued" if outcome.requeue else "failed" if outcome.exit_code else "completed"
+        ).inc()
         if reason:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)

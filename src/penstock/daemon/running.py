@@ -17,6 +17,7 @@ from pathlib import Path
 from penstock import clock, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining, sweeping
+from penstock.daemon import metrics
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
@@ -68,9 +69,14 @@ def start(settings: configuring.Settings) -> None:
 
 async def _run(settings: configuring.Settings) -> None:
     time = clock.SystemClock()
-    kube = kube_client.KubeClient(kubeconfig.load(Path(settings.kubeconfig)))
-    pods = reflecting.Reflector(kube, "pods", types.Pod, time=time)
-    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time)
+    figures = metrics.Metrics()
+    access = kubeconfig.load(Path(settings.kubeconfig))
+    kube = kube_client.KubeClient(
+        access, on_answer=lambda verb, code: figures.requests.labels(verb, code).inc()
+    )
+    on_list = lambda resource: figures.relists.labels(resource).inc()  # noqa: E731  # one line, used twice
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=time, on_list=on_list)
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time, on_list=on_list)
     bridge = bridging.Bridge(
         slurm=control.SlurmControl(settings.slurm_conf),
         kube=kube,
@@ -83,12 +89,14 @@ async def _run(settings: configuring.Settings) -> None:
     drainer = draining.Drainer(bridge)
     sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))
     recovered = asyncio.Event()
-    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, drainer, time)
+    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, drainer, figures, time)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)
         await stack.enter_async_context(await _listen(Path(settings.socket), server))
         loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, drainer, recovered, time))
         tasks = [asyncio.create_task(loop) for loop in loops]
+        if settings.metrics_port:
+            tasks.append(asyncio.create_task(metrics.serve(figures, settings.metrics_port)))
         await _until_stopped(tasks)
 
 

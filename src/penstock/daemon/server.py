@@ -8,10 +8,13 @@ import asyncio
 import dataclasses
 import logging
 
+import msgspec
+
 from penstock import clock, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining
-from penstock.daemon import connections, launches
+from penstock.daemon import connections, describing, launches
+from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
 from penstock.model import jobs
 
@@ -28,6 +31,7 @@ class Server:
     hook_uids: frozenset[int]
     recovered: asyncio.Event
     drainer: draining.Drainer
+    metrics: measuring.Metrics
     clock: clock.Clock
     later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
 
@@ -59,7 +63,10 @@ class Server:
             return
         if message.verb == wellknown.VERB_LAUNCH:
             await self.recovered.wait()
-            await launches.LaunchSession(connection, self.bridge, self.clock).serve(message)
+            await launches.LaunchSession(connection, self.bridge, self.metrics, self.clock).serve(message)
+            return
+        if message.verb == wellknown.VERB_DESCRIBE:
+            await self._describe(connection, message)
             return
         if connection.uid not in self.hook_uids:
             raise wire.WireError(f"{message.verb} is for Slurm's hooks, not for uid {connection.uid}")
@@ -81,10 +88,14 @@ class Server:
         )
         reasons = await self.bridge.admit(identity)
         if not reasons:
+            self.bridge.timeline.note(identity.job_id, "admitted")
+            self.metrics.admitted.inc()
             await connection.send("yes")
             return
         seconds = self.bridge.backoff.refused(identity.job_id)
         text = "; ".join(reasons)
+        self.bridge.timeline.note(identity.job_id, "refused", text)
+        self.metrics.refusal(reasons[0])
         log.info("job %d %s", identity.job_id, text)
         await connection.send("no", text)
         task = asyncio.create_task(self._put_off(identity.job_id, text, seconds))
@@ -113,9 +124,18 @@ class Server:
 
     async def _release(self, connection: connections.Connection, message: connections.Message) -> None:
         job_id, node = message.number("job"), message.one("node").decode("ascii", "replace")
+        began = self.clock.now()
         try:
             await asyncio.wait_for(self.bridge.release(job_id, node), RELEASE_PATIENCE)
         except TimeoutError:
             await connection.send("wait")
             return
+        self.metrics.release_seconds.observe(self.clock.now() - began)
+        self.bridge.timeline.note(job_id, "released", node)
         await connection.send("gone")
+
+    async def _describe(self, connection: connections.Connection, message: connections.Message) -> None:
+        wanted = tuple(int(text) for text in message.all("job") if text.isdigit())
+        sees_all = connection.uid in self.hook_uids
+        found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
+        await connection.send("jobs", msgspec.json.encode(found))

@@ -59,7 +59,7 @@ class Demo:
     def _as_user(self, *argv: str) -> str:
         variables = (
             os.environ
-            | environment.variables(self.place, root=False)
+            | environment.variables(self.place, root=False, user=self.user)
             | {"HOME": str(self.home), "USER": self.user}
         )
         result = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from penstock.devcluster import kinds, statuses
+from penstock.devcluster import kinds, quantities, statuses
 from penstock.devcluster.kinds import Kind
 from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Store
@@ -15,6 +15,8 @@ _POD_SPEC: Final[Json] = {
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
+    "serviceAccountName": "default",
+    "serviceAccount": "default",
 }
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -72,6 +74,9 @@ def _container(container: Json) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     resources = container.setdefault("resources", {})
+    for amounts in (resources.get("requests"), resources.get("limits")):
+        for name, amount in (amounts or {}).items():
+            amounts[name] = quantities.canonical(amount)
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 

@@ -234,6 +234,8 @@ class Handlers:
             raise statuses.bad_request(
                 why if not name else f"container {name} is not valid for pod {target.name}"
             )
+        if not entry.obj["spec"].get("nodeName"):
+            return Response(status_code=204)
         log = self._agents.log_of(entry.uid, name, previous=queries.is_true(request, "previous"))
         if log is None:
             what = "previous terminated container" if queries.is_true(request, "previous") else "container"

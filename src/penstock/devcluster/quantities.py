@@ -32,6 +32,32 @@ def parse(text: object) -> int:
     return whole + 1 if value > whole else whole
 
 
+def canonical(text: object) -> str:
+    """The same amount as the API server writes it: the largest unit of the same kind that leaves no fraction.
+
+    What is no quantity is left for validation to refuse.
+    """
+    match = _PATTERN.fullmatch(str(text))
+    if match is None or match[2]:
+        return str(text)
+    if match[3] in _BINARY:
+        whole = Decimal(match[1]) * _BINARY[match[3]]
+        units = [(suffix, Decimal(factor)) for suffix, factor in reversed(_BINARY.items())]
+        if whole == whole.to_integral_value():
+            return _in_units(whole, [*units, ("", Decimal(1))])
+    value = Decimal(parse(text)) / 1000
+    return _in_units(
+        value, [(suffix, Decimal(10) ** _DECIMAL[suffix]) for suffix in ("E", *"PTGMk", "", "m")]
+    )
+
+
+def _in_units(value: Decimal, units: list[tuple[str, Decimal]]) -> str:
+    for suffix, factor in units:
+        if value and value % factor == 0:
+            return f"{int(value / factor)}{suffix}"
+    return str(int(value))
+
+
 def show(thousandths: int, resource: str) -> str:
     """The canonical text of an amount: thousandths for odd CPUs, binary suffixes for memory."""
     if thousandths % 1000:

@@ -19,6 +19,8 @@ from penstock.devcluster.kinds import Kind
 from penstock.devcluster.statuses import Json
 
 HISTORY: Final = 10_000
+FIRST_VERSION: Final = 100
+"""A real server has made many versions before anybody can ask: the very first are always too old."""
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
 Resource = tuple[str, str]  # group and plural: versions of one kind share their objects
@@ -72,10 +74,10 @@ class Store:
     """The objects; knows nothing of what they mean."""
 
     def __init__(self, history: int = HISTORY) -> None:
-        self.version = 1
+        self.version = FIRST_VERSION
         self._objects: dict[Resource, dict[Key, Entry]] = {}
         self._history: deque[Change] = deque(maxlen=history)
-        self._forgotten = 1  # versions up to this one are no longer in the history
+        self._forgotten = FIRST_VERSION  # versions before this one are no longer in the history
         self._listeners: dict[Resource | None, list[Listener]] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Entry | None:

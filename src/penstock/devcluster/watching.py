@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.devcluster import statuses
+from penstock.devcluster import kinds, statuses
 from penstock.devcluster.kinds import Kind
 from penstock.devcluster.selectors import Predicate
 from penstock.devcluster.statuses import ApiError, Json
@@ -115,7 +115,9 @@ class Watch:
     def _bookmark(self) -> bytes:
         kind = self._request.kind
         metadata: Json = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
-        body = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        body: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if kind is kinds.PODS:  # an empty object as Go writes it: a list that must be there is null
+            body["spec"] = {"containers": None}
         return line("BOOKMARK", msgspec.json.encode(body))
 
 

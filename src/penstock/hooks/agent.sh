@@ -29,6 +29,7 @@ cd "$penstock_workdir" 2>/dev/null || {
     cd /tmp || exit 126
 }
 
+unset OLDPWD
 . "$here/environment"
 . "$here/arguments"
 
@@ -39,13 +40,22 @@ fi
 
 # A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr, and
 # only if it starts no other process before it waits.
-announced=/tmp/.penstock-announced
+announced=/tmp/.penstock-${SLURM_JOB_ID:-0}-${SLURM_RESTART_COUNT:-0}
 exec 9>&2
 ( : >"$announced" ) 2>/dev/null && exec 2>"$announced" || exec 2>/dev/null
 
-"$@" </dev/null 2>&9 9>&- &
+# Shells start background processes with SIGINT and SIGQUIT ignored, so that a script could not even trap them. Bash can undo
+# that, others need the env of GNU coreutils; where there is neither, those two signals do not reach the script.
+undo=
+/usr/bin/env --default-signal=INT,QUIT true 2>/dev/null && undo='/usr/bin/env --default-signal=INT,QUIT'
+begin() {
+    trap - INT QUIT
+    exec $undo "$@"
+}
+
+begin "$@" </dev/null 2>&9 9>&- &
 child=$!
-for name in HUP INT QUIT USR1 USR2; do
+for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "kill -$name $child 2>/dev/null" "$name"
 done

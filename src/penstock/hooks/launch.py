@@ -18,7 +18,7 @@ from . import wire
 
 PASSED_ON = (
     *(_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2),
-    *(_signal.SIGTERM, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGXCPU),
+    *(_signal.SIGTERM, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGXCPU, _signal.SIGABRT),
 )
 TOGETHER = 0.05  # seconds to wait for the signal that may belong to this one
 ENDING_SECONDS = 5.0  # a SIGTERM so soon after a SIGCONT is Slurm's way of ending a job
@@ -127,15 +127,30 @@ def request_of(argv: "list[str]") -> "list[bytes | str]":
     with open(argv[2], "rb") as file:  # noqa: PTH123  # pathlib costs 10 ms at every job
         script = file.read()
     fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwd()]
-    for fd, name in ((1, "stdout"), (2, "stderr")):
+    for fd, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         fields += [name, posix.readlink(f"/proc/self/fd/{fd}")]
+    fields += ["umask", f"{current_umask():04o}"]
     for argument in argv[3:]:
         fields += ["argument", argument]
-    for key, value in posix.environ.items():
-        fields += ["environment", key + b"=" + value]
-        if key in (b"SLURM_JOB_ID", b"SLURM_RESTART_COUNT"):
-            fields += [key.decode().lower(), value]
+    for entry in given_environment():
+        fields += ["environment", entry]
+    for key in (b"SLURM_JOB_ID", b"SLURM_RESTART_COUNT"):
+        if key in posix.environ:
+            fields += [key.decode().lower(), posix.environ[key]]
     return fields
+
+
+def given_environment() -> "list[bytes]":
+    """NAME=value entries as slurmd gave them: Python may have added an LC_CTYPE of its own to its copy."""
+    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  # as above
+        return [entry for entry in file.read().split(b"\0") if entry]
+
+
+def current_umask() -> int:
+    """The submitter's, which slurmd has set; it can only be read by setting another."""
+    mask = posix.umask(0o077)
+    posix.umask(mask)
+    return mask
 
 
 def die_of(number: int) -> None:

@@ -7,7 +7,7 @@ Why not a library: docs/decisions/0002. Every request has a timeout; what cannot
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -24,7 +24,10 @@ TIMEOUT = 15.0
 class KubeClient:
     """One connection pool to one API server."""
 
-    def __init__(self, access: kubeconfig.Access) -> None:
+    def __init__(
+        self, access: kubeconfig.Access, *, on_answer: Callable[[str, str], None] = lambda verb, code: None
+    ) -> None:
+        self._on_answer = on_answer
         self._access = access
         headers = {"Accept": "application/json", "User-Agent": "penstock"}
         if access.token:
@@ -119,7 +122,9 @@ class KubeClient:
         try:
             response = await self._http.request(method, path, params=query, content=body, headers=headers)
         except httpx2.HTTPError as error:
+            self._on_answer(method, "none")
             raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
+        self._on_answer(method, str(response.status_code))
         if response.status_code >= 400:
             refusals.raise_for(response.content, response.status_code)
         return response.content

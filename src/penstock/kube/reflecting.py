@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import logging
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -78,7 +78,15 @@ class Changes(Generic[T]):
 class Reflector(Generic[T]):
     """The picture of one kind: `objects` by key, and who wants to hear of which."""
 
-    def __init__(self, source: Source, resource: str, kind: type[T], *, time: clock.Clock) -> None:
+    def __init__(
+        self,
+        source: Source,
+        resource: str,
+        kind: type[T],
+        *,
+        time: clock.Clock,
+        on_list: Callable[[str], None] = lambda resource: None,
+    ) -> None:
         self.objects: dict[str, T] = {}
         self.listed = asyncio.Event()
         self._source = source
@@ -88,6 +96,7 @@ class Reflector(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
+        self._on_list = on_list
 
     @property
     def fresh(self) -> bool:
@@ -140,6 +149,7 @@ class Reflector(Generic[T]):
 
     async def relist(self) -> str:
         """Replace the picture by a list; the list's version, to watch from."""
+        self._on_list(self._resource)
         found: dict[str, T] = {}
         query = {"limit": "1000"}
         while True:

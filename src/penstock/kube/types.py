@@ -28,6 +28,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     """spec.containers[]; restartPolicy Always on an init container makes it a sidecar."""
 
     name: str = ""
+    image: str = ""
     resources: Requirements = Requirements()
     restart_policy: str = ""
 

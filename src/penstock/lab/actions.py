@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock import errors
 from penstock.lab import accounts, locking, passwd, paths, places, spec, teardown
+from penstock.lab.kubernetes import choosing
 
 
 def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
@@ -19,11 +20,12 @@ def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
 
 def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
     """Give an existing user of this machine a folder on the NAS and a place in the accounting."""
-    spec.load(place)
+    lab = spec.load(place)
     passwd.entry_of(name)
     with locking.lock(place.directory):
         accounts.add_user(place, name, account=account)
         places.make_home(place, name)
+        choosing.admit_user(place, lab, name)
 
 
 def _load_or_none(place: paths.LabPaths) -> spec.LabSpec | None:

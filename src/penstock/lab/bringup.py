@@ -44,6 +44,7 @@ class Wishes:
     memory_gb: int | None = None
     gpus: int | None = None
     bridge: bool | None = None
+    mode: str | None = None
     kubernetes: str | None = None
 
     def given(self) -> dict[str, str | int]:

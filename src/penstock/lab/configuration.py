@@ -17,7 +17,6 @@ PROLOG_EPILOG_TIMEOUT = 300
 RELEASE_TIMEOUT = PROLOG_EPILOG_TIMEOUT - 30
 """The Epilog gives up in time to say why, before Slurm would kill it."""
 DEFAULT_IMAGE = images.USERLAND
-NAMESPACE_PATTERN = "user-{user}"
 
 
 def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
@@ -32,7 +31,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
         (place.gpu_devices / f"gpu{number}").touch()
     if lab.bridge:
         _write_hooks(place, cluster)
-        _write_penstockd_config(place, cluster)
+        _write_penstockd_config(place, cluster, lab)
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
     return "written"
 
@@ -85,7 +84,7 @@ def parse_release(answer: str) -> tuple[int, int]:
 
 
 def penstockd_config(
-    place: paths.LabPaths, cluster: model.SlurmCluster, *, slurm_uid: int
+    place: paths.LabPaths, cluster: model.SlurmCluster, *, slurm_uid: int, trust: bool = False
 ) -> dict[str, object]:
     """What penstockd must know of this lab."""
     return {
@@ -96,9 +95,10 @@ def penstockd_config(
         "bridged_partitions": list(cluster.bridged_partitions),
         "shared_mounts": [str(place.nas)],
         "default_image": DEFAULT_IMAGE,
-        "namespace_pattern": NAMESPACE_PATTERN,
+        "namespace_pattern": spec.NAMESPACE_PATTERN,
         "kill_wait": cluster.kill_wait,
         "log_level": "info",
+        "trusted_partitions": list(cluster.bridged_partitions) if trust else [],
     }
 
 
@@ -116,8 +116,9 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         files.write(target, rendered.content, mode=rendered.mode)
 
 
-def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
-    config = penstockd_config(place, cluster, slurm_uid=passwd.owner_of(places.SLURM).uid)
+def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, lab: spec.LabSpec) -> None:
+    uid = passwd.owner_of(places.SLURM).uid
+    config = penstockd_config(place, cluster, slurm_uid=uid, trust=lab.mode == "trust")
     files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
 
 

@@ -8,9 +8,11 @@ from penstock import wellknown
 from penstock.lab import paths
 
 
-def variables(place: paths.LabPaths, *, root: bool) -> dict[str, str]:
+def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str, str]:
     """Names and values; who is not root may look at the cluster but not change it."""
-    kubeconfig = place.admin_kubeconfig if root else place.viewer_kubeconfig
+    own = place.user_kubeconfig(user)
+    seen = own if own.exists() else place.viewer_kubeconfig
+    kubeconfig = place.admin_kubeconfig if root else seen
     return {
         wellknown.ENV_LAB: str(place.directory),
         wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
@@ -20,8 +22,9 @@ def variables(place: paths.LabPaths, *, root: bool) -> dict[str, str]:
     }
 
 
-def shell_lines(place: paths.LabPaths, *, root: bool) -> str:
+def shell_lines(place: paths.LabPaths, *, root: bool, user: str = "") -> str:
     """Lines for `eval` in a POSIX shell."""
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables(place, root=root).items()]
+    wanted = variables(place, root=root, user=user)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in wanted.items()]
     exports.append(f'export PATH={shlex.quote(str(place.bin))}:"$PATH"')
     return "".join(f"{line}\n" for line in exports)

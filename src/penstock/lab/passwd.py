@@ -26,6 +26,14 @@ def entry_of(name: str) -> pwd.struct_passwd:
         raise errors.UsageError(f"there is no user {name} on this machine") from None
 
 
+def current_name() -> str:
+    """Who we are, by name; nothing when our uid has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
+
+
 def owner_of(name: str) -> files.Owner:
     """Uid and gid of an existing user."""
     entry = entry_of(name)

@@ -78,6 +78,10 @@ class LabPaths:
     def viewer_kubeconfig(self) -> Path:
         return self.etc / "viewer.kubeconfig"
 
+    def user_kubeconfig(self, user: str) -> Path:
+        """What one user may see of a cluster that tells users apart."""
+        return self.etc / "users" / f"{user}.kubeconfig"
+
     @property
     def penstockd_kubeconfig(self) -> Path:
         return self.etc / "penstockd.kubeconfig"

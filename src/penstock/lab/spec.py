@@ -22,6 +22,7 @@ PARTITIONS = (
 ACCOUNTS = ("research", "teaching")
 DEFAULT_NODES = 4
 DEV, REAL, KWOK = "dev", "real", "kwok"
+NAMESPACE_PATTERN = "user-{user}"
 MAX_NODES = 1000
 
 
@@ -42,6 +43,8 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """dev, real, kwok, or the path of a kubeconfig."""
     programs: str = ""
     """Where the programs of a Kubernetes of the lab's own were built."""
+    mode: str = "check"
+    """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
     complete: bool = False
     """Whether the lab was up once; until then a failure removes everything again."""
     version: str = __version__

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,7 @@ class RunningLab:
         """Run a program as the lab's user (or another one), in that user's folder on the NAS."""
         entry = pwd.getpwnam(user or self.user)
         home = self.place.nas_home(entry.pw_name)
-        env = self._environment(root=False) | {"HOME": str(home), "USER": entry.pw_name}
+        env = self._environment(root=False, user=entry.pw_name) | {"HOME": str(home), "USER": entry.pw_name}
         return run(
             argv, env=env, timeout=timeout, check=check, cwd=cwd or home, stdin=stdin, user=entry.pw_name
         )
@@ -117,9 +117,9 @@ class RunningLab:
         argv = (sys.executable, "-m", "penstock", *arguments)
         return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
 
-    def _environment(self, *, root: bool) -> dict[str, str]:
+    def _environment(self, *, root: bool, user: str = "") -> dict[str, str]:
         path = f"{self.place.bin}:{commands.SYSTEM_PATH}"
-        return {"PATH": path, "LC_ALL": "C.UTF-8", **environment.variables(self.place, root=root)}
+        return {"PATH": path, "LC_ALL": "C.UTF-8", **environment.variables(self.place, root=root, user=user)}
 
 
 def run(
@@ -147,6 +147,15 @@ def run(
     if check and result.returncode != 0:
         raise AssertionError(f"{argv} ended with {result.returncode}:\n{result.stdout}\n{result.stderr}")
     return result
+
+
+def until(holds: Callable[[], object], *, seconds: float = 20) -> None:
+    """Wait for something to become true; AssertionError when it does not."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still not so after {seconds:g} s")
+        time.sleep(POLL_SECONDS)
 
 
 def missing() -> str:

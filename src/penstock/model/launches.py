@@ -31,3 +31,6 @@ class LaunchRequest:
     stdout: bytes
     """Where the process's output goes, every pattern expanded, as the kernel names it."""
     stderr: bytes
+    stdin: bytes = b"/dev/null"
+    umask: bytes = b""
+    """Octal digits, as the submitter had it; empty: the image's own."""

@@ -1,7 +1,9 @@
 """Which of the job's environment enters the pod, and how a shell reads it back byte for byte.
 
 The submit environment comes along, as with plain Slurm, minus what describes the host: inside the container
-the image's own PATH and libraries are right, and the host's are wrong.
+the image's own PATH and libraries are right, and the host's are wrong. Who names such a variable in --export
+means it, and gets it: sbatch leaves that list in SLURM_EXPORT_ENV. Some never enter: the numbers of the
+node's GPUs (the container has its own, counted from 0), and what would lead to the host's Slurm.
 """
 
 from __future__ import annotations
@@ -13,24 +15,40 @@ _HOST_ONLY = frozenset(
     (
         b"PATH", b"LD_LIBRARY_PATH", b"LD_PRELOAD", b"HOME", b"SHELL", b"PWD", b"OLDPWD", b"SHLVL", b"_",
         b"HOSTNAME", b"MAIL", b"MANPATH", b"TERM", b"TERMCAP", b"DISPLAY", b"XAUTHORITY", b"SSH_AUTH_SOCK",
-        b"SSH_CLIENT", b"SSH_CONNECTION", b"SSH_TTY", b"DBUS_SESSION_BUS_ADDRESS", b"SLURM_CONF", b"TMPDIR",
+        b"SSH_CLIENT", b"SSH_CONNECTION", b"SSH_TTY", b"DBUS_SESSION_BUS_ADDRESS", b"TMPDIR",
         b"KUBECONFIG", b"LS_COLORS", b"LESSOPEN", b"LESSCLOSE", b"VIRTUAL_ENV",
     )
 )  # fmt: skip
-_HOST_PREFIXES = (b"SUDO_", b"XDG_", b"PENSTOCK_", b"BASH_FUNC_", b"SYSTEMD_")
+_HOST_PREFIXES = (b"SUDO_", b"XDG_", b"PENSTOCK_", b"SYSTEMD_")
+_NEVER = frozenset(
+    (
+        b"SLURM_CONF", b"CUDA_VISIBLE_DEVICES", b"NVIDIA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES",
+        b"HIP_VISIBLE_DEVICES", b"ZE_AFFINITY_MASK", b"GPU_DEVICE_ORDINAL",
+    )
+)  # fmt: skip
+_EXPORT_LIST = b"SLURM_EXPORT_ENV"
 _SHELL_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*')+")
+"""One entry of an --export list: a name or NAME=value, in which commas may be quoted."""
 
 
 def entering(variables: Iterable[bytes]) -> tuple[tuple[bytes, bytes], ...]:
     """The NAME=value entries that go into the pod, in a stable order."""
-    pairs = (entry.partition(b"=")[::2] for entry in variables)
-    return tuple(sorted((name, value) for name, value in pairs if _enters(name)))
+    given = dict(entry.partition(b"=")[::2] for entry in variables)
+    named = exported_by_name(given.get(_EXPORT_LIST, b""))
+    return tuple(sorted((name, value) for name, value in given.items() if _enters(name, named)))
 
 
-def _enters(name: bytes) -> bool:
-    return (
-        bool(_SHELL_NAME.fullmatch(name)) and name not in _HOST_ONLY and not name.startswith(_HOST_PREFIXES)
-    )
+def exported_by_name(export: bytes) -> frozenset[bytes]:
+    """The variables that --export names; ALL, NONE and NIL name none."""
+    names = (entry.partition(b"=")[0].strip() for entry in _LISTED.findall(export))
+    return frozenset(names) - {b"ALL", b"NONE", b"NIL"}
+
+
+def _enters(name: bytes, named: frozenset[bytes]) -> bool:
+    if name in _NEVER or not _SHELL_NAME.fullmatch(name):
+        return False
+    return name in named or not (name in _HOST_ONLY or name.startswith(_HOST_PREFIXES))
 
 
 def quoted(value: bytes) -> bytes:

@@ -53,6 +53,31 @@ def render_binding(subject: Manifest, *, role: str = ROLE) -> Manifest:
     }
 
 
+USER_ROLE = "penstock-user"
+
+
+def render_user_role() -> Manifest:
+    """What the owner of a namespace may do there: look at his pods, their output and what became of them."""
+    resources = ["pods", "pods/log", "events", "resourcequotas"]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": USER_ROLE},
+        "rules": [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}],
+    }
+
+
+def render_user_binding(subject: Manifest) -> Manifest:
+    """Gives that role to one subject, in the namespace where this is put."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": USER_ROLE},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER_ROLE},
+        "subjects": [subject],
+    }
+
+
 def user(name: str) -> Manifest:
     """A subject that logs in with a certificate or a static token."""
     return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}

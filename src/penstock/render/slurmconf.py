@@ -7,6 +7,8 @@ Why some lines are as they are (each was measured):
 * AccountingStoragePass names the munge socket: clients ignore AuthInfo when they talk to slurmdbd.
 * jobacct_gather/none: the processes of a bridged job are in pods; figures of the launcher would be lies.
 * config_overrides: nodes may claim more CPUs and memory than the machine that plays them has.
+* PreemptType=preempt/qos: who may preempt whom is said with `sacctmgr modify qos A set preempt=B`; nobody may
+  until then. Suspending is no choice: a pod keeps its room, so a preempted job is requeued or cancelled.
 * NoInAddrAny, NoCtldInAddrAny: daemons listen on the address of their node alone instead of on all of them.
 """
 
@@ -138,6 +140,8 @@ def _scheduling(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "SelectType=select/cons_tres"
     yield "SelectTypeParameters=CR_Core_Memory"
     yield f"DefMemPerCPU={_default_memory_per_cpu(cluster)}"
+    yield "PreemptType=preempt/qos"
+    yield "PreemptMode=REQUEUE"
     yield "PriorityType=priority/multifactor"
     yield "PriorityDecayHalfLife=7-0"
     yield "PriorityCalcPeriod=00:01:00"

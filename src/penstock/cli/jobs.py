@@ -1,0 +1,145 @@
+"""`penstock jobs` and `penstock show`: both worlds in one table."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+
+import click
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.cli import asking
+from penstock.model import views
+from penstock.slurm import showing
+
+DEFAULT_CONF = "/etc/slurm/slurm.conf"
+as_format = click.option(
+    "--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+
+
+class JoinedJob(msgspec.Struct, frozen=True):
+    """A job of the queue with its pods."""
+
+    slurm: showing.QueuedJob
+    pods: tuple[views.PodView, ...]
+
+
+class ShownJob(msgspec.Struct, frozen=True):
+    """All that is known of one job."""
+
+    slurm: showing.JobRecord
+    pods: tuple[views.PodView, ...]
+    timeline: tuple[views.StepView, ...]
+
+
+def slurm_conf() -> str:
+    return os.environ.get(wellknown.ENV_SLURM_CONF, DEFAULT_CONF)
+
+
+@click.command()
+@click.option("--user", default="", help="Only this user's jobs.")
+@as_format
+def jobs(user: str, style: str) -> None:
+    """List jobs that wait or run, with their pods.
+
+    \b
+    Examples:
+      penstock jobs
+      penstock jobs --user alice --format json
+    """
+    queue = asyncio.run(showing.queue(slurm_conf(), user=user))
+    pods = {view.job_id: view.pods for view in asking.describe()}
+    joined = [JoinedJob(job, pods.get(job.job_id, ())) for job in queue]
+    if style == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(joined), indent=2))
+    else:
+        _print_jobs(joined)
+
+
+def _print_jobs(joined: list[JoinedJob]) -> None:
+    from rich import box, console, table
+
+    shown = table.Table(box=box.SIMPLE)
+    for heading in ("job", "user", "name", "partition", "Slurm", "time", "where", "pods"):
+        shown.add_column(heading)
+    for job in joined:
+        slurm = job.slurm
+        pods = ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
+        row = (
+            slurm.shown_id,
+            slurm.user,
+            slurm.name,
+            slurm.partition,
+            slurm.state,
+            slurm.time,
+            slurm.where,
+            pods,
+        )
+        shown.add_row(*row)
+    console.Console().print(shown if joined else "No jobs wait or run.")
+
+
+@click.command()
+@click.argument("job")
+@as_format
+def show(job: str, style: str) -> None:
+    """Show one job on both sides: state, pods, image, output, reason, and what happened when.
+
+    \b
+    Examples:
+      penstock show 17
+      penstock show 20_3 --format json
+    """
+    if not job.replace("_", "", 1).isdigit():
+        raise errors.UsageError(
+            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
+        )
+    record = asyncio.run(showing.record(slurm_conf(), job))
+    (view,) = asking.describe((record.job_id,))
+    shown = ShownJob(record, view.pods, view.timeline)
+    if style == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2))
+    else:
+        _print_job(shown)
+
+
+def _print_job(shown: ShownJob) -> None:
+    from rich import box, console, table
+
+    out = console.Console()
+    facts = table.Table(box=None, show_header=False, padding=(0, 2))
+    for name, value in _facts(shown.slurm):
+        facts.add_row(f"[bold]{name}", value)
+    out.print(facts)
+    pods = table.Table(title="Pods", box=box.SIMPLE, title_justify="left")
+    for heading in ("rank", "pod", "node", "status", "image", "reason"):
+        pods.add_column(heading)
+    for pod in shown.pods:
+        pods.add_row(
+            str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
+        )
+    out.print(pods if shown.pods else "[dim]No pods now.")
+    steps = table.Table(title="What happened", box=box.SIMPLE, title_justify="left")
+    for heading in ("when", "after", "step", ""):
+        steps.add_column(heading)
+    before = shown.timeline[0].at if shown.timeline else 0.0
+    for step in shown.timeline:
+        at = datetime.datetime.fromtimestamp(step.at).strftime("%H:%M:%S.%f")[:-3]
+        steps.add_row(at, f"+{step.at - before:.3f} s", step.name, step.text)
+        before = step.at
+    out.print(steps if shown.timeline else "[dim]penstockd remembers nothing of this job.")
+
+
+def _facts(job: showing.JobRecord) -> list[tuple[str, str]]:
+    found = [
+        ("job", f"{job.shown_id} {job.name} of {job.user} in {job.partition}"),
+        ("state", f"{job.state} {job.exit_code}, {job.elapsed}, restarts {job.restarts}"),
+        ("nodes", job.nodes),
+        ("reason", job.comment),
+        ("output", job.stdout),
+        ("errors", job.stderr if job.stderr != job.stdout else ""),
+    ]
+    return [(name, value) for name, value in found if value]

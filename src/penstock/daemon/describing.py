@@ -1,0 +1,47 @@
+"""Answers `penstock jobs` and `penstock show`: pods and timeline of jobs, to their owner or to the site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock import wellknown
+from penstock.bridge import bridge as bridging
+from penstock.kube import reading, types
+from penstock.model import views
+
+
+def describe(
+    bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool
+) -> list[views.JobView]:
+    """Views of those of these jobs that the asker may see; without any given, of all that have pods."""
+    by_job: dict[int, list[types.Pod]] = {}
+    for pod in bridge.pods.objects.values():
+        job_id = reading.job_id(pod)
+        if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
+            by_job.setdefault(job_id, []).append(pod)
+    wanted = tuple(job_ids) or tuple(sorted(by_job))
+    return [_view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all) for job_id in wanted]
+
+
+def _view(
+    bridge: bridging.Bridge, job_id: int, pods: list[types.Pod], *, uid: int, sees_all: bool
+) -> views.JobView:
+    shown = tuple(sorted(map(_pod_view, pods), key=lambda pod: (pod.restart, pod.rank)))
+    may_see = sees_all or bridge.timeline.owner(job_id) == uid
+    return views.JobView(job_id=job_id, pods=shown, timeline=bridge.timeline.of(job_id) if may_see else ())
+
+
+def _pod_view(pod: types.Pod) -> views.PodView:
+    labels = pod.metadata.labels
+    state = reading.container_state(pod)
+    waiting = state.waiting.reason if state.waiting else ""
+    return views.PodView(
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        rank=int(labels.get(wellknown.LABEL_RANK, 0)),
+        restart=int(labels.get(wellknown.LABEL_RESTART, 0)),
+        node=pod.spec.node_name,
+        status="Terminating" if pod.metadata.deletion_timestamp else waiting or pod.status.phase,
+        image=pod.spec.containers[0].image if pod.spec.containers else "",
+        reason=state.terminated.reason if state.terminated else pod.status.reason,
+    )

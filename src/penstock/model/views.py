@@ -1,0 +1,34 @@
+"""What penstockd tells people about jobs: the Kubernetes side and the timeline, ready for a table or JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """One pod of a job."""
+
+    name: str
+    namespace: str
+    rank: int
+    restart: int
+    node: str
+    status: str
+    image: str
+    reason: str = ""
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """One step of the protocol."""
+
+    at: float
+    name: str
+    text: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """The Kubernetes side of one job."""
+
+    job_id: int
+    pods: tuple[PodView, ...] = ()
+    timeline: tuple[StepView, ...] = ()

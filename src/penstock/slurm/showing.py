@@ -1,0 +1,130 @@
+"""What Slurm tells people about jobs, for commands that show both worlds side by side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock import errors
+from penstock.slurm import commands
+
+_QUEUE = (
+    "JobID",
+    "JobArrayID",
+    "UserName",
+    "Name",
+    "Partition",
+    "State",
+    "TimeUsed",
+    "RestartCnt",
+    "ReasonList",
+)
+_RECORD = (
+    "JobIDRaw",
+    "JobID",
+    "User",
+    "JobName",
+    "Partition",
+    "State",
+    "ExitCode",
+    "Elapsed",
+    "NodeList",
+    "Comment",
+)
+
+
+class QueuedJob(msgspec.Struct, frozen=True):
+    """A job as squeue shows it."""
+
+    job_id: int
+    shown_id: str
+    user: str
+    name: str
+    partition: str
+    state: str
+    time: str
+    restarts: int
+    where: str
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """A job as scontrol, or after its end sacct, shows it."""
+
+    job_id: int
+    shown_id: str
+    user: str
+    name: str
+    partition: str
+    state: str
+    exit_code: str
+    elapsed: str
+    nodes: str
+    comment: str = ""
+    restarts: int = 0
+    stdout: str = ""
+    stderr: str = ""
+
+
+async def queue(slurm_conf: str, *, user: str = "") -> tuple[QueuedJob, ...]:
+    """Jobs that wait or run."""
+    fields = ",".join(f"{name}:\x1f" for name in _QUEUE)
+    argv = ["squeue", "--noheader", "--array", f"--Format={fields}"]
+    text = await commands.run([*argv, f"--user={user}"] if user else argv, slurm_conf=slurm_conf)
+    return tuple(_queued(line.split("\x1f")) for line in text.splitlines() if line.strip())
+
+
+def _queued(fields: list[str]) -> QueuedJob:
+    words = [field.strip() for field in fields]
+    job_id, shown_id, user, name, partition, state, time, restarts, where = words[:9]
+    return QueuedJob(int(job_id), shown_id, user, name, partition, state, time, int(restarts), where)
+
+
+async def record(slurm_conf: str, job: str) -> JobRecord:
+    """One job (17 or 17_3), from the accounting, with what slurmctld still remembers of it."""
+    argv = ("sacct", "--noheader", "--parsable2", "--delimiter=\x1f", "--allocations", f"--jobs={job}")
+    text = await commands.run((*argv, f"--format={','.join(_RECORD)}"), slurm_conf=slurm_conf)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise errors.UsageError(f"Slurm knows no job {job}", hint="`squeue` and `sacct` list those it knows.")
+    job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment = lines[0].split("\x1f")[
+        :10
+    ]
+    found = JobRecord(
+        int(job_id), shown_id, user, name, partition, state, code, elapsed, nodes, comment=comment
+    )
+    return await _with_live_details(slurm_conf, found)
+
+
+async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
+    try:
+        text = await commands.run(("scontrol", "show", "job", str(found.job_id)), slurm_conf=slurm_conf)
+    except errors.SlurmUnavailable:
+        raise
+    except errors.SlurmError:
+        return found  # forgotten by slurmctld, MinJobAge after its end
+    whole, words = _fields(text)
+    return msgspec.structs.replace(
+        found,
+        name=words.get("JobName", found.name),
+        partition=words.get("Partition", found.partition),
+        state=words.get("JobState", found.state),
+        elapsed=words.get("RunTime", found.elapsed),
+        nodes=words.get("NodeList", found.nodes).replace("(null)", ""),
+        exit_code=words.get("ExitCode", found.exit_code),
+        restarts=int(words.get("Restarts", 0)),
+        comment=whole.get("Comment", found.comment),
+        stdout=whole.get("StdOut", ""),
+        stderr=whole.get("StdErr", ""),
+    )
+
+
+def _fields(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Values that fill a line (Comment, StdOut), and one-word values; the first of each name counts."""
+    whole: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, value = line.strip().partition("=")
+        whole.setdefault(key, value)
+        for word in line.split():
+            name, _, short = word.partition("=")
+            words.setdefault(name, short)
+    return whole, words

@@ -1,0 +1,187 @@
+"""All pods of a job or none when the cluster refuses a part of it; what the trusting mode does not see."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.lab import testing
+
+Lab = testing.RunningLab
+
+
+class Faults:
+    """The dev cluster's admin API."""
+
+    def __init__(self, lab: Lab) -> None:
+        config = json.loads(lab.run(("kubectl", "config", "view", "--raw", "-o", "json")).stdout)
+        self._server = config["clusters"][0]["cluster"]["server"]
+        self._token = config["users"][0]["user"]["token"]
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname = False
+        self._tls.verify_mode = ssl.CERT_NONE
+
+    def call(self, method: str, path: str, body: Any = None) -> None:
+        request = urllib.request.Request(  # noqa: S310  # the lab's own https address
+            f"{self._server}/devcluster/v1/{path}",
+            method=method,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, context=self._tls, timeout=10) as answer:  # noqa: S310  # as above
+            answer.read()
+
+
+@pytest.fixture
+def faults(lab: Lab) -> Iterator[Faults]:
+    """Faults on demand; none is left."""
+    found = Faults(lab)
+    yield found
+    found.call("DELETE", "faults")
+
+
+def comment(lab: Lab, job_id: str, words: str, *, seconds: float = 30) -> str:
+    """The job's comment as soon as it has these words."""
+    deadline = time.monotonic() + seconds
+    while True:
+        shown = lab.run(("scontrol", "show", "job", job_id)).stdout
+        line = next((line.strip() for line in shown.splitlines() if line.strip().startswith("Comment=")), "")
+        if words in line:
+            return line
+        assert time.monotonic() < deadline, f"job {job_id} says {line!r}, not {words!r}\n{shown}"
+        time.sleep(0.2)
+
+
+def job_pods(lab: Lab, job_id: str) -> list[dict[str, Any]]:
+    argv = ("kubectl", "get", "pods", "-A", "-l", f"penstock.dev/job-id={job_id}", "-o", "json")
+    items: list[dict[str, Any]] = json.loads(lab.run(argv).stdout)["items"]
+    return items
+
+
+def no_pods(lab: Lab, job_id: str) -> None:
+    deadline = time.monotonic() + 15
+    while job_pods(lab, job_id):
+        assert time.monotonic() < deadline, f"pods of job {job_id} are left"
+        time.sleep(0.2)
+
+
+def test_a_kubelet_that_refuses_one_pod_requeues_the_whole_job(lab: Lab, faults: Faults) -> None:
+    """The script never starts, no pod stays, and the job runs when the node takes pods again."""
+    faults.call("PUT", "faults/nodes/n4", {"reject": "OutOfcpu"})
+    output = lab.home / "refused.out"
+    job_id = lab.sbatch(
+        "#!/bin/sh\necho script-started $SLURM_RESTART_COUNT\n",
+        "-N4",
+        f"--output={output}",
+        "--open-mode=append",
+    )
+    comment(lab, job_id, "OutOfcpu")
+    no_pods(lab, job_id)
+    assert "script-started" not in output.read_text()
+    faults.call("DELETE", "faults")
+    lab.wait_for(job_id, "COMPLETED", timeout=60)
+    assert "script-started 1" in output.read_text()
+
+
+def test_quota_fails_the_job_with_the_reason(lab: Lab) -> None:
+    """Policy is not capacity: no retry, the API's words in comment and output, nothing left."""
+    namespace = f"user-{lab.user}"
+    lab.run(("kubectl", "create", "namespace", namespace), check=False)
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "tight", "namespace": namespace},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
+    }
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(quota))
+    try:
+        job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--gres=gpu:2")
+        assert lab.accounted(job_id)[0] == "FAILED"
+        assert "exceeded quota: tight" in comment(lab, job_id, "exceeded quota")
+        assert "exceeded quota: tight" in (lab.home / f"slurm-{job_id}.out").read_text()
+        no_pods(lab, job_id)
+    finally:
+        lab.run(("kubectl", "-n", namespace, "delete", "quota", "tight"))
+
+
+def test_a_node_whose_pods_cannot_be_known_gone_is_not_freed(lab: Lab, faults: Faults) -> None:
+    """The job stays COMPLETING while its pod hangs in Terminating, and ends when the pod is gone."""
+    output = lab.home / "stuck.out"
+    job_id = lab.sbatch("#!/bin/sh\necho up; sleep 100\n", f"--output={output}")
+    lab.wait_for(job_id, "RUNNING")
+    deadline = time.monotonic() + 20
+    while "up" not in output.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (pod,) = job_pods(lab, job_id)
+    faults.call(
+        "PUT",
+        f"faults/pods/{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        {"stuckTerminating": True},
+    )
+    lab.run_as_user(("scancel", job_id))
+    time.sleep(3)
+    assert lab.run(("squeue", "-h", "-j", job_id, "-o", "%T")).stdout.strip() == "COMPLETING"
+    assert job_pods(lab, job_id)
+    faults.call("DELETE", "faults")
+    no_pods(lab, job_id)
+    assert lab.accounted(job_id)[0].startswith("CANCELLED")
+
+
+FOREIGN = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "notebook", "namespace": "default"},
+    "spec": {
+        "nodeName": "n1",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "c",
+                "image": "lab/host-userland:latest",
+                "command": ["/bin/sleep", "600"],
+                "resources": {"requests": {"nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}},
+            }
+        ],
+    },
+}
+
+
+def contend(lab: Lab) -> tuple[str, str]:
+    """One GPU is free in Kubernetes: job A wants two, then job B wants one."""
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(FOREIGN))
+    first = lab.sbatch("#!/bin/sh\ntrue\n", "--gres=gpu:2", "-n2")
+    deadline = time.monotonic() + 20
+    while lab.job(first)["JobState"] == "PENDING" and "Comment" not in lab.job(first):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return first, lab.sbatch("#!/bin/sh\ntrue\n", "--gres=gpu:1", "-n1")
+
+
+def test_check_lets_the_job_run_that_can() -> None:
+    """A goes back to the queue with the reason, B runs."""
+    with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2") as lab:
+        first, second = contend(lab)
+        assert "1 free of 2 needed, held by default/notebook" in comment(lab, first, "waits for gpu on n1")
+        lab.wait_for(second, "COMPLETED", timeout=30)
+        assert lab.job(first)["JobState"] == "PENDING"
+
+
+def test_trust_has_the_classic_deadlock() -> None:
+    """A "runs" in Slurm without running, and B waits behind it although its GPU is idle."""
+    with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2", "--mode", "trust") as lab:
+        first, second = contend(lab)
+        lab.wait_for(first, "RUNNING", timeout=30)
+        time.sleep(5)
+        assert [pod["status"]["phase"] for pod in job_pods(lab, first)] == ["Pending"]
+        assert lab.job(first)["JobState"] == "RUNNING"
+        assert lab.job(second)["JobState"] == "PENDING"
+        lab.run(("kubectl", "delete", "pod", "notebook"))
+        lab.wait_for(first, "COMPLETED", timeout=30)
+        lab.wait_for(second, "COMPLETED", timeout=30)

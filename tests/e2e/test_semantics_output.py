@@ -1,0 +1,158 @@
+"""Output: in the files that Slurm's patterns name, live while the job runs, whole however fast it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import semantics
+from tests.e2e.semantics import Row
+
+Lab = semantics.Lab
+HELLO = "#!/bin/sh\necho out; echo err >&2\n"
+PATTERNS = {
+    "job": ("--output=%j.o", "--error=%j.e"),
+    "name-and-user": ("-Jan odd name", "--output=%x-%u.o"),
+    "node": ("--nodelist=n1", "--output=%N-%n-%t-%s.o"),
+    "array-form-without-array": ("--output=%A_%a.o",),
+    "padded": ("--output=%8j.o",),
+    "percent": ("--output=100%%.o",),
+    "folder": ("--output=./%x.o", "--job-name=plain"),
+}
+BIG_LINES = 13_000_000  # `seq` makes 105 MB of them
+MOST_OF_A_PIPE = 60_000
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder that everybody can write to and no pod can see."""
+    for folder in (tmp_path.parent.parent, tmp_path.parent):
+        folder.chmod(0o755)
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def patterns(lab: Lab) -> dict[str, dict[str, semantics.Trace]]:
+    return semantics.twins(
+        lab, {name: Row(script=HELLO, options=options) for name, options in PATTERNS.items()}
+    )
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_name_the_same_files(
+    patterns: dict[str, dict[str, semantics.Trace]], name: str
+) -> None:
+    """%j %x %u %N and the rest stand for what they stand for in plain Slurm."""
+    plain, pod = patterns[name][semantics.PLAIN], patterns[name][semantics.PODS]
+    assert pod.files == plain.files
+    assert pod.files
+
+
+def test_every_array_task_has_its_own_file(lab: Lab) -> None:
+    """%A is the array's id, %a the task's number."""
+    folder = semantics.folder(lab)
+    row = Row(script="#!/bin/sh\necho $SLURM_ARRAY_TASK_ID\n", options=("--array=3,5", "--output=%A-%a.o"))
+    job_id = semantics.submit(lab, row, cwd=folder)
+    semantics.records(lab, (f"{job_id}_3", f"{job_id}_5"))
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        f"{job_id}-3.o": "3\n",
+        f"{job_id}-5.o": "5\n",
+    }
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate"])
+def test_an_existing_file_is_treated_as_asked(lab: Lab, mode: str) -> None:
+    """--open-mode decides whether what was there stays."""
+    folder = semantics.folder(lab)
+    before = "from before, longer than what comes\n"
+    lab.run_as_user(("tee", str(folder / "o")), stdin=before)
+    row = Row(script="#!/bin/sh\necho new\n", options=("--output=o", f"--open-mode={mode}"))
+    semantics.record(lab, semantics.submit(lab, row, cwd=folder))
+    assert (folder / "o").read_text() == (before if mode == "append" else "") + "new\n"
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["written-by-pod", "streamed"])
+def test_output_is_there_while_the_job_runs(lab: Lab, outside: Path, shared: bool) -> None:
+    """A line can be read before the job has ended, not just afterwards."""
+    folder = semantics.folder(lab) if shared else outside
+    signal = semantics.folder(lab) / "go"
+    script = f"#!/bin/sh\necho first\nuntil [ -e {signal} ]; do sleep 0.1; done\necho second\n"
+    job_id = lab.sbatch(script, f"--output={folder}/live.o")
+    semantics.wait_for_text(folder / "live.o", "first\n")
+    assert lab.job(job_id)["JobState"] == "RUNNING"
+    lab.run_as_user(("touch", str(signal)))
+    assert semantics.record(lab, job_id) == semantics.Record("COMPLETED", "0:0")
+    assert (folder / "live.o").read_text() == "first\nsecond\n"
+
+
+def digest_of_seq(last: int) -> tuple[int, str]:
+    """Size and checksum of what `seq 1 last` prints."""
+    digest, size = hashlib.sha256(), 0
+    for first in range(1, last + 1, 1_000_000):
+        block = "".join(f"{n}\n" for n in range(first, min(first + 1_000_000, last + 1))).encode()
+        digest.update(block)
+        size += len(block)
+    return size, digest.hexdigest()
+
+
+def test_a_hundred_megabytes_arrive_whole(lab: Lab, outside: Path) -> None:
+    """Nothing is lost or doubled, on either way out, though the job ends with its last byte."""
+    script = f"#!/bin/sh\nexec seq 1 {BIG_LINES}\n"
+    folder = semantics.folder(lab)
+    jobs = [lab.sbatch(script, f"--output={place}/big.o") for place in (folder, outside)]
+    expected = digest_of_seq(BIG_LINES)
+    assert expected[0] > 100_000_000
+    semantics.records(lab, jobs, timeout=120)
+    for place in (folder, outside):
+        file = place / "big.o"
+        with file.open("rb") as opened:
+            assert (file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest()) == expected
+        file.unlink()
+
+
+def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
+    """Twenty jobs that write a burst without a last newline and are gone."""
+    script = f"#!/bin/bash\nprintf '%0{MOST_OF_A_PIPE}d' $SLURM_ARRAY_TASK_ID\n"
+    job_id = lab.sbatch(script, "--array=1-20", f"--output={outside}/%a.o")
+    semantics.records(lab, (f"{job_id}_{task}" for task in range(1, 21)))
+    for task in range(1, 21):
+        assert (outside / f"{task}.o").read_text() == f"{task:0{MOST_OF_A_PIPE}d}"
+
+
+@pytest.mark.parametrize(
+    ("error", "out_text", "error_text"),
+    [("e", "out\nerr\n", ""), ("shared", "out\n", "err\n")],
+    ids=["both-outside", "error-on-the-nas"],
+)
+def test_streams_outside_the_shared_folders(
+    lab: Lab, outside: Path, error: str, out_text: str, error_text: str
+) -> None:
+    """A container has one log: two files outside share what it says, in the first; one on the NAS is its own."""
+    error_file = semantics.folder(lab) / "e" if error == "shared" else outside / "e"
+    job_id = lab.sbatch(HELLO, f"--output={outside}/o", f"--error={error_file}")
+    semantics.record(lab, job_id)
+    assert ((outside / "o").read_text(), error_file.read_text()) == (out_text, error_text)
+
+
+def test_a_folder_no_pod_can_see_is_named(lab: Lab, outside: Path) -> None:
+    """The script starts in /tmp of the pod instead, and the output says so."""
+    job_id = lab.sbatch("#!/bin/sh\npwd\n", "--output=o", cwd=outside)
+    assert semantics.record(lab, job_id) == semantics.Record("COMPLETED", "0:0")
+    assert (outside / "o").read_text() == (
+        f"penstock: the working directory {outside} is not in the container; using /tmp\n/tmp\n"
+    )
+
+
+def test_a_missing_output_folder_fails_as_in_plain_slurm(lab: Lab) -> None:
+    """Slurm cannot open the file, so nothing runs, in a pod or not."""
+    folder = semantics.folder(lab)
+    row = Row(script="#!/bin/sh\ntouch ran\n", options=("--output=missing/o",))
+    both = [semantics.submit(lab, row, partition=name, cwd=folder) for name in ("host", "gpu")]
+    found = semantics.records(lab, both)
+    assert found[both[0]] == found[both[1]]
+    time.sleep(0.2)
+    assert not (folder / "ran").exists()

@@ -1,0 +1,103 @@
+"""Timeline, metrics and views: what people are told about jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from penstock.bridge import bridge as bridging
+from penstock.bridge import timeline
+from penstock.daemon import describing, metrics
+from penstock.kube import reflecting, types
+from tests.unit import fakes
+
+
+def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory stays bounded, owners included."""
+    monkeypatch.setattr(timeline, "LATEST_JOBS", 2)
+    story = timeline.Timeline(lambda: 0.0)
+    for job_id in (1, 2, 1, 3):
+        story.own(job_id, 1001)
+        story.note(job_id, "admitted")
+    assert (len(story.of(1)), story.of(2), len(story.of(3))) == (2, (), 1)
+    assert (story.owner(1), story.owner(2)) == (1001, None)
+
+
+def test_durations_are_of_the_latest_attempt() -> None:
+    """An earlier attempt's end is not this one's."""
+    now = iter((1.0, 2.0, 3.0, 7.0))
+    story = timeline.Timeline(lambda: next(now))
+    for name in ("launched", "ended", "launched"):
+        story.note(1, name)
+    assert story.seconds_between(1, "launched", "ended") is None
+    story.note(1, "ended")
+    assert story.seconds_between(1, "launched", "ended") == 4.0
+
+
+@pytest.fixture
+def bridge() -> bridging.Bridge:
+    kube, clock = fakes.FakeKube(), fakes.ManualClock()
+    return bridging.Bridge(
+        slurm=fakes.FakeSlurm(),
+        kube=kube,
+        pods=reflecting.Reflector(kube, "pods", types.Pod, time=clock),
+        nodes=reflecting.Reflector(kube, "nodes", types.Node, time=clock),
+        settings=fakes.SETTINGS,
+        time=clock,
+        start_timeout=300,
+        wall_clock=lambda: 5.0,
+    )
+
+
+def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge) -> None:
+    """Everybody else gets an empty view, not a hint."""
+    identity = dataclasses.replace(fakes.identity(1))
+    bridge.pods.objects["default/p"] = fakes.pod(
+        "p", job=identity, status=fakes.ended(137, reason="OOMKilled")
+    )
+    bridge.timeline.own(1, 1001)
+    bridge.timeline.note(1, "admitted")
+    for uid, sees_all, expected in ((1001, False, (1, 1)), (0, True, (1, 1)), (1002, False, (0, 0))):
+        (view,) = describing.describe(bridge, (1,), uid=uid, sees_all=sees_all)
+        assert (len(view.pods), len(view.timeline)) == expected
+    assert describing.describe(bridge, (), uid=1001, sees_all=False)[0].pods[0].reason == "OOMKilled"
+    assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [
+        ("waits for gpu on n3: 1 free", "gpu"),
+        ("waits for Kubernetes: the API", "kubernetes"),
+        ("oh", "other"),
+    ],
+)
+def test_refusals_are_counted_by_kind(reason: str, label: str) -> None:
+    """Few labels, however many nodes and jobs."""
+    figures = metrics.Metrics()
+    figures.refusal(reason)
+    assert figures.registry.get_sample_value("penstock_refused_total", {"reason": label}) == 1
+
+
+async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
+    """Plain HTTP on loopback."""
+    figures = metrics.Metrics()
+    figures.admitted.inc()
+    serving = asyncio.create_task(metrics.serve(figures, unused_tcp_port))
+    try:
+        for _ in range(100):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+                break
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.01)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = (await reader.read()).decode()
+        writer.close()
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    assert answer.startswith("HTTP/1.1 200 OK")
+    assert "penstock_admitted_total 1.0" in answer
