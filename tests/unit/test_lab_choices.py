@@ -204,6 +204,7 @@ class TestConfiguration:
             "namespace_pattern": "user-{user}",
             "kill_wait": cluster.kill_wait,
             "log_level": "info",
+            "trusted_partitions": [],
         }
 
     def test_a_lab_without_the_bridge_has_no_hooks(self) -> None:

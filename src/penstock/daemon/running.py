@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import pwd
@@ -17,7 +16,7 @@ from pathlib import Path
 from penstock import clock, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining, sweeping
-from penstock.daemon import metrics
+from penstock.daemon import metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
@@ -27,22 +26,9 @@ from penstock.slurm import control
 log = logging.getLogger(__name__)
 
 
-LOADED_LATE = (
-    "anyio._backends._asyncio",
-    "encodings.idna",
-    "concurrent.futures.thread",
-    "asyncio.unix_events",
-)
-
-
 def drop_privileges(user: str) -> None:
-    """Become `user` for good; only root can.
-
-    Our code may lie where only root can read (a checkout in somebody's home), so what libraries would import
-    at their first use is imported before.
-    """
-    for module in LOADED_LATE:
-        importlib.import_module(module)
+    """Become `user` for good; only root can."""
+    warming.warm_up()
     try:
         entry = pwd.getpwnam(user)
     except KeyError:

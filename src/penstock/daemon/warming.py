@@ -1,0 +1,47 @@
+"""Uses every library once before penstockd gives up root.
+
+Our code may lie where only root can read, such as a checkout in somebody's home, and libraries import parts
+of themselves at their first use. So each kind of call is made once, against a server of our own that lives
+for a moment on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from penstock import errors
+from penstock.kube import client, kubeconfig
+from penstock.slurm import commands
+
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+)
+
+
+def warm_up() -> None:
+    """Returns when nothing is left to import."""
+    asyncio.run(_use_everything())
+
+
+async def _use_everything() -> None:
+    async with await asyncio.start_server(_answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        kube = client.KubeClient(kubeconfig.Access(server=f"http://127.0.0.1:{port}", token="none"))  # noqa: S106  # nobody's
+        try:
+            await kube.get("pods")
+            with contextlib.suppress(errors.KubeError):
+                await kube.run(("true",), namespace="none", name="none", container="none")
+            async for _ in kube.log(namespace="none", name="none", container="none"):
+                pass
+        finally:
+            await kube.close()
+    await asyncio.to_thread(str)
+    await commands.run(("true",), slurm_conf="")
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(ANSWER)
+    await writer.drain()
+    writer.close()
