@@ -53,6 +53,45 @@ def test_what_belongs_to_the_host_stays_there(name: bytes) -> None:
     assert environment.entering([name + b"=value"]) == ()
 
 
+@pytest.mark.parametrize(
+    ("export", "names"),
+    [
+        (b"", set()),
+        (b"ALL", set()),
+        (b"NONE", set()),
+        (b"NIL", set()),
+        (b"PATH,HOME", {b"PATH", b"HOME"}),
+        (b"ALL,PATH=/a:/b", {b"PATH"}),
+        (b"ALL,LIST='a,PATH,b'", {b"LIST"}),
+        (b'ALL,LIST="a,PATH,b",HOME', {b"LIST", b"HOME"}),
+        (b"A=it's", {b"A"}),
+    ],
+)
+def test_export_lists_name_variables(export: bytes, names: set[bytes]) -> None:
+    """ALL and its like are not names, and a quoted comma does not start one."""
+    assert environment.exported_by_name(export) == names
+
+
+def test_a_host_variable_enters_when_it_is_named() -> None:
+    """PATH by name comes along, HOME beside it does not."""
+    given = [b"PATH=/mine", b"HOME=/home/a", b"SLURM_EXPORT_ENV=ALL,PATH=/mine"]
+    names = [name for name, _ in environment.entering(given)]
+    assert names == [b"PATH", b"SLURM_EXPORT_ENV"]
+
+
+@pytest.mark.parametrize("name", [b"CUDA_VISIBLE_DEVICES", b"SLURM_CONF", b"ROCR_VISIBLE_DEVICES"])
+def test_some_never_enter(name: bytes) -> None:
+    """A container counts its GPUs from 0: the node's numbers would hide them, even when named."""
+    assert environment.entering([name + b"=3", b"SLURM_EXPORT_ENV=" + name]) == ((b"SLURM_EXPORT_ENV", name),)
+
+
+@given(st.binary(max_size=80))
+def test_no_export_list_breaks_it(export: bytes) -> None:
+    """Whatever is in SLURM_EXPORT_ENV, reading it ends with names that hold no comma outside quotes."""
+    for name in environment.exported_by_name(export):
+        assert b"=" not in name
+
+
 def test_the_rest_comes_along_in_order() -> None:
     """Users' and Slurm's variables enter; a value may hold an equals sign."""
     found = environment.entering([b"SLURM_JOB_ID=17", b"OPTIONS=a=b", b"PATH=/bin"])

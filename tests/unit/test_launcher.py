@@ -87,9 +87,38 @@ def test_it_hands_over_what_it_was_given(stage: Stage) -> None:
         assert b"GREETING=it's me" in message.all("environment")
         assert message.one("workdir") == str(Path.cwd()).encode()
         assert message.one("stdout").startswith(b"pipe:")
+        assert message.one("umask") == f"{current_umask():04o}".encode()
+        assert message.all("stdin")
         assert (message.one("attach"), message.number("skip")) == (b"0", 0)
         peer.sendall(wire.pack("exit", "0"))
     assert finish(process) == (0, b"", b"")
+
+
+def current_umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def test_python_adds_nothing_to_the_environment(stage: Stage) -> None:
+    """In a C locale Python sets LC_CTYPE for itself; the job must not inherit that."""
+    process = stage.start()
+    with stage.accept() as (peer, message):
+        assert set(message.all("environment")) == {b"SLURM_JOB_ID=17", b"GREETING=it's me"}
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
+
+
+def test_it_says_that_suspending_does_not_reach_pods(stage: Stage) -> None:
+    """SIGTSTP is how Slurm announces a suspension: a word, and on it goes."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started"))
+        process.send_signal(signal.SIGTSTP)
+        assert process.stderr is not None
+        assert b"suspending does not reach pods" in process.stderr.readline()
+        peer.sendall(wire.pack("exit", "3"))
+    assert finish(process)[0] == 3
 
 
 def test_it_ends_as_the_container_did(stage: Stage) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
+from penstock.model.jobspec import PodSpec
 from penstock.render import pods
+from penstock.sbatch import pods as scripts
 from tests.unit import fakes
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -55,6 +57,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
     )
     data = manifest.pop("data")
     assert b"trap" in base64.b64decode(data.pop("agent.sh"))
+    assert b"do not run in pods yet" in base64.b64decode(data.pop("srun"))
     manifest["decoded"] = {name: base64.b64decode(content).decode() for name, content in data.items()}
     check_golden("secret.json", manifest)
 
@@ -82,7 +85,8 @@ def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: 
 @pytest.mark.parametrize(
     ("stdout", "stderr", "expected"),
     [
-        (b"/nas/out", b"/nas/out", (b"'/nas/out'", b"''")),
+        (b"/nas/out", b"/nas/out", (b"'/nas/out'", b"'/nas/out'")),
+        (b"/nas/out", b"/home/a/err", (b"'/nas/out'", b"''")),
         (b"/nas/out", b"/nas/err", (b"'/nas/out'", b"'/nas/err'")),
         (b"/home/a/out", b"/home/a/out", (b"''", b"''")),
         (b"/dev/null", b"/nas/err", (b"'/dev/null'", b"'/nas/err'")),
@@ -95,14 +99,70 @@ def test_the_pod_writes_only_files_it_can_see(
     """A path outside the shared mounts is left to the container's log."""
     request = dataclasses.replace(fakes.REQUEST, stdout=stdout, stderr=stderr)
     lines = pods.secret_files(request, fakes.SETTINGS)["settings"].splitlines()
-    assert lines[1:] == [b"penstock_stdout=" + expected[0], b"penstock_stderr=" + expected[1]]
+    assert lines[-2:] == [b"penstock_stdout=" + expected[0], b"penstock_stderr=" + expected[1]]
+
+
+def test_the_agent_learns_umask_and_input() -> None:
+    """What slurmd gave the batch process besides its output."""
+    request = dataclasses.replace(fakes.REQUEST, umask=b"0027", stdin=b"/nas/in put")
+    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].splitlines()
+    assert lines[1:3] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
+
+
+def asking(*lines: str) -> PodSpec:
+    """What a script with these directives asks for."""
+    return scripts.pod_of(b"#!/bin/sh\n" + "".join(f"#K8S_{line}\n" for line in lines).encode())
 
 
 def test_an_image_line_wins_over_the_default() -> None:
     """#K8S_IMAGE in the script names the image."""
     assert render(0)["spec"]["containers"][0]["image"] == "site/default:1"
-    script = fakes.REQUEST.script + b"#K8S_IMAGE=nas-hub.local:5407/pytorch:latest\n"
-    assert render(0, script=script)["spec"]["containers"][0]["image"] == "nas-hub.local:5407/pytorch:latest"
+    manifest = render(0, pod=asking("IMAGE=nas-hub.local:5407/pytorch:latest"))
+    assert manifest["spec"]["containers"][0]["image"] == "nas-hub.local:5407/pytorch:latest"
+
+
+def test_directives_change_what_concerns_the_script_alone() -> None:
+    """Mounts, shared memory, labels, tolerations, pull secrets and priority."""
+    asked = asking(
+        "MOUNT=/nas/data:/data:ro",
+        "SHM_SIZE=2G",
+        "NODE_SELECTOR=disk=ssd",
+        "TOLERATION=dedicated=ml:NoSchedule",
+        "PULL_SECRET=hub",
+        "PRIORITY_CLASS=urgent",
+    )
+    check_golden("pod-directives.json", render(0, pod=asked))
+
+
+def test_only_the_sites_folders_can_be_mounted() -> None:
+    """The rest of the node is nobody's business."""
+    with pytest.raises(errors.UsageError, match="only folders under /nas"):
+        render(0, pod=asking("MOUNT=/etc:/data"))
+
+
+def test_workdir_environment_script_and_command_reach_the_agent() -> None:
+    """Each in the file that the agent reads."""
+    asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
+    files = pods.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS)
+    assert b"penstock_workdir='/nas/run'" in files["settings"]
+    assert b"export MODE='fast one'" in files["environment"]
+    assert files["arguments"] == b"set -- '/bin/bash' 'train.sh' 'a' 'b c'\n"
+    request = dataclasses.replace(fakes.REQUEST, pod=asking("COMMAND=python3 -m 'my mod'"))
+    assert pods.secret_files(request, fakes.SETTINGS)["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
+
+
+def test_an_image_may_run_its_own_entrypoint() -> None:
+    """No agent, the environment in the pod's own words."""
+    container = render(0, pod=asking("COMMAND=@entrypoint"))["spec"]["containers"][0]
+    assert "command" not in container
+    assert container["args"] == ["a", "b c"]
+    assert {"name": "GREETING", "value": "it's me"} in container["env"]
+
+
+def test_a_directive_that_is_wrong_is_named_by_its_line() -> None:
+    """The user sees what to mend."""
+    with pytest.raises(errors.UsageError, match="line 2"):
+        asking("IMAGE=Not An Image")
 
 
 def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:

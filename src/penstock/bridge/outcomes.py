@@ -9,6 +9,7 @@ from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
 SIGNAL_WORD = "signal"  # what the agent leaves as termination message when the script died of a signal
+NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 _NO_SHELL = "/bin/sh"
 
 
@@ -34,7 +35,8 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
         return _terminated(state.terminated, pod)
     if pod.status.phase == "Failed":
         # Kubelet refused the pod (OutOfcpu, NodeAffinity …) or the node went away before it ran.
-        return Outcome(LOST, _words(pod.status.reason or "pod failed", pod.status.message), requeue=True)
+        reason = _words(pod.status.reason or "pod failed", pod.status.message)
+        return Outcome(LOST, reason, requeue=pod.status.reason not in NEVER)
     if pod.status.phase == "Succeeded":
         return Outcome(0)
     if state.waiting is not None and state.waiting.reason in reading.HOPELESS:

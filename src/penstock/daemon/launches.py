@@ -19,6 +19,7 @@ from penstock.daemon import metrics as measuring
 from penstock.kube import types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
+from penstock.sbatch import pods as pods_of_scripts
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,11 @@ REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in
 
 def request_of(message: connections.Message) -> launches.LaunchRequest:
     """What the launcher sent, as data."""
+    script = message.one("script")
     return launches.LaunchRequest(
+        pod=pods_of_scripts.pod_of(script),
         interpreter=message.one("interpreter"),
-        script=message.one("script"),
+        script=script,
         arguments=message.all("argument"),
         environment=message.all("environment"),
         workdir=message.one("workdir"),
@@ -43,7 +46,7 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
 
 def streamed(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str | None:
     """Which of the launcher's streams the container's log belongs to: "1", "2", or none of them."""
-    if not rendering.written_by_pod(request.stdout, settings):
+    if request.pod.own_entrypoint or not rendering.written_by_pod(request.stdout, settings):
         return "1"
     return None if rendering.written_by_pod(request.stderr, settings) else "2"
 
@@ -61,8 +64,12 @@ class LaunchSession:
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
-        request = request_of(message)
         allocation = await self.bridge.allocation_for(message.number("slurm_job_id"), self.connection.uid)
+        try:
+            request = request_of(message)
+        except errors.UsageError as error:
+            await self._tell_end(allocation, outcomes.Outcome(REFUSED, f"not started: {error.message}"))
+            return
         listening = asyncio.create_task(self._until_peer_leaves())
         running = asyncio.create_task(self._run(message, allocation, request))
         try:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
 # Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), script, and settings:
-#   penstock_workdir, penstock_stdout, penstock_stderr (empty: leave the container's own streams).
+#   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own).
 # As the first process it would ignore every signal it has no trap for, so it traps, passes on, and waits on.
 
 here=${0%/*}
@@ -18,10 +18,10 @@ fi
 if [ -n "$penstock_stdout" ]; then
     exec >>"$penstock_stdout" || exit 126
 fi
-if [ -n "$penstock_stderr" ]; then
-    exec 2>>"$penstock_stderr" || exit 126
-elif [ -n "$penstock_stdout" ]; then
+if [ "$penstock_stderr" = "$penstock_stdout" ]; then
     exec 2>&1
+elif [ -n "$penstock_stderr" ]; then
+    exec 2>>"$penstock_stderr" || exit 126
 fi
 
 cd "$penstock_workdir" 2>/dev/null || {
@@ -30,8 +30,14 @@ cd "$penstock_workdir" 2>/dev/null || {
 }
 
 unset OLDPWD
+[ -z "$penstock_umask" ] || umask "$penstock_umask"
+if [ ! -r "${penstock_stdin:=/dev/null}" ]; then
+    note "the input file $penstock_stdin is not in the container"
+    exit 126
+fi
 . "$here/environment"
 . "$here/arguments"
+command -v srun >/dev/null 2>&1 || PATH=$PATH:$here # one that says why it does nothing
 
 if ! command -v "$1" >/dev/null 2>&1; then
     note "the image has no $1, which the script's first line asks for"
@@ -53,7 +59,7 @@ begin() {
     exec $undo "$@"
 }
 
-begin "$@" </dev/null 2>&9 9>&- &
+begin "$@" <"$penstock_stdin" 2>&9 9>&- &
 child=$!
 for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal

@@ -40,6 +40,16 @@ local function malformed_directive(script)
    return nil
 end
 
+-- The number of the first line that calls srun, or nil. A hint, not a refusal: it may be in a branch that is never taken.
+local function first_srun(script)
+   local number = 0
+   for line in string.gmatch(script, "([^\n]*)\n?") do
+      number = number + 1
+      if string.find(line, "^%s*srun%s") then return number end
+   end
+   return nil
+end
+
 local function wrap(job_desc)
    local first = string.match(job_desc.script, "^#!([^\n]*)")
    if first == nil then
@@ -79,6 +89,10 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
    end
    local problem = problem_with(job_desc)
    if problem ~= nil then return refuse(problem) end
+   local calling = first_srun(job_desc.script)
+   if calling ~= nil then
+      slurm.log_user("penstock: line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it")
+   end
    return wrap(job_desc)
 end
 

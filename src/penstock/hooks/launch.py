@@ -54,6 +54,10 @@ class Launcher:
     def on_alarm(self, number: int, frame: object) -> None:
         self.pass_signals_on()
 
+    def on_suspend(self, number: int, frame: object) -> None:
+        """Slurm announces `scontrol suspend` so, and stops this process two seconds later; no pod hears of it."""
+        self.write(2, b"penstock: suspending does not reach pods: the job runs on and keeps its room\n")
+
     def pass_signals_on(self) -> None:
         """Popped before they are sent: the alarm may interrupt this very loop."""
         while self.signals and self.sock is not None:
@@ -172,6 +176,7 @@ def main(socket_path: str) -> None:
         sys.exit(CANNOT_RUN)
     for number in PASSED_ON:
         _signal.signal(number, launcher.on_signal)
+    _signal.signal(_signal.SIGTSTP, launcher.on_suspend)
     _signal.signal(_signal.SIGALRM, launcher.on_alarm)
     end = launcher.run()
     if launcher.lost_output:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from penstock.model.jobspec import PodSpec
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Owner:
@@ -34,3 +36,5 @@ class LaunchRequest:
     stdin: bytes = b"/dev/null"
     umask: bytes = b""
     """Octal digits, as the submitter had it; empty: the image's own."""
+    pod: PodSpec = dataclasses.field(default_factory=PodSpec)
+    """What the script's #K8S_ directives ask for."""

@@ -28,7 +28,7 @@ _NEVER = frozenset(
 )  # fmt: skip
 _EXPORT_LIST = b"SLURM_EXPORT_ENV"
 _SHELL_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-_LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*')+")
+_LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*'|[\"'])+")
 """One entry of an --export list: a name or NAME=value, in which commas may be quoted."""
 
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from penstock import errors, wellknown
 from penstock.model import jobs, launches
-from penstock.render import environment
+from penstock.render import directives, environment
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
-AGENT = package_files.files("penstock.hooks").joinpath("agent.sh").read_bytes()
+_HOOKS = package_files.files("penstock.hooks")
+AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
+NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_IMAGE_LINE = re.compile(rb"^#K8S_IMAGE=(\S+)\s*$", re.MULTILINE)
 
 Manifest = dict[str, Any]
 
@@ -90,8 +91,7 @@ def written_by_pod(path: bytes, settings: PodSettings) -> bool:
 
 def image_of(request: launches.LaunchRequest, settings: PodSettings) -> str:
     """The script's own image, or the site's default."""
-    match = _IMAGE_LINE.search(request.script)
-    return match[1].decode("ascii", "replace") if match else settings.default_image
+    return request.pod.image or settings.default_image
 
 
 def render_pod(
@@ -104,7 +104,7 @@ def render_pod(
 ) -> Manifest:
     """One rank's pod, not bound to its node yet."""
     identity = allocation.identity
-    return {
+    manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -119,10 +119,11 @@ def render_pod(
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": settings.kill_wait,
             "securityContext": _pod_security(owner),
-            "containers": [_container(allocation, rank, image_of(request, settings), settings)],
+            "containers": [_container(allocation, rank, request, settings)],
             "volumes": _volumes(identity, settings),
         },
     }
+    return directives.apply(manifest, request.pod, shared_mounts=settings.shared_mounts)
 
 
 def _site_choices(allocation: jobs.Allocation, rank: int, settings: PodSettings) -> Manifest:
@@ -154,17 +155,18 @@ def _pod_security(owner: launches.Owner) -> Manifest:
     }
 
 
-def _container(allocation: jobs.Allocation, rank: int, image: str, settings: PodSettings) -> Manifest:
+def _container(
+    allocation: jobs.Allocation, rank: int, request: launches.LaunchRequest, settings: PodSettings
+) -> Manifest:
     share = allocation.shares[rank].amount
     amounts = {"cpu": f"{share.millicpus}m", "memory": str(share.memory)}
     if share.gpus:
         amounts[wellknown.GPU_RESOURCE] = str(share.gpus)
-    command = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
     return {
         "name": wellknown.CONTAINER_NAME,
-        "image": image,
+        "image": image_of(request, settings),
         **({"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}),
-        "command": command if rank == 0 else [*command, "hold"],
+        **_process(rank, request),
         "resources": {"requests": amounts, "limits": dict(amounts)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
@@ -174,13 +176,30 @@ def _container(allocation: jobs.Allocation, rank: int, image: str, settings: Pod
     }
 
 
+def _process(rank: int, request: launches.LaunchRequest) -> Manifest:
+    """What the container runs: our agent, or with #K8S_COMMAND=@entrypoint what the image itself does."""
+    agent = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
+    if rank > 0:
+        return {"command": [*agent, "hold"]}
+    if not request.pod.own_entrypoint:
+        return {"command": agent}
+    pairs = [
+        (name.decode(errors="replace"), value.decode(errors="replace")) for name, value in _variables(request)
+    ]
+    found: Manifest = {"env": [{"name": name, "value": value.replace("$(", "$$(")} for name, value in pairs]}
+    if request.arguments:
+        found["args"] = [word.decode(errors="replace").replace("$(", "$$(") for word in request.arguments]
+    workdir = request.pod.workdir
+    return found | ({"workingDir": workdir} if workdir else {})
+
+
 def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest]:
     shared = (
         {"name": f"shared-{n}", "hostPath": {"path": path, "type": "Directory"}}
         for n, path in enumerate(settings.shared_mounts)
     )
     return [
-        {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o444}},
+        {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o555}},
         *shared,
     ]
 
@@ -220,24 +239,36 @@ def render_secret(
 
 def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
-    own_output = written_by_pod(request.stdout, settings)
-    separate_error = request.stderr != request.stdout and written_by_pod(request.stderr, settings)
-    script_path = f"{wellknown.AGENT_MOUNT}/script".encode()
     return {
         "agent.sh": AGENT,
+        "srun": NO_SRUN,
         "script": b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
-        "arguments": environment.set_line(
-            (*_interpreter_words(request.interpreter), script_path, *request.arguments)
-        ),
-        "environment": environment.export_lines(environment.entering(request.environment)),
+        "arguments": environment.set_line(_command(request)),
+        "environment": environment.export_lines(_variables(request)),
         "settings": environment.assignments(
             {
-                "penstock_workdir": request.workdir,
-                "penstock_stdout": request.stdout if own_output else b"",
-                "penstock_stderr": request.stderr if separate_error else b"",
+                "penstock_workdir": request.pod.workdir.encode() or request.workdir,
+                "penstock_umask": request.umask,
+                "penstock_stdin": request.stdin,
+                "penstock_stdout": request.stdout if written_by_pod(request.stdout, settings) else b"",
+                "penstock_stderr": request.stderr if written_by_pod(request.stderr, settings) else b"",
             }
         ),
     }
+
+
+def _variables(request: launches.LaunchRequest) -> tuple[tuple[bytes, bytes], ...]:
+    """The submit environment, and what #K8S_ENV adds to it."""
+    own = ((name.encode(), value.encode()) for name, value in request.pod.environment.items())
+    return (*environment.entering(request.environment), *own)
+
+
+def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
+    """#K8S_COMMAND; else the interpreter with #K8S_SCRIPT or the batch script, and its arguments."""
+    if request.pod.command:
+        return tuple(word.encode() for word in request.pod.command)
+    script = request.pod.script or f"{wellknown.AGENT_MOUNT}/script"
+    return (*_interpreter_words(request.interpreter), script.encode(), *request.arguments)
 
 
 def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:

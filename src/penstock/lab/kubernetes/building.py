@@ -1,0 +1,228 @@
+"""The programs of a real Kubernetes, built once from Go modules and kept outside the checkout.
+
+What is kept is found by content: the hash of the module files and of Go's version. Programs are built into a
+directory of another name that is renamed when all are there, so what is found is always whole; a lock keeps
+two labs from building the same thing side by side. go.sum vouches for every module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import errors
+from penstock.lab import commands, steps
+
+SOURCE = Path(__file__).resolve().parents[4] / "kubernetes"
+SYSTEM_CACHE = Path("/var/cache/penstock-lab")
+USUAL_GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/snap/bin")
+OLDEST_GO = (1, 26)
+BUILD_SECONDS = 3600.0
+NICENESS = 10
+_VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: where its source is, and how long two cores are busy with it when nothing is cached."""
+
+    name: str
+    package: str
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A go.mod with the programs that are built from it."""
+
+    name: str
+    source: Path
+    programs: tuple[Program, ...]
+    version_of: str
+    """The module whose version the programs say they have."""
+
+
+KUBERNETES = Module(
+    name="kubernetes",
+    source=SOURCE,
+    version_of="k8s.io/kubernetes",
+    programs=(
+        Program("pause", "./pause", 5),
+        Program("etcd", "go.etcd.io/etcd/server/v3", 40),
+        Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 170),
+        Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 60),
+        Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
+        Program("kubelet", "k8s.io/kubernetes/cmd/kubelet", 40),
+        Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 30),
+    ),
+)
+KWOK = Module(
+    name="kwok",
+    source=SOURCE / "kwok",
+    version_of="sigs.k8s.io/kwok",
+    programs=(Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 60),),
+)
+
+
+def ensure(module: Module, *, listener: steps.Listener, environment: Mapping[str, str] | None = None) -> Path:
+    """The directory with the module's programs, which are built unless they are there."""
+    settings = dict(os.environ if environment is None else environment)
+    go = find_go(settings)
+    finished = cache_root(settings) / f"{module.name}-{fingerprint(module, go_version(go))}"
+    if finished.is_dir():
+        return finished
+    with commands.os_errors(doing=f"making {finished.parent}"):
+        finished.parent.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(finished):
+            if not finished.is_dir():
+                _build_all(module, finished, go=go, environment=settings, listener=listener)
+    return finished
+
+
+def cache_root(environment: Mapping[str, str]) -> Path:
+    """Where finished programs are kept: for all labs of this machine, or for one who is not root."""
+    if os.geteuid() == 0:
+        return SYSTEM_CACHE
+    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "penstock"
+
+
+def find_go(environment: Mapping[str, str]) -> str:
+    """Go's command, on PATH or where it usually is; sudo hides the first."""
+    places = os.pathsep.join((environment.get("PATH", ""), *USUAL_GO_PLACES))
+    found = shutil.which("go", path=places)
+    if found is None:
+        raise errors.LabError("Go is not installed", hint=_go_hint())
+    if parse_go_version(go_version(found)) < OLDEST_GO:
+        raise errors.LabError(f"{found} is {go_version(found)}, which is too old", hint=_go_hint())
+    return found
+
+
+def _go_hint() -> str:
+    wanted = ".".join(map(str, OLDEST_GO))
+    return f"Go {wanted} or newer builds Kubernetes once; or use a cluster you have: --kubernetes KUBECONFIG"
+
+
+def go_version(go: str) -> str:
+    """What Go says of itself, such as `go1.26.8`, and the kind of machine it builds for."""
+    argv = [go, "env", "GOVERSION", "GOOS", "GOARCH"]
+    try:
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise errors.LabError(f"{go} does not work: {error}") from error
+    return " ".join(answer.stdout.split())
+
+
+def parse_go_version(text: str) -> tuple[int, int]:
+    """(1, 26) from `go1.26.8 linux amd64`; (0, 0) from what is no release."""
+    match = re.match(r"go(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def fingerprint(module: Module, version: str) -> str:
+    """The same for the same sources and the same Go, whatever their dates and places."""
+    digest = hashlib.sha256(version.encode())
+    for path in _sources(module):
+        digest.update(f"\0{path.relative_to(module.source)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _sources(module: Module) -> list[Path]:
+    """go.mod, go.sum and Go files of the module; not those of a module below it."""
+    if not (module.source / "go.mod").is_file():
+        raise errors.LabError(
+            f"there is no {module.source / 'go.mod'} to build from",
+            hint="Only a checkout of Penstock has it: run penstock from there.",
+        )
+    inner = [path.parent for path in module.source.glob("*/go.mod")]
+    found = [module.source / "go.mod", module.source / "go.sum", *module.source.rglob("*.go")]
+    return sorted(path for path in found if not any(path.is_relative_to(place) for place in inner))
+
+
+def version_of(module: Module) -> str:
+    """The pinned version of what is built, such as v1.36.3."""
+    text = (module.source / "go.mod").read_text(encoding="utf-8")
+    match = re.search(rf"^\s*(?:require )?{re.escape(module.version_of)} (v\S+)$", text, re.MULTILINE)
+    if match is None:
+        raise errors.LabError(f"{module.source / 'go.mod'} does not require {module.version_of}")
+    return match[1]
+
+
+def link_flags(version: str) -> str:
+    """What makes the programs say their version: without it clients and controllers refuse to work."""
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    said = (f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in values.items())
+    return " ".join(("-s", "-w", *said))
+
+
+def _build_all(
+    module: Module, finished: Path, *, go: str, environment: Mapping[str, str], listener: steps.Listener
+) -> None:
+    unfinished = Path(tempfile.mkdtemp(dir=finished.parent, prefix=f".{finished.name}."))
+    try:
+        for number, program in enumerate(module.programs):
+            name = f"build {program.name}"
+            listener.began(name)
+            began = time.monotonic()
+            _build(module, program, unfinished, go=go, environment=environment)
+            left = sum(later.seconds for later in module.programs[number + 1 :])
+            listener.ended(name, estimate(left), time.monotonic() - began)
+        unfinished.chmod(0o755)
+        unfinished.rename(finished)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def estimate(seconds: int) -> str:
+    """How long the rest takes, for people."""
+    if seconds < 60:
+        return "built, less than a minute left" if seconds else "built"
+    return f"built, about {round(seconds / 60)} min left"
+
+
+def _build(
+    module: Module, program: Program, target: Path, *, go: str, environment: Mapping[str, str]
+) -> None:
+    flags = link_flags(version_of(module))
+    argv = ["nice", "-n", str(NICENESS), go, "build", "-trimpath", "-ldflags", flags]
+    argv += ["-o", str(target / program.name), program.package]
+    settings = dict(environment) | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    settings.setdefault("HOME", "/root")
+    try:
+        result = subprocess.run(
+            argv,
+            cwd=module.source,
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise errors.LabError(f"building {program.name} took longer than {BUILD_SECONDS:.0f} s") from error
+    if result.returncode != 0:
+        raise errors.LabError(f"cannot build {program.name}", hint=_last_words(result.stderr))
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    return "go said: " + ("\n    ".join(lines[-4:]) or "nothing")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(finished: Path) -> Iterator[None]:
+    with (finished.parent / f".{finished.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,68 @@
+"""Mounts by system call: the few kinds that a lab needs, with errors that name the place."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+_CLONE_NEWNS = 0x00020000
+_MS_BIND = 4096
+_MS_PRIVATE = 1 << 18
+_MS_SHARED = 1 << 20
+_MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+def leave_mount_namespace() -> None:
+    """From here on this process has mounts of its own; those marked shared stay shared with where it was."""
+    if _libc().unshare(_CLONE_NEWNS) != 0:
+        raise _error("unshare")
+
+
+def bind(source: Path, target: Path) -> None:
+    """Show `source` at `target`."""
+    _mount(source, target, _MS_BIND)
+
+
+def keep_private(path: Path) -> None:
+    """What is mounted onto this mount is nobody else's business from now on."""
+    _mount(None, path, _MS_PRIVATE)
+
+
+def share(path: Path) -> None:
+    """Make a directory a mount whose mounts are seen by all who have a copy of it; done once at most."""
+    if str(path) not in mount_points():
+        bind(path, path)
+    _mount(None, path, _MS_SHARED)
+
+
+def mount_holding(path: Path) -> Path:
+    """The mount on which a path lies."""
+    points = mount_points()
+    resolved = path.resolve()
+    return next(place for place in (resolved, *resolved.parents) if str(place) in points)
+
+
+def mount_points() -> set[str]:
+    """Where something is mounted, as this process sees it."""
+    return {parse_mount_point(line) for line in _MOUNTINFO.read_text().splitlines()}
+
+
+def parse_mount_point(line: str) -> str:
+    """The fifth word of a line of mountinfo, with its octal escapes undone."""
+    return line.split()[4].encode().decode("unicode_escape").encode("latin-1").decode()
+
+
+def _mount(source: Path | None, target: Path, flags: int) -> None:
+    what = os.fsencode(source) if source is not None else None
+    if _libc().mount(what, os.fsencode(target), None, ctypes.c_ulong(flags), None) != 0:
+        raise _error(str(target))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _error(where: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), where)

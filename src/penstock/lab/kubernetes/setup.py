@@ -1,0 +1,63 @@
+"""The real cluster as a part of a lab: what there is to do, and which daemons there are.
+
+The lab asks here instead of the dev cluster and knows nothing more about it.
+"""
+
+from __future__ import annotations
+
+from penstock.lab import component, files, steps
+from penstock.lab.kubernetes import access, authority, controlplane, joining, layout, machines, remains
+
+USER = "user's access"
+
+
+def all_steps(
+    cluster: layout.Cluster, *, penstockd_owner: files.Owner, user: str, namespace_pattern: str
+) -> tuple[steps.Step, ...]:
+    """What is made beside the daemons, and when."""
+
+    def admit() -> str:
+        return access.admit(cluster, user, namespace_pattern=namespace_pattern)
+
+    containerds = tuple(machines.containerd_name(machine) for machine in cluster.machines)
+    kubelets = tuple(machines.kubelet_name(machine) for machine in cluster.machines)
+    return (
+        steps.Step(
+            name=controlplane.KEYS,
+            run=lambda: authority.ensure(cluster, penstockd_owner=penstockd_owner),
+        ),
+        steps.Step(name=controlplane.FILES, after=(controlplane.KEYS,), run=lambda: _prepare(cluster)),
+        steps.Step(name=machines.IMAGES, after=containerds, run=lambda: machines.import_images(cluster)),
+        steps.Step(
+            name=joining.ROLES,
+            after=(controlplane.APISERVER,),
+            run=lambda: joining.grant_roles(cluster),
+        ),
+        steps.Step(name=USER, after=(joining.ROLES, controlplane.CONTROLLERS), run=admit),
+        steps.Step(name=joining.NODES, after=kubelets, run=lambda: joining.complete_nodes(cluster)),
+    )
+
+
+def _prepare(cluster: layout.Cluster) -> str:
+    said = machines.prepare(cluster)
+    _link_kubectl(cluster)
+    remains.remember_forwarding(cluster)
+    return said
+
+
+def _link_kubectl(cluster: layout.Cluster) -> None:
+    """A client of the cluster's own release, first on the PATH of those who use the lab."""
+    link = cluster.kubectl
+    unfinished = link.with_name(".kubectl.new")
+    unfinished.unlink(missing_ok=True)
+    unfinished.symlink_to(cluster.programs / "kubectl")
+    unfinished.replace(link)
+
+
+def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
+    """Every daemon of the cluster, those needed by others first."""
+    return (*controlplane.all_components(cluster), *machines.all_components(cluster))
+
+
+READY_AFTER = (joining.ROLES, joining.NODES, USER)
+"""Steps after which penstockd can start."""

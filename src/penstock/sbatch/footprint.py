@@ -1,0 +1,58 @@
+"""What one node must give at least, and what a pod asks for: amounts of a job on a single node.
+
+Slurm decides how tasks fall on nodes only when it starts the job. The *least* is what every distribution
+needs on its fullest node; the *even share* is what a pod gets when tasks are spread evenly, which is
+what `explain` shows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.model.jobspec import JobSpec
+
+
+class Footprint(msgspec.Struct, frozen=True):
+    """CPUs, memory and GPUs on one node; memory 0 means that nothing was asked."""
+
+    cpus: int
+    memory_mib: int
+    gpus: int
+    tasks: int = 1
+
+
+def least_per_node(job: JobSpec) -> Footprint:
+    """What at least one node must have, however Slurm spreads the job over as many nodes as it may take."""
+    return _on(job, _most_nodes(job))
+
+
+def even_share(job: JobSpec) -> Footprint:
+    """What each pod asks for when the job gets as few nodes as it may."""
+    return _on(job, max(job.nodes.minimum, 1))
+
+
+def _most_nodes(job: JobSpec) -> int:
+    most = job.nodes.maximum or max(job.tasks, job.nodes.minimum)
+    return max(min(most, max(job.tasks, 1)), job.nodes.minimum, 1)
+
+
+def _on(job: JobSpec, nodes: int) -> Footprint:
+    tasks = max(-(-job.tasks // nodes), job.tasks_per_node, 1)
+    gpus = _gpus(job, nodes, tasks)
+    cpus = max(-(-job.cpus // nodes), job.cpus_per_task, job.min_cpus_per_node, job.cpus_per_gpu * gpus)
+    return Footprint(cpus, _memory(job, cpus, gpus), gpus, tasks)
+
+
+def _gpus(job: JobSpec, nodes: int, tasks: int) -> int:
+    per_node = sum(gres.count for gres in job.gres.per_node if gres.name == "gpu")
+    per_task = sum(gres.count for gres in job.gres.per_task if gres.name == "gpu") * tasks
+    per_job = -(-sum(gres.count for gres in job.gres.per_job if gres.name == "gpu") // nodes)
+    per_socket = sum(gres.count for gres in job.gres.per_socket if gres.name == "gpu")
+    return max(per_node, per_task, per_job, per_socket)
+
+
+def _memory(job: JobSpec, cpus: int, gpus: int) -> int:
+    if job.memory is None:
+        return 0
+    factor = {"node": 1, "cpu": cpus, "gpu": gpus}[job.memory.scope]
+    return job.memory.mib * factor

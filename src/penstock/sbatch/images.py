@@ -1,0 +1,79 @@
+"""Image references by the OCI rules: [registry[:port]/]path[:tag][@digest].
+
+The first part is a registry when it has a dot or a colon or is `localhost`; else the reference is one of
+the default registry, which a site may not allow.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.values.problem import Problem
+
+_HOST = Pattern(
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*(?::[0-9]{1,5})?"
+)
+_IPV6 = Pattern(r"\[[0-9a-fA-F:]+\](?::[0-9]{1,5})?")
+_COMPONENT = Pattern(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_TAG = Pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = Pattern(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
+
+
+class Image(msgspec.Struct, frozen=True):
+    """A reference taken apart; `registry` is empty for the default one."""
+
+    registry: str
+    path: str
+    tag: str = ""
+    digest: str = ""
+
+
+def parse(text: str) -> Image:
+    """Take a reference apart, or say what is wrong with it."""
+    if not text:
+        raise Problem("no image is named", "as in registry.example:5000/team/app:1.2")
+    if text.startswith(("http://", "https://", "docker://")):
+        raise Problem(f"{text!r} is a URL", f"write {text.split('//', 1)[1]}")
+    body, at, digest = text.partition("@")
+    if at and not _valid_digest(digest):
+        raise Problem(f"{digest!r} is no digest", "sha256: and 64 hexadecimal digits")
+    registry, path = _split_registry(body)
+    path, colon, tag = path.partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        raise Problem(f"{tag!r} is no tag", "letters, digits, dots, dashes and underscores, 128 at most")
+    _check_path(path, text)
+    return Image(registry, path, tag, digest)
+
+
+def _valid_digest(digest: str) -> bool:
+    if not _DIGEST.fullmatch(digest):
+        return False
+    return not digest.startswith("sha256:") or len(digest) == 71
+
+
+def _split_registry(body: str) -> tuple[str, str]:
+    first, slash, rest = body.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost"):
+        return "", body
+    if not _HOST.fullmatch(first) and not _IPV6.fullmatch(first):
+        raise Problem(f"{first!r} is no registry", "host or host:port")
+    port = first.rpartition(":")[2] if not first.endswith("]") and ":" in first else ""
+    if port and not 0 < int(port) < 65536:
+        raise Problem(f"{port!r} is no port")
+    return first, rest
+
+
+def _check_path(path: str, text: str) -> None:
+    if not path:
+        raise Problem(f"{text!r} names a registry and no image")
+    if len(path) > 255:
+        raise Problem("the image's name is longer than 255 characters")
+    for component in path.split("/"):
+        if not _COMPONENT.fullmatch(component):
+            hint = (
+                "lower case only"
+                if component.lower() != component
+                else "letters and digits, joined by . _ or -"
+            )
+            raise Problem(f"{component!r} in {text!r} is no part of an image's name", hint)

@@ -1,0 +1,216 @@
+"""#K8S_ directives: what a script asks of its pods.
+
+`#K8S_NAME=value`, one a line, before the first command like any directive. The value is the rest of the
+line; blanks around it and a comment after ` #` are not part of it; quotes around all of it are taken
+off. Of MOUNT, ENV, OUTPUTS, NODE_SELECTOR, TOLERATION and PULL_SECRET there may be several; of the
+others a second one is an error, because nobody can tell which was meant.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.model.jobspec import Mount, PodSpec, Provenance, Toleration
+from penstock.sbatch import images, nearest
+from penstock.sbatch.diagnostics import Place, Report
+from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.source import K8S_MAGIC, Line
+from penstock.sbatch.values import sizes
+from penstock.sbatch.values.problem import Problem
+
+_DIRECTIVE = Pattern(r"#K8S_([A-Za-z0-9_\-]*)([ \t]*[=:]?[ \t]*)(.*)", re.DOTALL)
+_ENV_NAME = Pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_DNS_NAME = Pattern(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL_KEY = Pattern(
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = Pattern(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+OWN_ENTRYPOINT: Final = "@entrypoint"
+"""#K8S_COMMAND=@entrypoint: run what the image itself runs, instead of the script."""
+_RESERVED: Final = ("SLURM_", "SBATCH_", "PENSTOCK_")
+
+
+def _image(value: str) -> str:
+    images.parse(value)
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/") or "/../" in f"{value}/":
+        raise Problem(f"{value!r} is no absolute path", "begin with / and leave out ..")
+    return value
+
+
+def _inside(value: str) -> str:
+    if not value or (value.startswith("/") and "/../" in f"{value}/"):
+        raise Problem(f"{value!r} is no path")
+    return value
+
+
+def _command(value: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise Problem(f"{value!r}: {str(error).lower()}", "quote it as a shell would want it") from error
+
+
+def _outputs(value: str) -> str:
+    if not value or value.startswith("/") or ".." in value.split("/"):
+        raise Problem(f"{value!r} is no pattern inside the working directory", "as in results/*.csv")
+    return value
+
+
+def _mount(value: str) -> Mount:
+    parts = value.split(":")
+    if len(parts) == 1:
+        parts.append(parts[0])
+    if len(parts) > 3 or (len(parts) == 3 and parts[2] not in ("ro", "rw")):
+        raise Problem(f"{value!r} is no mount", "source[:target[:ro]]")
+    return Mount(_absolute(parts[0]), _absolute(parts[1]), len(parts) == 3 and parts[2] == "ro")
+
+
+def _environment(value: str) -> tuple[str, str]:
+    name, equals, text = value.partition("=")
+    if not equals or not _ENV_NAME.fullmatch(name):
+        raise Problem(f"{value!r} is no variable", "NAME=value")
+    if name.startswith(_RESERVED):
+        raise Problem(f"{name} is set by Slurm or penstock", "choose another name")
+    return name, text
+
+
+def _secret(value: str) -> str:
+    if not _DNS_NAME.fullmatch(value):
+        raise Problem(f"{value!r} is no name of a Kubernetes object", "lower case letters, digits, - and .")
+    return value
+
+
+def _shm(value: str) -> int:
+    amount = sizes.memory(re.sub(r"(?i)ib?$", "", value) if re.search(r"(?i)[kmgt]ib?$", value) else value)
+    if amount <= 0:
+        raise Problem("shared memory of nothing")
+    return amount
+
+
+def _selector(value: str) -> tuple[str, str]:
+    key, equals, text = value.partition("=")
+    if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
+        raise Problem(f"{value!r} is no label", "key=value, as in disk=ssd")
+    return key, text
+
+
+def _toleration(value: str) -> Toleration:
+    key, _, effect = value.partition(":")
+    name, equals, text = key.partition("=")
+    if effect and effect not in _EFFECTS:
+        raise Problem(f"{effect!r} is no taint effect", f"one of {', '.join(_EFFECTS)}")
+    if not _LABEL_KEY.fullmatch(name) or not _LABEL_VALUE.fullmatch(text):
+        raise Problem(f"{value!r} is no toleration", "key[=value][:effect]")
+    return Toleration(name, "Equal" if equals else "Exists", text, effect)
+
+
+SINGLE: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "IMAGE": ("image", _image),
+    "WORKDIR": ("workdir", _absolute),
+    "SCRIPT": ("script", _inside),
+    "COMMAND": ("command", _command),
+    "SHM_SIZE": ("shm_mib", _shm),
+    "PRIORITY_CLASS": ("priority_class", _secret),
+}
+SEVERAL: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "OUTPUTS": ("outputs", _outputs),
+    "MOUNT": ("mounts", _mount),
+    "ENV": ("environment", _environment),
+    "PULL_SECRET": ("pull_secrets", _secret),
+    "NODE_SELECTOR": ("node_selector", _selector),
+    "TOLERATION": ("tolerations", _toleration),
+}
+NAMES: Final = (*SINGLE, *SEVERAL)
+MAPPINGS: Final = ("environment", "node_selector")
+
+
+def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, Provenance]]:
+    """The pod's wishes, and where each came from."""
+    fields: dict[str, Any] = {}
+    provenance: dict[str, Provenance] = {}
+    for line in lines:
+        read = _read(line, report)
+        if read is None:
+            continue
+        name, value, place = read
+        field, grammar = SINGLE.get(name) or SEVERAL[name]
+        if name in SINGLE and field in fields:
+            earlier = provenance[field].line
+            report.error(
+                Place(line.number, 1), "duplicate-directive", f"#K8S_{name} stands on line {earlier} already"
+            )
+            continue
+        try:
+            _store(fields, name, field, grammar(value))
+        except Problem as problem:
+            report.error(place, "invalid-k8s-value", f"#K8S_{name}: {problem.message}", problem.hint)
+            continue
+        provenance[field] = Provenance("script", f"#K8S_{name}", line.number, place.column)
+    return PodSpec(**_frozen(fields)), {f"pod.{key}": value for key, value in provenance.items()}
+
+
+def _store(fields: dict[str, Any], name: str, field: str, value: Any) -> None:
+    if name in SINGLE:
+        fields[field] = value
+        if name == "COMMAND" and value == (OWN_ENTRYPOINT,):
+            fields.update(command=(), own_entrypoint=True)
+    else:
+        fields.setdefault(field, []).append(value)
+
+
+def _frozen(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: dict(value) if key in MAPPINGS else tuple(value) if isinstance(value, list) else value
+        for key, value in fields.items()
+    }
+
+
+def _read(line: Line, report: Report) -> tuple[str, str, Place] | None:
+    match = _DIRECTIVE.match(line.text)
+    if match is None:
+        return None
+    written, sign, rest = match.groups()
+    rest = rest.rstrip(" \t\r")
+    name = written.upper().replace("-", "_")
+    start = Place(line.number, 1)
+    if name not in NAMES:
+        _unknown(written, report, start)
+        return None
+    if written != name:
+        report.error(start, "unknown-directive", f"#K8S_{written} is not known", f"did you mean #K8S_{name}?")
+        return None
+    place = Place(line.number, match.start(3) + 1)
+    if "=" not in sign or not rest:
+        hint = f"write #K8S_{name}={rest or 'value'}"
+        report.error(place, "invalid-k8s-value", f"#K8S_{name} is not of the form #K8S_NAME=value", hint)
+        return None
+    value = _value(rest, name, report, place)
+    return None if value is None else (name, value, place)
+
+
+def _value(rest: str, name: str, report: Report, place: Place) -> str | None:
+    quote = rest[:1]
+    if quote in ("'", '"') and name != "COMMAND":
+        end = rest.find(quote, 1)
+        tail = rest[end + 1 :].strip() if end > 0 else ""
+        if end < 0 or (tail and not tail.startswith("#")):
+            report.error(
+                place, "unmatched-quote", f"#K8S_{name}: the quote does not close at the end of the value"
+            )
+            return None
+        return rest[1:end]
+    return re.split(r"[ \t]#", f" {rest}", maxsplit=1)[0].strip() if not rest.startswith("#") else ""
+
+
+def _unknown(written: str, report: Report, place: Place) -> None:
+    found = nearest.nearest(written.upper(), NAMES)
+    hint = f"did you mean #K8S_{found}?" if found else f"known: {', '.join(NAMES)}"
+    report.error(place, "unknown-directive", f"{K8S_MAGIC}{written} is not known", hint)

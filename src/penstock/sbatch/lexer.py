@@ -1,0 +1,147 @@
+"""Words of one directive line, split as sbatch splits them.
+
+The rules were found by asking sbatch 22.05 itself, and are not those of a shell:
+
+* a backslash takes the next character literally, inside quotes too, but never a blank: there the word
+  just ends;
+* an unquoted `#` ends the line even in the middle of a word;
+* an empty word (`''`) ends the line: what follows is never read;
+* `hetjob` (or `packjob`) ends the line; at its start it opens the next component of a heterogeneous job;
+* a word that begins with `:` is an error, so is a quote that does not close on its line.
+
+Runs of plain characters are taken by one regular expression each, so that a line of megabytes costs
+milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from penstock.sbatch.patterns import Pattern
+
+BLANK: Final = " \t\n\v\f\r"
+"""isspace() of the C locale; anything else, a no-break space for one, is part of a word."""
+
+MOST_WORDS: Final = 10_000
+"""No line of a person has more; it keeps a line of megabytes from taking seconds."""
+
+SEPARATORS: Final = ("hetjob", "packjob")
+
+_PLAIN = Pattern(r"""[^ \t\n\v\f\r\\'"#]+""")
+_QUOTED: Final = {"'": Pattern(r"[^\\']+"), '"': Pattern(r'[^\\"]+')}
+_BLANKS = Pattern(r"[ \t\n\v\f\r]*")
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word and where it begins (offset in the line, from 0)."""
+
+    text: str
+    offset: int
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The words of a line, and what ended it early: `fault` is a code, `at` its offset."""
+
+    words: tuple[Word, ...]
+    separator: str = ""
+    fault: str = ""
+    detail: str = ""
+    at: int = 0
+
+
+def split(line: str, start: int) -> Words:
+    """Split `line` from `start` on, the place just after the magic word."""
+    words: list[Word] = []
+    position = _skip_blanks(line, start)
+    opening = _separator(line, position)
+    if opening:
+        return Words((), separator=opening, at=position)
+    while position < len(line) and line[position] != "#":
+        if line[position] == ":":
+            return Words(tuple(words), fault="unexpected-colon", at=position)
+        stray = _separator(line, position)
+        if stray:
+            return Words(tuple(words), fault="stray-separator", detail=stray, at=position)
+        text, end, open_quote = _word(line, position)
+        if open_quote:
+            return Words(tuple(words), fault="unmatched-quote", detail=open_quote, at=position)
+        if not text:
+            return Words(tuple(words), fault=_ended_by(line, end), at=position)
+        words.append(Word(text, position))
+        if len(words) > MOST_WORDS:
+            return Words(tuple(words), fault="too-many-words", at=position)
+        position = _skip_blanks(line, end)
+    return Words(tuple(words))
+
+
+def _ended_by(line: str, end: int) -> str:
+    """An empty word is worth a remark only when something was written after it."""
+    rest = line[end:].strip(BLANK)
+    return "empty-word" if rest and not rest.startswith("#") else ""
+
+
+def _separator(line: str, position: int) -> str:
+    for name in SEPARATORS:
+        if line.startswith(name, position):
+            after = line[position + len(name) : position + len(name) + 1]
+            if not after or after in BLANK:
+                return name
+    return ""
+
+
+def _skip_blanks(line: str, position: int) -> int:
+    match = _BLANKS.match(line, position)
+    return match.end() if match else position
+
+
+def _word(line: str, position: int) -> tuple[str, int, str]:
+    """One word from `position`: its text, where it ends, and the quote that was left open."""
+    parts: list[str] = []
+    end = len(line)
+    while position < end:
+        char = line[position]
+        if char in BLANK or char == "#":
+            break
+        if char == "\\":
+            position, taken = _escaped(line, position)
+            parts.append(taken)
+        elif char in _QUOTED:
+            taken, position, closed = _quoted(line, position)
+            parts.append(taken)
+            if not closed:
+                return "", end, char
+        else:
+            match = _PLAIN.match(line, position)
+            assert match is not None  # noqa: S101 - every character that is not special is plain
+            parts.append(match.group())
+            position = match.end()
+    return "".join(parts), position, ""
+
+
+def _escaped(line: str, position: int) -> tuple[int, str]:
+    following = line[position + 1 : position + 2]
+    if not following or following in BLANK:
+        return position + 1, ""
+    return position + 2, following
+
+
+def _quoted(line: str, position: int) -> tuple[str, int, bool]:
+    quote = line[position]
+    inside = _QUOTED[quote]
+    parts: list[str] = []
+    position += 1
+    while position < len(line):
+        char = line[position]
+        if char == quote:
+            return "".join(parts), position + 1, True
+        if char == "\\":
+            parts.append(line[position + 1 : position + 2])
+            position += 2
+            continue
+        match = inside.match(line, position)
+        assert match is not None  # noqa: S101 - neither quote nor backslash, so the run is not empty
+        parts.append(match.group())
+        position = match.end()
+    return "".join(parts), position, False

@@ -1,0 +1,106 @@
+"""The table of sbatch's options, read from options.txt, and how a name is found in it.
+
+The table is data so that one place answers every question about an option: the parser's, the
+documentation's (`docs/compatibility.md` is made from it) and the reader's. Names are looked up as
+getopt_long does: an exact name first, else a prefix that fits exactly one option of the chosen Slurm
+release.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal, cast
+
+import msgspec
+
+Argument = Literal["none", "required", "optional"]
+Treatment = Literal["native", "pod", "approximated", "refused", "ignored"]
+
+RELEASES: Final = ("22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
+DEFAULT_RELEASE: Final = "22.05"
+ALIASES: Final = {
+    "cluster": "clusters",
+    "tasks-per-node": "ntasks-per-node",
+    "ntasks-per-tres": "ntasks-per-gpu",
+}
+"""Second names: the settings of both land in one place."""
+
+_ARGUMENTS: Final[dict[str, Argument]] = {"-": "none", "=": "required", "?": "optional"}
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    name: str
+    short: str
+    argument: Argument
+    grammar: str
+    environment: tuple[str, ...]
+    since: str
+    until: str
+    treatment: Treatment
+    note: str
+
+    @property
+    def key(self) -> str:
+        """The name under which its setting is kept."""
+        return ALIASES.get(self.name, self.name)
+
+    def known_in(self, release: str) -> bool:
+        return (not self.since or self.since <= release) and (not self.until or release <= self.until)
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The options of one release."""
+
+    release: str
+    by_name: dict[str, Option]
+    by_short: dict[str, Option]
+
+    def matching(self, prefix: str) -> tuple[Option, ...]:
+        """Options whose name is `prefix`, or else begins with it."""
+        exact = self.by_name.get(prefix)
+        if exact is not None:
+            return (exact,)
+        return tuple(option for name, option in self.by_name.items() if name.startswith(prefix))
+
+
+@lru_cache(maxsize=1)
+def every_option() -> tuple[Option, ...]:
+    """All rows of options.txt, in its order."""
+    beside = __file__.rpartition("/")[0]
+    with open(f"{beside}/options.txt", encoding="utf-8") as lines:  # noqa: PTH123 - pathlib costs 3 ms of start-up
+        return tuple(_row(line.rstrip("\n")) for line in lines if not line.startswith(("#", "\n")))
+
+
+def _row(line: str) -> Option:
+    name, short, argument, grammar, environment, since, until, treatment, note = line.split("|")
+    return Option(
+        name,
+        short,
+        _ARGUMENTS[argument],
+        grammar,
+        tuple(environment.split()),
+        since,
+        until,
+        cast("Treatment", treatment),
+        note,
+    )
+
+
+@lru_cache(maxsize=len(RELEASES))
+def table(release: str = DEFAULT_RELEASE) -> Table:
+    """The options that sbatch of that release knows."""
+    known = [option for option in every_option() if option.known_in(release)]
+    return Table(
+        release,
+        {option.name: option for option in known},
+        {option.short: option for option in known if option.short},
+    )
+
+
+def release_of(version: str) -> str:
+    """The release of our table that fits a version such as 24.11.5; newer ones count as the newest."""
+    wanted = ".".join(version.split(".")[:2])
+    fitting = [release for release in RELEASES if release <= wanted]
+    return fitting[-1] if fitting else RELEASES[0]

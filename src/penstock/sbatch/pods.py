@@ -1,0 +1,18 @@
+"""What a script asks of its pods, for whoever runs it: the #K8S_ directives without the rest."""
+
+from __future__ import annotations
+
+from penstock import errors
+from penstock.model.jobspec import PodSpec
+from penstock.sbatch import diagnostics, k8s, source
+
+
+def pod_of(script: bytes) -> PodSpec:
+    """The directives of a script that Slurm has accepted; UsageError names the first line that is wrong."""
+    lines = source.read(script, diagnostics.Report()).k8s
+    report = diagnostics.Report()
+    found, *_ = k8s.parse(lines, report)
+    for diagnostic in report.without(()):
+        if diagnostic.severity == "error":
+            raise errors.UsageError(f"line {diagnostic.line}: {diagnostic.message}", hint=diagnostic.hint)
+    return found

@@ -1,0 +1,143 @@
+"""A job held against a site: unknown names, limits, and requests no node can ever hold.
+
+Only what can never work is an error; what may have to wait is the scheduler's affair.
+"""
+
+from __future__ import annotations
+
+from penstock.model.jobspec import UNLIMITED, JobSpec
+from penstock.model.siteview import NodeKind, SiteView
+from penstock.sbatch import footprint, images, nearest
+from penstock.sbatch.diagnostics import Place, Report
+from penstock.sbatch.values import choices, times
+from penstock.sbatch.values.problem import Problem
+
+
+def check(job: JobSpec, site: SiteView, report: Report) -> None:
+    """Everything that is wrong with the job at this site."""
+    names = _partitions(job, site, report)
+    for name in names:
+        _time(job, site, name, report)
+    nodes = [kind for kind in site.nodes if _serves(kind, names)]
+    if nodes:
+        _features(job, nodes, report)
+        _gpu_types(job, nodes, report)
+        _fits(job, nodes, report)
+    _array(job, site, report)
+    _pod(job, site, report)
+
+
+def place_of(job: JobSpec, field: str) -> Place:
+    """Where a field of the job was written."""
+    found = job.provenance.get(field)
+    if found is None or not found.line:
+        return Place(origin=f"{found.origin} {found.name}".strip() if found and found.name else "")
+    return Place(found.line, found.column)
+
+
+def _partitions(job: JobSpec, site: SiteView, report: Report) -> list[str]:
+    if not site.partitions:
+        return []
+    if not job.partition:
+        return [name for name, partition in site.partitions.items() if partition.default]
+    known = []
+    for name in job.partition.split(","):
+        if name in site.partitions:
+            known.append(name)
+            continue
+        near = nearest.nearest(name, site.partitions)
+        hint = f"did you mean {near}?" if near else f"this site has {', '.join(site.partitions)}"
+        report.error(
+            place_of(job, "partition"), "unknown-partition", f"no partition is called {name!r}", hint
+        )
+    return known
+
+
+def _time(job: JobSpec, site: SiteView, name: str, report: Report) -> None:
+    longest = site.partitions[name].max_time
+    if not longest or job.time_limit is None:
+        return
+    limit = times.limit(longest)
+    if job.time_limit > limit:
+        wanted = "no limit" if job.time_limit == UNLIMITED else f"{job.time_limit} minutes"
+        message = f"{wanted} asked for, partition {name} allows {longest}"
+        report.error(
+            place_of(job, "time_limit"), "over-max-time", message, f"ask for --time={longest} or less"
+        )
+
+
+def _serves(kind: NodeKind, partitions: list[str]) -> bool:
+    return not kind.partitions or not partitions or bool(set(kind.partitions) & set(partitions))
+
+
+def _features(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
+    known = {feature for kind in nodes for feature in kind.features}
+    for name in choices.feature_names(job.features):
+        if name not in known:
+            near = nearest.nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+            message = f"no node has the feature {name!r}"
+            report.error(place_of(job, "features"), "unknown-feature", message, hint)
+
+
+def _gpu_types(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
+    known = {kind.gpu_type for kind in nodes if kind.gpus and kind.gpu_type}
+    asked = (*job.gres.per_node, *job.gres.per_job, *job.gres.per_task, *job.gres.per_socket)
+    for gres in asked:
+        if gres.name == "gpu" and gres.type and gres.type not in known:
+            near = nearest.nearest(gres.type, known)
+            hint = f"did you mean {near}?" if near else f"this site has {', '.join(sorted(known)) or 'none'}"
+            message = f"no node has GPUs of type {gres.type!r}"
+            report.error(place_of(job, "gres"), "unknown-gpu-type", message, hint)
+
+
+def _fits(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
+    """Each amount by itself first, because that names the culprit; then all together."""
+    least = footprint.least_per_node(job)
+    amounts = (
+        ("cpus", least.cpus, max(kind.cpus for kind in nodes), "CPUs"),
+        ("memory", least.memory_mib, max(kind.memory_mib for kind in nodes), "MiB of memory"),
+        ("gres", least.gpus, max(kind.gpus for kind in nodes), "GPUs"),
+        ("nodes", job.nodes.minimum, sum(kind.count for kind in nodes), "nodes"),
+    )
+    alone = False
+    for field, wanted, most, noun in amounts:
+        if wanted > most:
+            alone = True
+            where = "the site has" if field == "nodes" else "the largest node has"
+            message = f"{wanted} {noun} {'' if field == 'nodes' else 'on one node '}asked for, {where} {most}"
+            report.error(place_of(job, field), "never-fits", message, "ask for less, or for more nodes")
+    if not alone and not any(_holds(kind, least) for kind in nodes):
+        message = f"no node has {least.cpus} CPUs, {least.memory_mib} MiB and {least.gpus} GPUs at once"
+        report.error(place_of(job, "cpus"), "never-fits", message, "spread the job over more nodes")
+
+
+def _holds(kind: NodeKind, least: footprint.Footprint) -> bool:
+    return kind.cpus >= least.cpus and kind.memory_mib >= least.memory_mib and kind.gpus >= least.gpus
+
+
+def _array(job: JobSpec, site: SiteView, report: Report) -> None:
+    if job.array is not None and job.array.last >= site.max_array_size:
+        message = f"array id {job.array.last} is over this site's largest, {site.max_array_size - 1}"
+        report.error(
+            place_of(job, "array"), "array-too-large", message, "number the tasks from 0 or split the array"
+        )
+
+
+def _pod(job: JobSpec, site: SiteView, report: Report) -> None:
+    for field, origin in job.provenance.items():
+        name = origin.name.removeprefix("#K8S_")
+        if field.startswith("pod.") and name in site.forbidden_directives:
+            message = f"#K8S_{name} is not allowed at this site"
+            report.error(Place(origin.line, 1), "forbidden-directive", message, "ask the site's operators")
+    image = job.pod.image or site.default_image
+    if not site.registries or not image:
+        return
+    try:
+        registry = images.parse(image).registry
+    except Problem:
+        return
+    if registry not in site.registries:
+        message = f"images from {registry or 'the default registry'} are not allowed at this site"
+        hint = f"allowed: {', '.join(site.registries)}"
+        report.error(place_of(job, "pod.image"), "forbidden-registry", message, hint)

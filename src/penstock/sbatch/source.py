@@ -1,0 +1,172 @@
+"""The script as sbatch reads it: what makes it unreadable at all, and which lines are directives.
+
+Directives end at the first line that is neither blank nor a comment. What is written after that line, or
+almost like a directive (`# SBATCH`, `##SBATCH`, `#sbatch`), is silently nothing to sbatch; people lose
+options that way, so those lines are kept apart here to be spoken about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from penstock.sbatch import lexer
+from penstock.sbatch.diagnostics import Place, Report
+from penstock.sbatch.patterns import Pattern
+
+MAGIC: Final = "#SBATCH"
+OLD_MAGIC: Final = "#SLURM"
+K8S_MAGIC: Final = "#K8S_"
+MAX_SCRIPT_BYTES: Final = 4 * 1024 * 1024
+"""slurmctld's default max_script_size; what is larger is not read further."""
+
+MOST_DIRECTIVES: Final = 10_000
+"""No person writes more, and a machine that does should write options on the command line."""
+
+_COMMAND = Pattern(r"^[ \t\v\f\r]*[^ \t\n\v\f\r#]", re.MULTILINE)
+_DIRECTIVE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)[^\n]*", re.MULTILINE)
+_LATE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)(?=[ \t\-A-Z])[^\n]*", re.MULTILINE)
+_FOREIGN = Pattern(r"^#(PBS|BSUB)(?=[ \t-])[^\n]*", re.MULTILINE)
+_ALMOST = Pattern(
+    r"^[ \t]*#[ \t#]*(?:SBATCH|SBTACH|SBACTH|SBATHC|SBATC|SBACH|SABTCH|BATCH)[ \t]+-{1,2}[A-Z][^\n]*",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of interest; `number` counts from 1."""
+
+    number: int
+    text: str
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What of the script matters: `text` is lossless (bytes that are no UTF-8 survive as surrogates)."""
+
+    text: str
+    interpreter: str = ""
+    directives: tuple[Line, ...] = ()
+    k8s: tuple[Line, ...] = ()
+    almost: tuple[Line, ...] = ()
+    late: tuple[Line, ...] = ()
+    foreign: tuple[Line, ...] = ()
+    first_command: Line = Line(0, "")
+
+
+def read(data: bytes, report: Report) -> Script:
+    """Find the lines that matter; what makes sbatch refuse the file as a whole is reported."""
+    fatal = _unreadable(data, report)
+    if fatal and (b"\0" in data or len(data) > MAX_SCRIPT_BYTES):
+        return Script("")
+    text = data.decode("utf-8", "surrogateescape")
+    if not text.strip(lexer.BLANK):
+        return Script(text)
+    return _scan(text.replace("\r\n", "\n") if "\r\n" in text else text, report)
+
+
+def _unreadable(data: bytes, report: Report) -> bool:
+    """Everything about the bytes as such that sbatch or slurmctld will not take."""
+    before = len(report.diagnostics)
+    top = Place(1, 1)
+    if not data:
+        report.error(top, "empty-script", "the script is empty")
+        return True
+    if not data.strip(lexer.BLANK.encode()):
+        report.error(top, "empty-script", "the script contains only blanks")
+        return True
+    if len(data) > MAX_SCRIPT_BYTES:
+        size = f"{len(data) / 1048576:.1f} MiB"
+        report.error(
+            top,
+            "script-too-large",
+            f"the script has {size}; slurmctld takes 4 MiB by default",
+            "keep data in files",
+        )
+    if b"\0" in data:
+        report.error(
+            _place(data, data.index(b"\0")),
+            "nul-byte",
+            "the script contains a NUL byte",
+            "is this a binary file?",
+        )
+    if not data.startswith(b"#!"):
+        _no_interpreter(data, report)
+    if b"\r\n" in data:
+        place = _place(data, data.index(b"\r\n"))
+        report.error(
+            place,
+            "dos-line-breaks",
+            "DOS line breaks (CRLF): sbatch refuses the whole script",
+            "run dos2unix on it",
+        )
+    return len(report.diagnostics) > before
+
+
+def _no_interpreter(data: bytes, report: Report) -> None:
+    message = "the first line does not start with #!"
+    if data.startswith(b"\xef\xbb\xbf#!"):
+        report.error(
+            Place(1, 1),
+            "byte-order-mark",
+            "a byte order mark (BOM) stands before #!",
+            "save as UTF-8 without BOM",
+        )
+    elif data.lstrip(lexer.BLANK.encode()).startswith(b"#!"):
+        report.error(Place(1, 1), "missing-shebang", message, "remove what stands before the #!")
+    else:
+        report.error(
+            Place(1, 1), "missing-shebang", message, "begin with an interpreter, for instance #!/bin/bash"
+        )
+
+
+def _place(data: bytes, offset: int) -> Place:
+    start = data.rfind(b"\n", 0, offset) + 1
+    return Place(data.count(b"\n", 0, offset) + 1, offset - start + 1)
+
+
+def _scan(text: str, report: Report) -> Script:
+    first = _COMMAND.search(text)
+    end = first.start() if first else len(text)
+    header = text[:end]
+    command = Line(0, "")
+    if first:
+        command = Line(text.count("\n", 0, end) + 1, text[end : text.find("\n", end) % (len(text) + 1)])
+    marked = _all(_DIRECTIVE, header, 0, 1)
+    if len(marked) > MOST_DIRECTIVES:
+        message = f"{len(marked)} directives are more than {MOST_DIRECTIVES}"
+        report.error(Place(marked[MOST_DIRECTIVES].number, 1), "too-many-directives", message)
+        return Script(text, interpreter=_interpreter(text), first_command=command)
+    return Script(
+        text=text,
+        interpreter=_interpreter(text),
+        directives=tuple(line for line in marked if not line.text.startswith(K8S_MAGIC)),
+        k8s=tuple(line for line in marked if line.text.startswith(K8S_MAGIC)),
+        almost=tuple(line for line in _all(_ALMOST, header, 0, 1) if not line.text.startswith(MAGIC)),
+        late=_late(text, end, command.number) if first else (),
+        foreign=_all(_FOREIGN, text, 0, 1) if "\n#PBS" in text or "\n#BSUB" in text else (),
+        first_command=command,
+    )
+
+
+def _interpreter(text: str) -> str:
+    first, _, _ = text.partition("\n")
+    return first[2:].strip(lexer.BLANK) if first.startswith("#!") else ""
+
+
+def _late(text: str, start: int, number: int) -> tuple[Line, ...]:
+    if not any(text.find(mark, start) >= 0 for mark in ("\n#SBATCH", "\n#K8S_", "\n#SLURM")):
+        return ()
+    return _all(_LATE, text, start, number)
+
+
+def _all(pattern: Pattern, text: str, start: int, number: int) -> tuple[Line, ...]:
+    """Every match from `start`, the beginning of line `number`, with its line number."""
+    found = []
+    counted = start
+    for match in pattern.finditer(text, start):
+        number += text.count("\n", counted, match.start())
+        counted = match.start()
+        found.append(Line(number, match.group()))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""Holding a JobSpec against what Slurm itself says of the job: the differences, field by field.
+
+`scontrol show job` of a held job shows the request as slurmctld keeps it. Two of its fields are
+estimates and not compared as they stand: NumNodes is a guess until the job starts (the request is in
+TRES), and the default memory is the partition's, so memory is compared when the script asks for some.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.model.jobspec import UNLIMITED, ArraySpec, JobSpec
+from penstock.sbatch.values import arrays
+
+Differences = dict[str, tuple[object, object]]
+_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Za-z/:]+=|$)")
+_SHARING: Final = {"OK": "default", "NO": "exclusive", "YES": "oversubscribe", "USER": "user", "MCS": "mcs"}
+_NOTHING: Final = ("(null)", "N/A", "")
+
+
+def fields(line: str) -> dict[str, str]:
+    """One line of `scontrol show job --oneliner` by field name."""
+    return dict(_FIELD.findall(line.strip()))
+
+
+def differences(job: JobSpec, shown: Mapping[str, str], *, default_time: int) -> Differences:
+    """What Slurm says differently, as (Slurm, ours); empty when both agree."""
+    pairs = {
+        **_counts(job, shown),
+        **_resources(job, shown),
+        "time": (_minutes(shown["TimeLimit"]), default_time if job.time_limit is None else job.time_limit),
+        "sharing": (_SHARING[shown["OverSubscribe"]], job.sharing),
+        "array": (_shown_array(shown.get("ArrayTaskId", "")), _array(job.array)),
+        "dependency": (_dependency(shown["Dependency"]), _our_dependency(job)),
+        "stdout": (shown["StdOut"], _path(job, job.output, shown)),
+        "stderr": (shown["StdErr"], _path(job, job.error or job.output, shown)),
+        "name": (shown["JobName"], job.name),
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _counts(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+    tres = dict(part.split("=", 1) for part in shown.get("TRES", "").split(",") if "=" in part)
+    pairs: Differences = {
+        "cpus": (int(shown["NumCPUs"]), job.cpus),
+        "tasks": (int(shown["NumTasks"]), job.tasks),
+        "cpus_per_task": (shown["CPUs/Task"], str(job.cpus_per_task)),
+        "min_cpus_per_node": (int(shown["MinCPUsNode"]), job.min_cpus_per_node),
+    }
+    if "node" in tres:
+        pairs["nodes.minimum"] = (int(tres["node"]), job.nodes.minimum)
+    _, dash, most = shown["NumNodes"].partition("-")
+    pairs["nodes.maximum"] = (int(most) if dash else 0, job.nodes.maximum)
+    return pairs
+
+
+def _resources(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+    pairs: Differences = {
+        "gres.per_node": (shown.get("TresPerNode", ""), job.gres.per_node_text),
+        "gres.per_job": (shown.get("TresPerJob", ""), job.gres.per_job_text),
+        "gres.per_task": (shown.get("TresPerTask", ""), job.gres.per_task_text),
+        "gres.per_socket": (shown.get("TresPerSocket", ""), job.gres.per_socket_text),
+    }
+    if job.memory is not None and job.memory.scope == "gpu":
+        pairs["memory"] = (shown.get("MemPerTres"), f"gres:gpu:{job.memory.mib}")
+    elif job.memory is not None:
+        name = {"node": "MinMemoryNode", "cpu": "MinMemoryCPU"}[job.memory.scope]
+        pairs["memory"] = (_mib(shown.get(name, "")), job.memory.mib)
+    return pairs
+
+
+def _mib(text: str) -> int | str:
+    """Slurm shows the largest unit that leaves no more than two digits after the point."""
+    match = re.fullmatch(r"([0-9.]+)([MGTP]?)", text)
+    if match is None:
+        return text
+    factor = {"": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match.group(2)]
+    return round(float(match.group(1)) * factor)
+
+
+def _minutes(text: str) -> int:
+    if text == "UNLIMITED":
+        return UNLIMITED
+    days, dash, clock = text.rpartition("-")
+    hours, minutes, _ = clock.split(":")
+    return int(days or 0) * 1440 * bool(dash) + int(hours) * 60 + int(minutes)
+
+
+def _array(array: ArraySpec | None) -> tuple[tuple[int, ...], int]:
+    return (array.ids, array.limit) if array else ((), 0)
+
+
+def _shown_array(text: str) -> tuple[tuple[int, ...], int]:
+    """scontrol's own spelling of the ids, read back."""
+    return _array(arrays.array(text))
+
+
+def _dependency(text: str) -> str:
+    return "" if text in _NOTHING else text.replace("(unfulfilled)", "").replace("(failed)", "")
+
+
+def _our_dependency(job: JobSpec) -> str:
+    words = []
+    for condition in job.dependencies.conditions:
+        delay = f"+{condition.delay}" if condition.delay else ""
+        words += [f"{condition.kind}:{number}{delay}" for number in condition.jobs] or [condition.kind]
+    return ("?" if job.dependencies.need == "any" else ",").join(words)
+
+
+def _path(job: JobSpec, pattern: str, shown: Mapping[str, str]) -> str:
+    """The pattern as scontrol expands it for a job that has not started."""
+    number = shown.get("ArrayJobId", shown["JobId"])
+    user = shown["UserId"].partition("(")[0]
+    values = {"j": shown["JobId"], "A": number, "a": "4294967294", "x": job.name, "u": user}
+    expanded = re.sub(r"%([jAaxu])", lambda match: values[match.group(1)], pattern)
+    return expanded if expanded.startswith("/") else f"{shown['WorkDir']}/{expanded}"

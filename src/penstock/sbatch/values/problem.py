@@ -1,0 +1,57 @@
+"""Why a value was not understood; kept apart so that every grammar can raise it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.sbatch.patterns import Pattern
+
+INTEGER: Final = Pattern(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+"""What strtol(3) takes as a number, base 10."""
+
+
+class Problem(Exception):  # noqa: N818 - it is a finding about the script, not an error of the program
+    """A value sbatch or slurmctld will refuse; `odd` marks one that is accepted but surely not meant."""
+
+    def __init__(self, message: str, hint: str = "", *, odd: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.odd = odd
+
+
+def whole_number(text: str) -> int | None:
+    """The number when the whole text is one, as strtol sees it; None otherwise."""
+    match = INTEGER.fullmatch(text)
+    if match is None:
+        return None
+    digits = match.group(2)
+    if len(digits) > 19:
+        return -(2**63) if match.group(1) == "-" else 2**63 - 1
+    return -int(digits) if match.group(1) == "-" else int(digits)
+
+
+def leading_number(text: str) -> int:
+    """What atoi(3) makes of it: the number at the beginning, else 0."""
+    match = INTEGER.match(text)
+    return 0 if match is None else int(match.group(1) + match.group(2)[:18])
+
+
+def as_int32(number: int) -> int:
+    """The number as a C int keeps it."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def split_outside_brackets(text: str, separators: str = ",") -> list[str]:
+    """Split at separators that are not inside [ ]; linear, because lists can be long."""
+    parts, start, inside = [], 0, False
+    for position, char in enumerate(text):
+        if char == "[":
+            inside = True
+        elif char == "]":
+            inside = False
+        elif char in separators and not inside:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return parts

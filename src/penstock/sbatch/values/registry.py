@@ -1,0 +1,71 @@
+"""Which grammar of the option table is read by which function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+_HOME: Final = "penstock.sbatch.values."
+
+
+def as_is(text: str) -> str:
+    """Free text."""
+    return text
+
+
+GRAMMARS: Final = {
+    "acctg-freq": "choices.acctg_freq",
+    "array": "arrays.array",
+    "begin": "times.point",
+    "core-spec": "sizes.core_spec",
+    "count": "sizes.count",
+    "cpu-freq": "choices.cpu_freq",
+    "dependency": "dependencies.dependency",
+    "distribution": "choices.distribution",
+    "exclusive": "choices.exclusive",
+    "extra-node-info": "sizes.extra_node_info",
+    "features": "choices.features",
+    "get-user-env": "choices.get_user_env",
+    "gpu-bind": "choices.gpu_bind",
+    "gpu-freq": "choices.gpu_freq",
+    "gpus": "resources.gpus",
+    "gres": "resources.gres",
+    "gres-flags": "choices.gres_flags",
+    "group": "choices.number_or_text",
+    "hint": "choices.hint",
+    "hostlist": "hostlist.hostlist",
+    "mail-type": "notify.mail_types",
+    "mem-bind": "choices.mem_bind",
+    "memory": "sizes.memory",
+    "nice": "sizes.nice",
+    "no-kill": "choices.no_kill",
+    "node-file": "registry.as_is",
+    "nodes": "sizes.nodes",
+    "open-mode": "choices.open_mode",
+    "path": "registry.as_is",
+    "power": "choices.power",
+    "priority": "sizes.priority",
+    "profile": "choices.profile",
+    "readable-file": "registry.as_is",
+    "rlimits": "choices.rlimits",
+    "signal": "notify.signal",
+    "switches": "choices.switches",
+    "text": "registry.as_is",
+    "time": "times.limit",
+    "tres-per-task": "resources.tres_per_task",
+    "user": "choices.number_or_text",
+    "yes-no": "choices.yes_no",
+    "zero-one": "sizes.zero_one",
+}
+"""Module and function; a module is imported when a script first needs it, because most are not needed."""
+
+_LOADED: dict[str, Callable[[str], Any]] = {}
+
+
+def grammar(name: str) -> Callable[[str], Any]:
+    """The function that reads values of this grammar."""
+    if name not in _LOADED:
+        module, _, function = GRAMMARS[name].partition(".")
+        _LOADED[name] = getattr(import_module(_HOME + module), function)
+    return _LOADED[name]

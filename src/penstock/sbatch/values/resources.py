@@ -1,0 +1,81 @@
+"""Generic resources: --gres, --gpus and what is counted a node, task or socket.
+
+sbatch checks these itself, before it talks to slurmctld, against the GresTypes of slurm.conf. An entry is
+`name[:type][:count]`; with --gpus* the name is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.model.jobspec import Gres
+from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.values.problem import Problem
+
+DEFAULT_TYPES: Final = ("gpu",)
+_COUNT = Pattern(r"-?[0-9]+[kKmMgGtTpP]?")
+_FACTOR: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
+
+
+def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+    """--gres: a list; `none` is nothing."""
+    if text.lower() == "none":
+        return ()
+    if text == "":
+        raise Problem("the list of generic resources is empty", _DASHES)
+    return tuple(_entry(entry, known) for entry in text.split(",") if entry)
+
+
+def gpus(text: str) -> tuple[Gres, ...]:
+    """--gpus*: [type:]count, a list of them; empty is nothing."""
+    return tuple(_entry(f"gpu:{entry}", DEFAULT_TYPES, shown=entry) for entry in text.split(",") if entry)
+
+
+def tres_per_task(text: str) -> tuple[Gres, ...]:
+    """--tres-per-task (23.02): cpu=N and gres/name[:type]=N."""
+    found = []
+    for entry in text.split(","):
+        match = re.fullmatch(r"(?:(cpu)|gres[/:]([a-z_]+)(?::([^:=]+))?)[:=]([0-9]+)", entry)
+        if match is None:
+            raise Problem(f"{entry!r} is no trackable resource", "as in cpu=4 or gres/gpu=1")
+        cpu, name, kind, number = match.groups()
+        found.append(Gres(cpu or name, kind or "", int(number[:9])))
+    return tuple(found)
+
+
+def _entry(entry: str, known: tuple[str, ...], shown: str = "") -> Gres:
+    body = entry.removeprefix("gres:")
+    name, *rest = body.split(":")
+    if name not in known:
+        raise Problem(*_unknown(name, known))
+    if len(rest) > 2 or any(not part for part in rest):
+        raise Problem(
+            f"{shown or entry!r} is no generic resource",
+            _DASHES if not shown else "[type:]count, as in 2 or a100:2",
+        )
+    if not rest:
+        return Gres(name)
+    if len(rest) == 2:
+        if not _COUNT.fullmatch(rest[1]):
+            raise Problem(
+                f"{rest[1]!r} is no count", _DASHES if not shown else "[type:]count, as in 2 or a100:2"
+            )
+        return Gres(name, rest[0], _number(rest[1]))
+    if _COUNT.fullmatch(rest[0]):
+        return Gres(name, "", _number(rest[0]))
+    return Gres(name, rest[0], 1)
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
+    hint = f"this site knows: {', '.join(known)}" if known else "this site has none"
+    if "=" in name or "/" in name:
+        hint = _DASHES
+    return f"{name!r} is no generic resource of this site", hint
+
+
+def _number(text: str) -> int:
+    suffix = text[-1].upper() if text[-1].isalpha() else ""
+    digits = text[:-1] if suffix else text
+    return int(digits[:18]) * _FACTOR[suffix]

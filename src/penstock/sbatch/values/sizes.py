@@ -1,0 +1,130 @@
+"""Amounts: memory, plain counts, node counts, and small numbers with odd rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from penstock.model.jobspec import NodeRange
+from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.values.problem import Problem, as_int32, leading_number, whole_number
+
+_MEMORY = Pattern(r"[ \t\n\v\f\r]*\+?([0-9]+)(?:([kKmMgGtT])[bB]?)?")
+_KIB: Final = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
+_NODES = Pattern(r"[ \t\n\v\f\r]*([+-]?[0-9]+)([kKmM]?)[ \t\n\v\f\r]*")
+MAX_NICE: Final = 2147483645
+MAX_PRIORITY: Final = 4294967294
+
+
+def memory(text: str) -> int:
+    """--mem and its kin: MiB; a bare number is MiB, K is rounded up."""
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise Problem(f"{text!r} is no amount of memory", _memory_hint(text))
+    kib = int(match.group(1)[:18]) * _KIB[(match.group(2) or "M").upper()]
+    return -(-kib // 1024)
+
+
+def _memory_hint(text: str) -> str:
+    if re.fullmatch(r"[0-9]+[kmgt]i?b?", text, re.IGNORECASE):
+        return f"write {text.rstrip('bBiI')}; K, M, G and T are powers of 1024 already"
+    if re.fullmatch(r"[0-9]*\.[0-9]+[gGtT][bB]?", text):
+        number = float(text.rstrip("gGtTbB")) * 1024
+        return f"no fractions; write {round(number)}{'M' if 'g' in text.lower() else 'G'}"
+    return "a number of MiB, or one with K, M, G or T"
+
+
+def count(text: str) -> int:
+    """A number above 0."""
+    number = whole_number(text)
+    if number is None or number <= 0:
+        raise Problem(f"{text!r} is no number above 0")
+    if number != as_int32(number):
+        raise Problem(f"{text!r} is beyond what Slurm can count", odd=True)
+    return number
+
+
+def core_spec(text: str) -> int:
+    """--core-spec: 0 and nothing at all are fine."""
+    number = whole_number(text or "0")
+    if number is None or number < 0:
+        raise Problem(f"{text!r} is no number")
+    return number
+
+
+def zero_one(text: str) -> int:
+    """--wait-all-nodes."""
+    number = whole_number(text or "0")
+    if number not in (0, 1):
+        raise Problem(f"{text!r} is neither 0 nor 1")
+    return number
+
+
+def nice(text: str) -> int:
+    """--nice: whatever atoi reads; nothing means 100."""
+    number = leading_number(text)
+    if abs(number) > MAX_NICE:
+        raise Problem(f"{text!r} is out of range (+/- {MAX_NICE})")
+    if text and whole_number(text) is None:
+        raise Problem(f"{text!r} is no number; Slurm reads it as {number}", odd=True)
+    return number
+
+
+def priority(text: str) -> int:
+    """--priority: TOP, or whatever atoi reads."""
+    if text.upper() == "TOP":
+        return MAX_PRIORITY - 1
+    number = leading_number(text)
+    if not 0 <= number < MAX_PRIORITY:
+        raise Problem(f"{text!r} is no priority (0 to {MAX_PRIORITY - 1})")
+    return number
+
+
+def nodes(text: str) -> NodeRange:
+    """--nodes of 22.05: N, N-M, -M; k and m count 1024 and 1024 times 1024."""
+    low, dash, high = _split_range(text)
+    minimum = _node_count(low, text)
+    if not dash:
+        return NodeRange(minimum, minimum)
+    maximum = _node_count(high, text) if high.strip() else -1
+    if maximum == 0:
+        return NodeRange(minimum, 0)
+    if maximum < minimum:
+        raise Problem(
+            f"{text!r}: at most {maximum} is less than at least {minimum}", "write the smaller number first"
+        )
+    return NodeRange(minimum, maximum)
+
+
+def _split_range(text: str) -> tuple[str, str, str]:
+    low, dash, high = text.partition("-")
+    if dash and not low.strip(" \t\n\v\f\r"):
+        return "1", dash, high
+    return low, dash, high
+
+
+def _node_count(part: str, whole: str) -> int:
+    match = _NODES.fullmatch(part)
+    if match is None:
+        hint = "a number, or min-max" if "," not in whole else "lists of node counts came with Slurm 23.02"
+        raise Problem(f"{part!r} is no node count", hint)
+    factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match.group(2).lower()]
+    return as_int32(int(match.group(1)[:18]) * factor)
+
+
+def extra_node_info(text: str) -> tuple[int, int, int]:
+    """--extra-node-info: sockets[:cores[:threads]], 0 where a * or nothing stands."""
+    if not text:
+        raise Problem("nothing is asked for", "sockets[:cores[:threads]]")
+    numbers = [_part_of_node(part) for part in text.split(":")[:3]]
+    sockets, cores, threads = (*numbers, 0, 0)[:3]
+    return sockets, cores, threads
+
+
+def _part_of_node(part: str) -> int:
+    if part.startswith("*") or not part:
+        return 0
+    number = whole_number(part)
+    if number is None or number <= 0:
+        raise Problem(f"{part!r} is no number above 0", "sockets[:cores[:threads]]")
+    return number

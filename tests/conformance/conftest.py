@@ -1,0 +1,48 @@
+"""One cluster for all files here, which PENSTOCK_TEST_KUBERNETES chooses, and a namespace for each test.
+
+Whatever is asserted here the product leans on. Where the dev cluster and a real Kubernetes answer
+differently, the dev cluster is wrong.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.lab import testing
+from tests.conformance import client
+
+NODE = "n1"
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[testing.RunningLab]:
+    """A lab with two nodes; Slurm is there too and minds its own business."""
+    reason = testing.missing()
+    if reason:
+        pytest.skip(reason)
+    with testing.temporary_lab("--nodes", "2") as running:
+        yield running
+
+
+@pytest.fixture
+def api(lab: testing.RunningLab) -> Iterator[client.Client]:
+    """An administrator in a fresh namespace, which is removed with everything in it."""
+    with client.Client(lab.place.admin_kubeconfig, f"t-{uuid.uuid4().hex[:12]}") as found:
+        path = f"/api/v1/namespaces/{found.namespace}"
+        found.call("POST", "/api/v1/namespaces", {"metadata": {"name": found.namespace}})
+        yield found
+        names = [item["metadata"]["name"] for item in found.get("pods")["items"]]
+        for name in names:
+            found.delete("pods", name, {"gracePeriodSeconds": 1})
+        for name in names:
+            found.gone("pods", name)
+        found.call("DELETE", path)
+
+
+@pytest.fixture
+def node(lab: testing.RunningLab) -> str:
+    """A node that runs pods."""
+    return NODE

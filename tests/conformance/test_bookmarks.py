@@ -1,0 +1,61 @@
+"""Bookmarks: a version to go on from when nothing happens, in an object that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.kube import reflecting, types
+from tests.conformance import client
+
+
+def bookmark(api: client.Client, *, seconds: int = 8) -> dict[str, Any]:
+    """The first bookmark of a watch in which nothing happens."""
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    events = api.watch("pods", version=version, seconds=seconds, allowWatchBookmarks="true")
+    return next(event for event in events if event["type"] == "BOOKMARK")
+
+
+def test_a_quiet_watch_gets_a_bookmark(api: client.Client) -> None:
+    """It names a version that a new watch can begin with."""
+    version = bookmark(api)["object"]["metadata"]["resourceVersion"]
+    api.create("pods", client.pod("new"))
+    seen = next(iter(api.watch("pods", version=version, seconds=10)))
+    assert (seen["type"], seen["object"]["metadata"]["name"]) == ("ADDED", "new")
+
+
+def test_a_bookmark_is_an_object_without_content(api: client.Client) -> None:
+    """Its kind is right, its name missing, and its containers are null and not an empty list."""
+    found = bookmark(api)["object"]
+    assert (found["kind"], found["apiVersion"]) == ("Pod", "v1")
+    assert "name" not in found["metadata"]
+    assert found["spec"] == {"containers": None}
+
+
+def test_our_reflector_takes_a_bookmark(api: client.Client) -> None:
+    """The picture is left alone and the version moves on."""
+    event = bookmark(api)
+    reflector: reflecting.Reflector[types.Pod] = reflecting.Reflector(
+        Nobody(), "pods", types.Pod, time=clock.SystemClock()
+    )
+    raw = types.Event(type=event["type"], object=msgspec.Raw(msgspec.json.encode(event["object"])))
+    assert reflector.apply(raw) == event["object"]["metadata"]["resourceVersion"]
+    assert reflector.objects == {}
+
+
+class Nobody:
+    """A source that is never asked."""
+
+    async def get(self, resource: str, **_: Any) -> bytes:
+        raise AssertionError(f"{resource} was asked for")
+
+    def watch(self, resource: str, **_: Any) -> Any:
+        raise AssertionError(f"{resource} was watched")
+
+
+def test_no_bookmarks_unless_asked_for(api: client.Client) -> None:
+    """Who does not ask is not sent any."""
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    assert list(api.watch("pods", version=version, seconds=7)) == []

@@ -1,0 +1,75 @@
+"""Graceful deletion: SIGTERM, patience, SIGKILL; the object goes last, and only the one that was meant."""
+
+from __future__ import annotations
+
+import time
+
+from tests.conformance import client
+
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.2; done"
+
+
+def running(api: client.Client, node: str, name: str, script: str) -> client.Json:
+    """A pod that has said `up`."""
+    api.create("pods", client.shell(name, script))
+    api.bind(name, node)
+    found = api.phase(name, "Running")
+    end = time.monotonic() + client.PATIENCE
+    while "up" not in api.log(name).text:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def test_a_pod_that_nobody_runs_goes_at_once(api: client.Client) -> None:
+    """Unbound, there is no node to ask."""
+    api.create("pods", client.pod("unbound"))
+    api.delete("pods", "unbound")
+    assert api.get("pods", "unbound")["code"] == 404
+
+
+def test_a_running_pod_stays_until_its_process_has_ended(api: client.Client, node: str) -> None:
+    """It has a deletionTimestamp meanwhile, ends by its own handler, and its last state is seen."""
+    script = "trap 'sleep 1; exit 3' TERM; echo up; while :; do sleep 0.1; done"
+    made = running(api, node, "polite", script)
+    api.delete("pods", "polite", {"gracePeriodSeconds": 10})
+    now = api.get("pods", "polite")
+    assert now["metadata"]["deletionTimestamp"]
+    assert now["metadata"]["deletionGracePeriodSeconds"] == 10
+    events = list(api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=6))
+    assert events[-1]["type"] == "DELETED"
+    assert client.terminated(events[-1]["object"])["exitCode"] == 3
+
+
+def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> None:
+    """Who ignores SIGTERM is killed, not before and not long after."""
+    running(api, node, "stubborn", STUBBORN)
+    began = time.monotonic()
+    api.delete("pods", "stubborn", {"gracePeriodSeconds": 2})
+    api.gone("pods", "stubborn")
+    assert 1.5 <= time.monotonic() - began < 10
+
+
+def test_only_the_very_object_is_deleted(api: client.Client) -> None:
+    """Another uid is a conflict, and the pod is unharmed."""
+    api.create("pods", client.pod("namesake"))
+    answer = api.delete(
+        "pods", "namesake", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}
+    )
+    assert (answer["code"], answer["reason"]) == (409, "Conflict")
+    assert api.get("pods", "namesake")["kind"] == "Pod"
+
+
+def test_deleting_what_is_not_there_is_not_found(api: client.Client) -> None:
+    """404, with the reason."""
+    answer = api.delete("pods", "nobody")
+    assert (answer["code"], answer["reason"]) == (404, "NotFound")
+
+
+def test_an_ended_pod_can_be_deleted_and_is_soon_gone(api: client.Client, node: str) -> None:
+    """Its node has nothing to stop any more."""
+    api.create("pods", client.shell("over", "exit 0"))
+    api.bind("over", node)
+    api.phase("over", "Succeeded")
+    api.delete("pods", "over", {"gracePeriodSeconds": 1})
+    api.gone("pods", "over", patience=10)

@@ -1,0 +1,53 @@
+"""How containers end: exit code, signal, memory; what Slurm's record is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance import client
+
+
+@pytest.mark.parametrize(
+    ("script", "phase", "code", "reason"),
+    [
+        ("exit 0", "Succeeded", 0, "Completed"),
+        ("exit 7", "Failed", 7, "Error"),
+        ("sleep 9 & kill -KILL $!; wait $!; exit $?", "Failed", 137, "Error"),
+        ("kill -TERM 1; exit 4", "Failed", 4, "Error"),
+    ],
+)
+def test_an_end_is_told_by_code_and_reason(
+    api: client.Client, node: str, script: str, phase: str, code: int, reason: str
+) -> None:
+    """The code is the first process's own, which ignores signals that it does not handle."""
+    api.create("pods", client.shell("p", script))
+    api.bind("p", node)
+    found = api.phase("p", "Succeeded", "Failed")
+    end = client.terminated(found)
+    assert (found["status"]["phase"], end["exitCode"], end["reason"]) == (phase, code, reason)
+    assert end["startedAt"] <= end["finishedAt"]
+
+
+def test_too_much_memory_is_an_end_of_its_own(api: client.Client, node: str) -> None:
+    """OOMKilled, 137."""
+    limits = {"resources": {"limits": {"memory": "48Mi"}}}
+    script = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo ${#x}"
+    api.create("pods", client.shell("hungry", script, container=limits))
+    api.bind("hungry", node)
+    end = client.terminated(api.phase("hungry", "Failed"))
+    assert (end["reason"], end["exitCode"]) == ("OOMKilled", 137)
+
+
+def test_a_pod_is_not_started_again(api: client.Client, node: str) -> None:
+    """restartPolicy Never means what it says."""
+    api.create("pods", client.shell("once", "exit 1"))
+    api.bind("once", node)
+    found = api.phase("once", "Failed")
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_an_active_deadline_ends_the_pod(api: client.Client, node: str) -> None:
+    """Failed with DeadlineExceeded."""
+    api.create("pods", client.shell("slow", "sleep 60", activeDeadlineSeconds=2))
+    api.bind("slow", node)
+    assert api.phase("slow", "Failed")["status"]["reason"] == "DeadlineExceeded"

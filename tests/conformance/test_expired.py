@@ -1,0 +1,35 @@
+"""410 Gone: a version that is too old to go on from is refused, never answered with a gap."""
+
+from __future__ import annotations
+
+from tests.conformance import client
+
+
+def test_a_watch_from_the_distant_past_is_gone(api: client.Client) -> None:
+    """Whether as the answer itself or as an ERROR event: the code is 410 and the reason Expired."""
+    api.create("pods", client.pod("p"))
+    first = next(iter(api.watch("pods", version="1", seconds=5)))
+    assert first["type"] == "ERROR"
+    assert first["object"]["kind"] == "Status"
+    assert (first["object"]["code"], first["object"]["reason"]) == (410, "Expired")
+
+
+def test_long_lists_come_in_pages_of_one_version(api: client.Client) -> None:
+    """The pages together are the list, and all have the version of the first."""
+    for number in range(5):
+        api.create("pods", client.pod(f"p{number}"))
+    first = api.get("pods", limit=2)
+    api.create("pods", client.pod("later"))
+    names = [item["metadata"]["name"] for item in first["items"]]
+    page = first
+    while page["metadata"].get("continue"):
+        page = api.get("pods", limit=2, **{"continue": page["metadata"]["continue"]})
+        names += [item["metadata"]["name"] for item in page["items"]]
+        assert page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert names == [f"p{number}" for number in range(5)]
+
+
+def test_a_token_for_the_next_page_must_be_one(api: client.Client) -> None:
+    """Nonsense is refused as a bad request."""
+    answer = api.get("pods", limit=2, **{"continue": "nonsense"})
+    assert (answer["kind"], answer["code"]) == ("Status", 400)

@@ -1,0 +1,60 @@
+"""Log streaming: every byte, while it is written and after the end."""
+
+from __future__ import annotations
+
+from tests.conformance import client
+
+
+def test_a_followed_log_comes_while_it_is_written(api: client.Client, node: str) -> None:
+    """The first line arrives before the second is written, and the stream ends with the container."""
+    api.create("pods", client.shell("talker", "echo one; sleep 3; echo two"))
+    api.bind("talker", node)
+    api.phase("talker", "Running")
+    with api.follow("talker") as answer:
+        chunks = answer.iter_bytes()
+        first = next(chunks)
+        assert api.get("pods", "talker")["status"]["phase"] == "Running"
+        rest = b"".join(chunks)
+    assert (first + rest) == b"one\ntwo\n"
+
+
+def test_the_whole_log_is_there_after_the_end(api: client.Client, node: str) -> None:
+    """stdout and stderr, from the beginning, last line without an end included."""
+    script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; printf end >&2"
+    api.create("pods", client.shell("much", script))
+    api.bind("much", node)
+    api.phase("much", "Succeeded")
+    expected = "".join(f"line {number}\n" for number in range(2000)) + "end"
+    assert api.log("much").text == expected
+    assert api.log("much", tailLines=1).text == "end"
+    assert api.log("much", limitBytes=6).text == "line 0"
+
+
+def test_a_pod_on_no_node_has_an_empty_log(api: client.Client) -> None:
+    """204: an end of the stream that does not mean the end of the pod, so we follow only what is bound."""
+    api.create("pods", client.pod("unbound"))
+    answer = api.log("unbound", follow="true")
+    assert (answer.status_code, answer.text) == (204, "")
+
+
+def test_the_log_of_a_container_that_does_not_run_yet_is_a_bad_request(api: client.Client, node: str) -> None:
+    """400, not an empty log: whoever follows tries again and misses nothing."""
+    missing = {"name": "v", "secret": {"secretName": "not-there-yet"}}
+    api.create("pods", client.pod("early", volumes=[missing]))
+    api.bind("early", node)
+    answer = api.log("early", follow="true")
+    assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
+
+
+def test_the_log_of_nobody_is_not_found(api: client.Client) -> None:
+    """404 tells that the pod itself is not there."""
+    assert api.log("nobody").status_code == 404
+
+
+def test_the_container_can_be_named(api: client.Client, node: str) -> None:
+    """The right name works, another is a bad request."""
+    api.create("pods", client.shell("named", "echo hi"))
+    api.bind("named", node)
+    api.phase("named", "Succeeded")
+    assert api.log("named", container="job").text == "hi\n"
+    assert api.log("named", container="other").status_code == 400

@@ -1,0 +1,74 @@
+"""Watching: every change after a list, in order, and an end when the time is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from tests.conformance import client
+
+
+def test_a_watch_goes_on_where_the_list_ended(api: client.Client) -> None:
+    """Nothing that happened between the list and the watch is missed, nothing comes twice."""
+    api.create("pods", client.pod("before"))
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    api.create("pods", client.pod("between"))
+    api.delete("pods", "before", {"gracePeriodSeconds": 0})
+    seen = [
+        (event["type"], event["object"]["metadata"]["name"])
+        for event in api.watch("pods", version=version, seconds=2)
+        if event["type"] in ("ADDED", "DELETED")
+    ]
+    assert seen == [("ADDED", "between"), ("DELETED", "before")]
+
+
+def test_versions_rise_and_the_last_one_can_be_watched_from(api: client.Client) -> None:
+    """A watch from the last version seen begins with what is new."""
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    api.create("pods", client.pod("one"))
+    first = next(event for event in api.watch("pods", version=version, seconds=5))
+    api.create("pods", client.pod("two"))
+    again = api.watch("pods", version=first["object"]["metadata"]["resourceVersion"], seconds=5)
+    assert next(event["object"]["metadata"]["name"] for event in again) == "two"
+
+
+def test_a_watch_ends_when_its_time_is_over(api: client.Client) -> None:
+    """The server closes the stream properly: an end is no error."""
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    began = time.monotonic()
+    assert list(api.watch("pods", version=version, seconds=2)) == []
+    assert 1 <= time.monotonic() - began < 10
+
+
+def test_events_come_while_they_happen(api: client.Client) -> None:
+    """A waiting watch hears of a new pod at once."""
+    version = api.get("pods")["metadata"]["resourceVersion"]
+    late = threading.Timer(0.5, lambda: api.create("pods", client.pod("late")))
+    late.start()
+    began = time.monotonic()
+    event = next(iter(api.watch("pods", version=version, seconds=20)))
+    late.join()
+    assert event["object"]["metadata"]["name"] == "late"
+    assert time.monotonic() - began < 5
+
+
+def test_a_deletion_shows_the_object_as_it_was_last(api: client.Client) -> None:
+    """The version of a DELETED event is newer than any before: a watcher goes on from it."""
+    made = api.create("pods", client.pod("short"))
+    api.delete("pods", "short", {"gracePeriodSeconds": 0})
+    events = list(api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=2))
+    last = events[-1]
+    assert last["type"] == "DELETED"
+    assert last["object"]["metadata"]["uid"] == made["metadata"]["uid"]
+    assert int(last["object"]["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+
+
+def test_label_selectors_turn_changes_into_comings_and_goings(api: client.Client) -> None:
+    """An object that stops matching is DELETED for this watcher, although it is still there."""
+    made = api.create("pods", client.pod("p", labels={"colour": "red"}))
+    patch = {"metadata": {"labels": {"colour": "blue"}}}
+    api.call("PATCH", api.path("pods", "p"), patch, kind="application/merge-patch+json")
+    version = made["metadata"]["resourceVersion"]
+    (event,) = api.watch("pods", version=version, seconds=2, labelSelector="colour=red")
+    assert event["type"] == "DELETED"
+    assert api.get("pods", "p")["metadata"]["labels"] == {"colour": "blue"}

@@ -1,0 +1,251 @@
+"""Arrays, dependencies, holds, requeues and requests: Slurm's queue works as ever when its jobs are pods."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from penstock.kube import reading
+from tests.e2e import semantics
+from tests.e2e.semantics import Record, Row
+
+Lab = semantics.Lab
+DONE = Record("COMPLETED", "0:0")
+WAIT_FOR_GO = "until [ -e go ]; do sleep 0.1; done\n"
+STAMPED = "#!/bin/bash\ndate +%s.%N >begin-$SLURM_JOB_ID\nsleep 0.6\ndate +%s.%N >end-$SLURM_JOB_ID\n"
+
+
+def most_at_once(folder: Path) -> int:
+    """How many of the jobs that stamped their begin and end were there at the same time."""
+    begins = [(float(path.read_text()), 1) for path in folder.glob("begin-*")]
+    ends = [(float(path.read_text()), -1) for path in folder.glob("end-*")]
+    return max(itertools.accumulate(step for _, step in sorted(begins + ends)))
+
+
+def test_an_array_keeps_to_its_limit(lab: Lab) -> None:
+    """%2 means two tasks at a time, and all of them in the end."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch(STAMPED, "--array=1-6%2", cwd=folder)
+    ended = semantics.records(lab, (f"{job_id}_{task}" for task in range(1, 7)))
+    assert set(ended.values()) == {DONE}
+    assert most_at_once(folder) <= 2
+    assert len(list(folder.glob("end-*"))) == 6
+
+
+def test_one_task_can_be_cancelled(lab: Lab) -> None:
+    """scancel N_2 ends that task alone; its neighbours never notice."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch(f"#!/bin/sh\ntouch up-$SLURM_ARRAY_TASK_ID\n{WAIT_FOR_GO}", "--array=1-3", cwd=folder)
+    semantics.wait_until(lambda: len(list(folder.glob("up-*"))) == 3, "all tasks run")
+    lab.run_as_user(("scancel", f"{job_id}_2"))
+    assert semantics.record(lab, f"{job_id}_2").state == "CANCELLED"
+    lab.run_as_user(("touch", str(folder / "go")))
+    ended = semantics.records(lab, (f"{job_id}_1", f"{job_id}_3"))
+    assert set(ended.values()) == {DONE}
+
+
+def test_dependencies(lab: Lab) -> None:
+    """afterok, afternotok and afterany look at the container's exit code, as Slurm does at the script's."""
+    folder = semantics.folder(lab)
+    good = lab.sbatch(f"#!/bin/sh\n{WAIT_FOR_GO}exit 0\n", cwd=folder)
+    bad = lab.sbatch(f"#!/bin/sh\n{WAIT_FOR_GO}exit 3\n", cwd=folder)
+
+    def after(condition: str) -> str:
+        options = (f"--dependency={condition}", "--kill-on-invalid-dep=yes")
+        return lab.sbatch("#!/bin/sh\ntrue\n", *options, cwd=folder)
+
+    runs = [after(f"afterok:{good}"), after(f"afternotok:{bad}"), after(f"afterany:{good}:{bad}")]
+    never = [after(f"afterok:{bad}"), after(f"afternotok:{good}")]
+    assert {lab.job(job_id)["JobState"] for job_id in (*runs, *never)} == {"PENDING"}
+    lab.run_as_user(("touch", str(folder / "go")))
+    ended = semantics.records(lab, (*runs, *never))
+    assert {ended[job_id] for job_id in runs} == {DONE}
+    assert {ended[job_id].state for job_id in never} == {"CANCELLED"}
+
+
+def test_a_singleton_waits_for_its_namesake(lab: Lab) -> None:
+    """Jobs of one name run one after the other."""
+    folder = semantics.folder(lab)
+    options = (f"--job-name={folder.name}", "--dependency=singleton")
+    jobs = [lab.sbatch(STAMPED, *options, cwd=folder) for _ in range(3)]
+    assert set(semantics.records(lab, jobs).values()) == {DONE}
+    assert most_at_once(folder) == 1
+
+
+def test_hold_and_release(lab: Lab) -> None:
+    """A held job has no pod until its owner releases it."""
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\necho ran\n"
+    at_submit = lab.sbatch(script, "--hold", cwd=folder)
+    later = lab.sbatch(script, "--begin=now+60", cwd=folder)
+    lab.run_as_user(("scontrol", "hold", later))
+    lab.run_as_user(("scontrol", "update", f"JobId={later}", "StartTime=now"))
+    for job_id in (at_submit, later):
+        assert lab.job(job_id)["Reason"] == "JobHeldUser"
+        assert semantics.pods(lab, job_id) == []
+    lab.run_as_user(("scontrol", "release", at_submit, later))
+    assert set(semantics.records(lab, (at_submit, later)).values()) == {DONE}
+
+
+def test_test_only_submits_nothing(lab: Lab) -> None:
+    """--test-only answers when the job could start, or why it never can, with plain Slurm's words."""
+    answers = {}
+    for partition in (semantics.PLAIN, semantics.PODS):
+        argv = ("sbatch", "--test-only", f"--partition={partition}")
+        possible = lab.run_as_user((*argv, "-n2"), stdin="#!/bin/sh\ntrue\n", check=False)
+        impossible = lab.run_as_user((*argv, "-n2000"), stdin="#!/bin/sh\ntrue\n", check=False)
+        assert f"using 2 processors on nodes n1 in partition {partition}" in possible.stderr
+        answers[partition] = (possible.returncode, impossible.returncode, impossible.stderr)
+    assert answers[semantics.PODS] == answers[semantics.PLAIN]
+
+
+REQUESTS: dict[str, tuple[tuple[str, ...], list[tuple[int, int]]]] = {
+    "one-cpu": (("-n1",), [(1, 0)]),
+    "cpus-per-task": (("-N1", "-n2", "--cpus-per-task=3"), [(6, 0)]),
+    "gres": (("--gres=gpu:2",), [(1, 2)]),
+    "gpus": (("-N1", "--gpus=3"), [(1, 3)]),
+    "gpus-per-node": (("-N2", "--gpus-per-node=1"), [(1, 1), (1, 1)]),
+    "gpus-per-task": (("-N1", "-n2", "--gpus-per-task=2"), [(2, 4)]),
+    "gpus-per-socket": (("-N1", "--sockets-per-node=1", "--gpus-per-socket=1"), [(1, 1)]),
+    "exclusive": (("-N1", "--exclusive", "--nodelist=n3"), [(8, 4)]),
+}
+
+
+@pytest.fixture(scope="module")
+def requested(lab: Lab) -> dict[str, list[tuple[int, int]]]:
+    """CPUs and GPUs of every pod of every row, all run at once."""
+    folder = semantics.folder(lab)
+    script = f"#!/bin/sh\n{WAIT_FOR_GO}"
+    jobs = {
+        name: lab.sbatch(script, "--mem=100M", *options, cwd=folder)
+        for name, (options, _) in REQUESTS.items()
+        if name != "exclusive"
+    }
+    jobs["exclusive"] = lab.sbatch(script, "--mem=100M", *REQUESTS["exclusive"][0], cwd=folder)
+    try:
+        for job_id in jobs.values():
+            lab.wait_for(job_id, "RUNNING")
+            semantics.wait_until(
+                lambda job_id=job_id: semantics.pods(lab, job_id), f"job {job_id} has pods"  # type: ignore[misc]  # lambda
+            )
+        return {name: _amounts(lab, job_id) for name, job_id in jobs.items()}
+    finally:
+        lab.run(("scancel", *jobs.values()))
+
+
+def _amounts(lab: Lab, job_id: str) -> list[tuple[int, int]]:
+    amounts = [reading.amount(semantics.requests(pod)) for pod in semantics.pods(lab, job_id)]
+    return [(amount.millicpus // 1000, amount.gpus) for amount in amounts]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_pods_ask_for_what_slurm_allocated(requested: dict[str, list[tuple[int, int]]], name: str) -> None:
+    """CPUs and GPUs of each node's share, for every way to ask for them."""
+    assert requested[name] == REQUESTS[name][1]
+
+
+def test_requeue_keeps_the_id_and_counts(lab: Lab) -> None:
+    """scontrol requeue by the owner: same job id, next restart count, a new pod, one final record."""
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\necho attempt ${SLURM_RESTART_COUNT:-0} >>log\n[ -n \"$SLURM_RESTART_COUNT\" ] || sleep 60\n"
+    running = lab.sbatch(script, "--requeue", cwd=folder)
+    fixed = lab.sbatch("#!/bin/sh\nsleep 60\n", "--no-requeue", cwd=folder)
+    held_folder = semantics.folder(lab)
+    held = lab.sbatch(script, "--requeue", cwd=held_folder)
+    ended = lab.sbatch("#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ]\n", cwd=folder)
+    assert semantics.record(lab, ended) == Record("FAILED", "1:0")
+    semantics.wait_for_text(folder / "log", "attempt 0")
+    semantics.wait_for_text(held_folder / "log", "attempt 0")
+    lab.wait_for(fixed, "RUNNING")
+    lab.wait_for(ended, "FAILED")
+    lab.run_as_user(("scontrol", "requeue", running))
+    lab.run_as_user(("scontrol", "requeue", ended))
+    lab.run_as_user(("scontrol", "requeuehold", held))
+    refused = lab.run_as_user(("scontrol", "requeue", fixed), check=False)
+    assert refused.returncode != 0
+    lab.run(("scancel", fixed))
+    semantics.wait_until(lambda: lab.job(held)["Reason"] == "JobHeldUser", "the job is held")
+    assert semantics.pods(lab, held) == []
+    lab.run_as_user(("scontrol", "release", held))
+    for job_id in (running, held, ended):
+        lab.wait_for(job_id, "COMPLETED", timeout=60)
+        assert lab.job(job_id)["Restarts"] == "1"
+    for place in (folder, held_folder):
+        assert (place / "log").read_text() == "attempt 0\nattempt 1\n"
+
+
+def test_exclusive_shares_its_node_with_nobody(lab: Lab) -> None:
+    """A job that names the same node starts only when the exclusive one has gone."""
+    folder = semantics.folder(lab)
+    alone = lab.sbatch(STAMPED, "--exclusive", "--nodelist=n3", cwd=folder)
+    other = lab.sbatch(STAMPED, "--nodelist=n3", cwd=folder)
+    assert set(semantics.records(lab, (alone, other)).values()) == {DONE}
+    assert most_at_once(folder) == 1
+
+
+INSIDE = "#!/bin/sh\nsrun --ntasks=2 hostname\necho $?\n"
+
+
+def test_srun_in_a_script_is_hinted_at_and_says_what_is_wrong(lab: Lab) -> None:
+    """A line at sbatch, and where the image has no srun of its own a stand-in with words."""
+    folder = semantics.folder(lab)
+    (folder / "s").write_text(INSIDE)
+    argv = ("sbatch", "--parsable", "--export=PATH=/nonexistent", "--output=o", str(folder / "s"))
+    result = lab.run_as_user(argv, cwd=folder)
+    assert "line 2 of the script calls srun, which does not run in pods yet" in result.stderr
+    assert semantics.record(lab, result.stdout.strip()) == DONE
+    text = (folder / "o").read_text()
+    assert "job steps (srun) do not run in pods yet; write the command without srun: --ntasks=2 hostname" in text
+    assert text.endswith("\n1\n")
+
+
+def test_steps_from_outside_are_refused_in_words(lab: Lab) -> None:
+    """srun into a running job says why not, and the job goes on."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch(f"#!/bin/sh\ntouch up\n{WAIT_FOR_GO}", cwd=folder)
+    semantics.wait_until((folder / "up").exists, "the job runs")
+    result = lab.run_as_user(("srun", f"--jobid={job_id}", "--overlap", "true"), check=False, cwd=folder)
+    assert result.returncode != 0
+    assert "job steps (srun) do not run in pods yet" in result.stdout + result.stderr
+    lab.run_as_user(("touch", str(folder / "go")))
+    assert semantics.record(lab, job_id) == DONE
+
+
+def test_input_and_umask(lab: Lab) -> None:
+    """--input is the script's stdin, files get the submitter's mode, as in plain Slurm."""
+    folder = semantics.folder(lab)
+    (folder / "in.txt").write_text("from the file\n")
+    script = folder / "s"
+    script.write_text("#!/bin/sh\numask\ncat\n")
+    jobs = []
+    for partition in (semantics.PLAIN, semantics.PODS):
+        inner = f"umask 027; exec sbatch --parsable -p {partition} --input=in.txt --output={partition} {script}"
+        jobs.append(lab.run_as_user(("sh", "-c", inner), cwd=folder).stdout.strip())
+    semantics.records(lab, jobs)
+    assert (folder / semantics.PODS).read_text() == "0027\nfrom the file\n"
+    assert (folder / semantics.PODS).read_text() == (folder / semantics.PLAIN).read_text()
+
+
+def test_a_script_from_stdin(lab: Lab) -> None:
+    """sbatch without a file reads the script from its own input; its directives count."""
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\n#SBATCH --output=chosen\n#SBATCH -J named\necho $SLURM_JOB_NAME\n"
+    job_id = lab.run_as_user(("sbatch", "--parsable"), stdin=script, cwd=folder).stdout.strip()
+    assert semantics.record(lab, job_id) == DONE
+    assert (folder / "chosen").read_text() == "named\n"
+
+
+def test_the_oracle_agrees_on_requeue(lab: Lab) -> None:
+    """Plain Slurm counts restarts the same way."""
+    folder = semantics.folder(lab)
+    row = Row(script="#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ]\n")
+    both = [semantics.submit(lab, row, partition=name, cwd=folder) for name in (semantics.PLAIN, semantics.PODS)]
+    semantics.records(lab, both)
+    for job_id in both:
+        lab.wait_for(job_id, "FAILED")
+        lab.run_as_user(("scontrol", "requeue", job_id))
+    for job_id in both:
+        lab.wait_for(job_id, "COMPLETED", timeout=60)
+    assert lab.job(both[0])["Restarts"] == lab.job(both[1])["Restarts"] == "1"

@@ -1,0 +1,252 @@
+"""Where directives end, how words are split, what sbatch drops: each rule tried on sbatch 22.05.8 itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.sbatch import compiler, lexer
+from penstock.sbatch.diagnostics import Diagnostic
+
+BASH = "#!/bin/bash\n"
+
+
+def compiled(text: str | bytes, *arguments: str, **variables: str) -> compiler.Compilation:
+    """Compile a script given as text."""
+    data = text if isinstance(text, bytes) else text.encode()
+    return compiler.compile_script(data, name="job.sh", arguments=arguments, variables=variables)
+
+
+def nodes(text: str, *arguments: str, **variables: str) -> int:
+    """The minimum of nodes a script that must be accepted asks for."""
+    done = compiled(text, *arguments, **variables)
+    assert done.spec is not None, done.diagnostics
+    return done.spec.nodes.minimum
+
+
+def found(done: compiler.Compilation, code: str) -> Diagnostic:
+    """The one finding with that code."""
+    matching = [diagnostic for diagnostic in done.diagnostics if diagnostic.code == code]
+    assert len(matching) == 1, done.diagnostics
+    return matching[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "empty-script"),
+        (" \n\t\n", "empty-script"),
+        ("hostname\n", "missing-shebang"),
+        ("\n#!/bin/bash\n", "missing-shebang"),
+        ("\ufeff#!/bin/bash\n", "byte-order-mark"),
+        ("#!/bin/bash\r\nhostname\r\n", "dos-line-breaks"),
+        ("#!/bin/bash\n#SBATCH -N2\r\n", "dos-line-breaks"),
+        ("#!/bin/bash\nhost\0name\n", "nul-byte"),
+    ],
+)
+def test_files_sbatch_refuses_as_a_whole(text: str, code: str) -> None:
+    """What makes the file unreadable to sbatch is one named error."""
+    done = compiled(text)
+    assert not done.ok
+    assert found(done, code).severity == "error"
+
+
+def test_a_script_over_slurmctlds_limit_is_refused() -> None:
+    """More than 4 MiB is refused without being read."""
+    done = compiled(b"#!/bin/bash\n" + b"x" * (4 * 1024 * 1024))
+    assert [diagnostic.code for diagnostic in done.diagnostics] == ["script-too-large"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("#SBATCH -N2\n", 2),
+        ("#SBATCH -N 2\n", 2),
+        ("#SBATCH --nodes=2\n", 2),
+        ("#SBATCH --nodes 2\n", 2),
+        ("#SBATCH\t-N2\n", 2),
+        ("#SBATCH-N2\n", 2),
+        ("#SBATCH\r-N2\n", 2),
+        ("#SLURM -N2\n", 2),
+        ("#SBATCH -N2", 2),
+        ("\n  # comment\n\n#SBATCH -N2\n", 2),
+        ("#SBATCH -N2\n   #SBATCH -N3\n# SBATCH -N4\n##SBATCH -N5\n#sbatch -N6\n", 2),
+        ("#SBATCH -N2\n: \n#SBATCH -N3\n", 2),
+        ("#SBATCH -N2\n#SBATCH -N3\n", 3),
+        ("#SBATCH -N2 # -N3\n", 2),
+        ("#SBATCH -N2# -N3\n", 2),
+        ("#SBATCH -N2 \\\n", 2),
+        ("#SBATCH -N2 '' -N3\n", 2),
+        ("#SBATCH -OsN 3\n", 3),
+        ("#SBATCH -HN3\n", 3),
+        ("#SBATCH -n4 --nodes=2 -c1\n", 2),
+        ("#SBATCH\n", 1),
+    ],
+)
+def test_forms_of_a_directive(lines: str, expected: int) -> None:
+    """Every spelling sbatch takes is taken, and nothing else counts."""
+    assert nodes(BASH + lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("-J a#b", "a"),
+        (r"-J a\#b", "a#b"),
+        ("-J 'a#b c'", "a#b c"),
+        ("""-J 'a"b c'"d 'e" """, "a\"b cd 'e"),
+        (r"-J 'a\'b'", "a'b"),
+        (r"-J a\\b\c", r"a\bc"),
+        ("-J a''b", "ab"),
+        (r'-J "a\"b"', 'a"b'),
+        ("--job-name=", ""),
+        ("--job-name =x", "=x"),
+        ("--job x", "x"),
+        ("-J\n#SBATCH -N2", "-N2"),
+    ],
+)
+def test_quoting(line: str, name: str) -> None:
+    """Quotes, escapes and comments work as in sbatch, which is not as in a shell."""
+    spec = compiled(f"{BASH}#SBATCH {line}\nhostname\n").spec
+    assert spec is not None
+    assert spec.name == name
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "hint"),
+    [
+        ("-J 'abc", "unmatched-quote", "close it"),
+        (": -N2", "unexpected-colon", "quote"),
+        ("-N2 : -n4", "unexpected-colon", "quote"),
+        ("-N2 foo", "stray-word", "quote values with blanks"),
+        ("-J a\\ b", "stray-word", '"a b"'),
+        ("--job-name = x", "stray-word", "no blanks around the equals sign"),
+        ("\u2014nodes=3", "stray-word", "typographic dash"),
+        ("nodes=3", "stray-word", "--nodes=3"),
+        ("-- -N2", "stray-word", ""),
+        ("-J", "missing-value", "-J VALUE"),
+        ("--job-name", "missing-value", "--job-name=VALUE"),
+        ("--no 3", "ambiguous-option", "one of them"),
+        ("-job-name=x", "unknown-option", "--job-name=x"),
+        ("--nodse=3", "unknown-option", "--nodes"),
+        ("--ntasks_per_node=3", "unknown-option", "--ntasks-per-node"),
+        ("--walltime=3", "unknown-option", "--time"),
+        ("--share", "unknown-option", "--oversubscribe"),
+        ("--hold=3", "unexpected-value", "--hold alone"),
+        ("-Z", "unknown-option", "one dash"),
+        ("-T 3", "unknown-option", "-t is --time"),
+        ("--segment=2", "option-not-in-release", ""),
+    ],
+)
+def test_mistakes_are_named_with_a_hint(line: str, code: str, hint: str) -> None:
+    """A mistake is an error of its own kind, at its line, with what to write instead."""
+    done = compiled(f"{BASH}#SBATCH {line}\nhostname\n")
+    assert not done.ok
+    diagnostic = found(done, code)
+    assert diagnostic.line == 2
+    assert hint in diagnostic.hint
+
+
+def test_all_mistakes_come_out_at_once() -> None:
+    """sbatch stops at its first complaint; the compiler does not."""
+    done = compiled(f"{BASH}#SBATCH --foo -t 10m stray\n#SBATCH --mem=1.5G -Z\nhostname\n")
+    codes = [diagnostic.code for diagnostic in done.diagnostics]
+    assert codes == ["unknown-option", "invalid-time", "stray-word", "invalid-memory", "unknown-option"]
+
+
+def test_a_directive_after_the_first_command_is_a_warning_that_names_it() -> None:
+    """What sbatch never reads is said, with the line that ended the directives."""
+    done = compiled(f"{BASH}#SBATCH -N2\nmodule load x\n#SBATCH -n 3\n#K8S_IMAGE=a\n")
+    late = [item for item in done.diagnostics if item.code == "directive-after-command"]
+    assert [(item.line, item.severity) for item in late] == [(4, "warning"), (5, "warning")]
+    assert "line 3" in late[0].message
+    assert done.ok
+
+
+@pytest.mark.parametrize(
+    "line", ["# SBATCH -N2", "##SBATCH -N2", "#sbatch -N2", "  #SBATCH -N2", "#SBTACH -N2"]
+)
+def test_lines_that_look_like_a_directive_get_a_hint(line: str) -> None:
+    """An almost-directive is pointed out without changing the verdict."""
+    done = compiled(f"{BASH}{line}\nhostname\n")
+    assert found(done, "almost-directive").severity == "info"
+    assert done.ok
+
+
+def test_command_line_over_environment_over_script() -> None:
+    """The three sources win in sbatch's order."""
+    script = f"{BASH}#SBATCH -t 5 -J s\nhostname\n"
+    assert compiled(script).spec.time_limit == 5  # type: ignore[union-attr]  # accepted, so there is one
+    assert compiled(script, SBATCH_TIMELIMIT="6").spec.time_limit == 6  # type: ignore[union-attr]  # same
+    assert compiled(script, "-t7", SBATCH_TIMELIMIT="6").spec.time_limit == 7  # type: ignore[union-attr]  # same
+
+
+def test_a_refused_value_is_refused_even_when_it_is_replaced() -> None:
+    """sbatch parses the script's value before it looks at the command line's."""
+    assert not compiled(f"{BASH}#SBATCH -t x\nhostname\n", "-t", "7").ok
+
+
+@pytest.mark.parametrize(
+    ("value", "requeue"), [("", False), ("yes", False), ("1", False), ("0", None), ("no", None)]
+)
+def test_flags_in_the_environment(value: str, requeue: bool | None) -> None:
+    """A flag's variable counts when it is empty, yes or a number that is not 0."""
+    spec = compiled(f"{BASH}hostname\n", SBATCH_NO_REQUEUE=value).spec
+    assert spec is not None
+    assert spec.requeue is requeue
+
+
+def test_memory_of_the_environment_gives_way_to_the_scripts() -> None:
+    """SBATCH_MEM_PER_CPU does not conflict with --mem of the script; two variables conflict."""
+    script = f"{BASH}#SBATCH --mem=1G\nhostname\n"
+    spec = compiled(script, SBATCH_MEM_PER_CPU="2G").spec
+    assert spec is not None
+    assert spec.memory is not None
+    assert (spec.memory.scope, spec.memory.mib) == ("node", 1024)
+    both = {"SBATCH_MEM_PER_CPU": "1G", "SBATCH_MEM_PER_NODE": "2G"}
+    assert not compiled(f"{BASH}hostname\n", **both).ok
+
+
+def test_mail_types_add_up() -> None:
+    """--mail-type is the option where the last one does not win."""
+    spec = compiled(f"{BASH}#SBATCH --mail-type=begin --mail-type=end\nhostname\n").spec
+    assert spec is not None
+    assert spec.mail_types == ("BEGIN", "END")
+
+
+def test_components_of_a_heterogeneous_job() -> None:
+    """hetjob opens a component, which takes name and time over from the first."""
+    done = compiled(f"{BASH}#SBATCH -t 5 -J a -N2\n#SBATCH hetjob\n#SBATCH -n3\nhostname\n")
+    shapes = [(job.name, job.time_limit, job.nodes.minimum, job.tasks) for job in done.components]
+    assert shapes == [("a", 5, 2, 2), ("a", 5, 1, 3)]
+    assert found(done, "hetjob").severity == "warning"
+
+
+def test_hetjob_in_the_middle_of_a_line_drops_the_rest() -> None:
+    """sbatch ignores what follows it there; that deserves a warning."""
+    done = compiled(f"{BASH}#SBATCH -N2 hetjob -N3\nhostname\n")
+    assert len(done.components) == 1
+    assert found(done, "stray-separator").severity == "warning"
+
+
+def test_provenance_names_source_line_and_option() -> None:
+    """Every field says where it came from."""
+    spec = compiled(f"{BASH}#SBATCH -N2\n#SBATCH  --time=5\n", "--mem=1G", SBATCH_PARTITION="p").spec
+    assert spec is not None
+    origins = {name: (item.origin, item.name, item.line) for name, item in spec.provenance.items()}
+    assert origins["nodes"] == ("script", "-N", 2)
+    assert origins["time_limit"] == ("script", "--time", 3)
+    assert origins["memory"] == ("command line", "--mem", 0)
+    assert origins["partition"] == ("environment", "SBATCH_PARTITION", 0)
+    assert origins["output"] == ("default", "", 0)
+
+
+def test_words_know_their_column() -> None:
+    """The caret of a diagnostic stands under the word."""
+    words = lexer.split("#SBATCH  -N2   'a b'", 7).words
+    assert [(word.text, word.offset) for word in words] == [("-N2", 9), ("a b", 15)]
+
+
+def test_lines_of_other_batch_systems_are_pointed_out() -> None:
+    """sbatch translates #PBS and #BSUB lines; we do not, and say so instead of staying silent."""
+    done = compiled(f"{BASH}#PBS -N foo\nhostname\n")
+    assert found(done, "foreign-directive").severity == "warning"

@@ -1,0 +1,71 @@
+"""The option table: complete, consistent, and what the documentation is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.sbatch import compatibility, options
+from penstock.sbatch.compiler import Context, compile_script
+from penstock.sbatch.values.registry import GRAMMARS, grammar
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+
+
+def test_every_grammar_is_known() -> None:
+    """Each row names a grammar that exists, and flags have none."""
+    for option in options.every_option():
+        assert (option.argument == "none") == (option.grammar == "flag"), option.name
+        if option.grammar != "flag":
+            assert callable(grammar(option.grammar))
+    assert set(GRAMMARS) == {option.grammar for option in options.every_option()} - {"flag"}
+
+
+def test_names_and_letters_are_unique() -> None:
+    """No two rows share a name or a short form, and every row says what happens."""
+    rows = options.every_option()
+    names = [option.name for option in rows]
+    letters = [option.short for option in rows if option.short]
+    assert len(set(names)) == len(names)
+    assert len(set(letters)) == len(letters)
+    assert all(option.note for option in rows)
+    assert all(option.since in ("", *options.RELEASES) for option in rows)
+
+
+@pytest.mark.parametrize(("release", "count"), [("22.05", 106), ("24.11", 114), ("26.05", 120)])
+def test_as_many_options_as_sbatch_has(release: str, count: int) -> None:
+    """Counted on sbatch 22.05.8, 24.11.5 and 26.05.5: what it offers for every first letter of a name."""
+    assert len(options.table(release).by_name) == count
+
+
+@pytest.mark.parametrize(
+    ("release", "option", "accepted"),
+    [
+        ("22.05", "--power=level", True),
+        ("24.11", "--power=level", False),
+        ("22.05", "--segment=2", False),
+        ("24.11", "--segment=2", True),
+        ("22.05", "--tres-per-task=cpu=2", False),
+        ("24.11", "--tres-per-task=cpu=2", True),
+        ("22.05", "--extra=1:1", True),
+        ("24.11", "--extra=text", True),
+    ],
+)
+def test_releases_differ(release: str, option: str, accepted: bool) -> None:
+    """An option counts where its release knows it; --extra is a prefix before it is a name."""
+    done = compile_script(f"#!/bin/sh\n#SBATCH {option}\n".encode(), context=Context(release=release))
+    assert done.ok is accepted
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("22.05.8", "22.05"), ("25.05", "25.05"), ("27.1", "26.05"), ("20.11", "22.05")]
+)
+def test_versions_find_their_release(version: str, release: str) -> None:
+    """A patch level is no matter, newer ones count as the newest known."""
+    assert options.release_of(version) == release
+
+
+def test_the_documentation_is_up_to_date() -> None:
+    """docs/compatibility.md is what the table says: run scripts/make_compatibility.py."""
+    assert PAGE.read_text(encoding="utf-8") == compatibility.render()

@@ -1,0 +1,48 @@
+"""Agreement with sbatch where no Slurm is at hand: its recorded answers.
+
+cases.json holds one directive a line with what sbatch 22.05.8 and slurmctld answered (accepted or not, and
+what `scontrol show job` said). The same directives are put to a live Slurm in
+tests/e2e/test_compiler_oracle.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.sbatch import compiler, testing
+
+CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
+
+
+def _compile(directive: str) -> compiler.Compilation:
+    script = f"#!/bin/bash\n#SBATCH {directive}\nhostname\n".encode()
+    return compiler.compile_script(script, name="s.sh")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["directive"])
+def test_verdict_is_the_recorded_one(case: dict[str, Any]) -> None:
+    """A directive is accepted exactly when sbatch accepted it."""
+    done = _compile(case["directive"])
+    assert done.ok == case["accepted"], done.diagnostics
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "job" in case], ids=lambda case: case["directive"]
+)
+def test_job_is_the_recorded_one(case: dict[str, Any]) -> None:
+    """The JobSpec says what `scontrol show job` said."""
+    spec = _compile(case["directive"]).spec
+    assert spec is not None
+    assert testing.differences(spec, case["job"], default_time=60) == {}
+
+
+def test_a_wrong_job_would_be_noticed() -> None:
+    """The comparison itself can fail: one more task is a difference."""
+    case = next(case for case in CASES if case["directive"] == "-N2 -n4")
+    spec = _compile("-N2 -n5").spec
+    assert spec is not None
+    assert set(testing.differences(spec, case["job"], default_time=60)) == {"tasks", "cpus"}

@@ -1,0 +1,114 @@
+"""Whatever bytes come in: no crash, no hang, a diagnostic instead."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.siteview import NodeKind, PartitionView, SiteView
+from penstock.sbatch import compiler, lexer, options
+
+SITE = SiteView(
+    partitions={"gpu": PartitionView(max_time="7-0", default=True)},
+    nodes=(NodeKind(count=4, cpus=8, memory_mib=32768, gpus=4, gpu_type="a100"),),
+    registries=("hub.local:5000",),
+)
+STRICT = compiler.Context(site=SITE, lint=True)
+NAMES = [option.name for option in options.every_option()]
+MIB = 1024 * 1024
+
+
+@given(data=st.binary(max_size=2000))
+def test_arbitrary_bytes(data: bytes) -> None:
+    """Binary files give a verdict like any other."""
+    done = compiler.compile_script(data, context=STRICT)
+    assert done.ok or done.diagnostics
+
+
+@given(text=st.text(max_size=200))
+def test_arbitrary_directive(text: str) -> None:
+    """Any text behind #SBATCH or #K8S_ is either understood or complained about."""
+    data = f"#!/bin/sh\n#SBATCH {text}\n#K8S_{text}\n".encode("utf-8", "surrogatepass")
+    done = compiler.compile_script(data, context=STRICT)
+    assert done.ok == (done.spec is not None)
+
+
+@given(name=st.sampled_from(NAMES), value=st.text(max_size=40), release=st.sampled_from(options.RELEASES))
+def test_any_value_of_any_option(name: str, value: str, release: str) -> None:
+    """No grammar of the table raises anything but its own complaint."""
+    context = compiler.Context(release=release, site=SITE, lint=True)
+    compiler.compile_script(b"#!/bin/sh\n", arguments=[f"--{name}={value}"], context=context)
+
+
+@given(words=st.lists(st.text("ab'\"\\# :-", min_size=1, max_size=8), max_size=6))
+def test_words_lie_where_they_say(words: list[str]) -> None:
+    """Each word begins at its offset, after a blank, and words do not overlap."""
+    line = "#SBATCH " + " ".join(words)
+    split = lexer.split(line, 7)
+    offsets = [word.offset for word in split.words]
+    assert offsets == sorted(set(offsets))
+    assert all(line[offset - 1] == " " and line[offset] != " " for offset in offsets)
+
+
+@given(
+    words=st.lists(st.text("abc123-=,./", min_size=1, max_size=8).filter(lambda w: w[0] != ":"), max_size=6)
+)
+def test_plain_words_round_trip(words: list[str]) -> None:
+    """Words without special characters come back as they were."""
+    split = lexer.split("#SBATCH " + " ".join(words), 7)
+    assert [word.text for word in split.words] == words
+
+
+@given(words=st.lists(st.text(" ab#'\"\\", min_size=1, max_size=8), max_size=5))
+def test_quoted_words_round_trip(words: list[str]) -> None:
+    """Whatever is quoted by sbatch's rules comes back as it was."""
+    quoted = ['"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in words]
+    split = lexer.split("#SBATCH " + " ".join(quoted), 7)
+    assert [word.text for word in split.words] == words
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"#!/bin/sh\n" + b"#SBATCH -N2\n" * 300_000,
+        b"#!/bin/sh\n#SBATCH " + b"'" * 3 * MIB,
+        b"#!/bin/sh\n#SBATCH " + b"\\" * 3 * MIB,
+        b"#!/bin/sh\n#SBATCH -J '" + b"a" * 3 * MIB + b"'\n",
+        b"#!/bin/sh\n#SBATCH --nodelist=" + b"a[1,2]," * 400_000 + b"\n",
+        b"#!/bin/sh\n#SBATCH --array=" + b"1," * MIB + b"\n",
+        b"#!/bin/sh\n#SBATCH --array=0-4000000,0-4000000,0-4000000\n",
+        b"#!/bin/sh\n#SBATCH --dependency=" + b"afterok:1," * 300_000 + b"\n",
+        b"#!/bin/sh\n#SBATCH --gres=" + b"gpu:1," * 500_000 + b"\n",
+        b"#!/bin/sh\n#SBATCH --begin=" + b"0101" * 500_000 + b"\n",
+        b"#!/bin/sh\n#SBATCH --begin=" + b"now " * 500_000 + b"x\n",
+        b"#!/bin/sh\n#SBATCH --export=" + b"A=1," * 700_000 + b"\n",
+        b"#!/bin/sh\n#SBATCH --time=" + b"1" * MIB + b"\n",
+        b"#!/bin/sh\n#SBATCH --mem=" + b"1" * MIB + b"\n",
+        b"#!/bin/sh\n#SBATCH --" + b"n" * MIB + b"\n",
+        b"#!/bin/sh\n#K8S_IMAGE=" + b"a-" * MIB + b"\n",
+        b"#!/bin/sh\n#K8S_IMAGE=" + b" " * MIB + b"\n",
+        b"#!/bin/sh\n#K8S_ENV=" + b"A" * MIB + b"=1\n",
+        b"#!/bin/sh\n#" + b" " * 3 * MIB + b"\n",
+        b"#!/bin/sh\n" + b"\n" * 3 * MIB,
+        b"#!/bin/sh\nx\n" + b"#SBATCH -N2\n" * 200_000,
+        b"\xff\xfe" * 5 * MIB,
+        b"\0" * 10 * MIB,
+        b"#!/bin/sh\n" + b"\x80" * 10 * MIB,
+    ],
+    ids=lambda data: f"{data[:24]!r}x{len(data)}",
+)
+def test_large_inputs_take_under_a_second(data: bytes) -> None:
+    """Megabytes made to be slow are not."""
+    start = time.process_time()
+    compiler.compile_script(data, context=STRICT)
+    assert time.process_time() - start < 1.0
+
+
+@settings(max_examples=30)
+@given(data=st.binary(max_size=300))
+def test_the_same_input_gives_the_same_output(data: bytes) -> None:
+    """The compiler keeps nothing between runs."""
+    assert compiler.compile_script(data) == compiler.compile_script(data)

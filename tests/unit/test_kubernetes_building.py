@@ -1,0 +1,221 @@
+"""The programs of a real Kubernetes: found by content, built whole or not at all, one builder at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.lab.kubernetes import building
+
+FAKE_GO = """#!/bin/sh
+if [ "$1" = env ]; then printf '%s\\nlinux\\namd64\\n' "${FAKE_VERSION:-go1.26.8}"; exit; fi
+echo "$@ | $GOFLAGS $CGO_ENABLED" >>"$FAKE_LOG"
+if [ -n "$FAKE_FAILURE" ]; then echo "go: downloading x"; echo "main.go:1: $FAKE_FAILURE" >&2; exit 1; fi
+while [ "$1" != -o ]; do shift; done
+echo "built $3" >"$2"
+"""
+
+
+class Listener:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def began(self, name: str) -> None:
+        self.lines.append((name, "began"))
+
+    def ended(self, name: str, what: str, seconds: float) -> None:
+        self.lines.append((name, what))
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> building.Module:
+    """A small module with two programs."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "go.mod").write_text("module lab\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n")
+    (source / "go.sum").write_text("k8s.io/kubernetes v1.36.3 h1:abc=\n")
+    (source / "tools.go").write_text("package tools\n")
+    programs = (building.Program("one", "./one", 90), building.Program("two", "./two", 30))
+    return building.Module("lab", source, programs, "k8s.io/kubernetes")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A Go that only pretends, and a cache of its own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "go"
+    program.write_text(FAKE_GO)
+    program.chmod(0o755)
+    monkeypatch.setattr(building, "SYSTEM_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
+    return {"PATH": f"{folder}:/usr/bin:/bin", "FAKE_LOG": str(tmp_path / "log"), "HOME": str(tmp_path)}
+
+
+def test_what_was_built_is_whole_and_executable_by_all(
+    module: building.Module, environment: dict[str, str]
+) -> None:
+    """Every program is there under its name, and nothing else in the cache but the lock."""
+    found = building.ensure(module, listener=Listener(), environment=environment)
+    assert sorted(path.name for path in found.iterdir()) == ["one", "two"]
+    assert stat.S_IMODE(found.stat().st_mode) == 0o755
+    others = [path.name for path in found.parent.iterdir() if path != found]
+    assert others == [f".{found.name}.lock"]
+
+
+def test_modules_are_read_only_and_versions_are_told(
+    module: building.Module, environment: dict[str, str]
+) -> None:
+    """go.sum is never changed by a build, and the programs know their version."""
+    building.ensure(module, listener=Listener(), environment=environment)
+    for line in Path(environment["FAKE_LOG"]).read_text().splitlines():
+        assert line.endswith("| -mod=readonly -buildvcs=false 0")
+        assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in line
+        assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in line
+
+
+def test_progress_says_how_long_it_takes(module: building.Module, environment: dict[str, str]) -> None:
+    """A line when a program is begun and one when it is built, with an estimate of the rest."""
+    listener = Listener()
+    building.ensure(module, listener=listener, environment=environment)
+    assert listener.lines == [
+        ("build one", "began"),
+        ("build one", "built, less than a minute left"),
+        ("build two", "began"),
+        ("build two", "built"),
+    ]
+
+
+def test_the_second_time_nothing_is_built(module: building.Module, environment: dict[str, str]) -> None:
+    """What is there is found, without a word."""
+    first = building.ensure(module, listener=Listener(), environment=environment)
+    listener = Listener()
+    assert building.ensure(module, listener=listener, environment=environment) == first
+    assert listener.lines == []
+
+
+def test_a_failure_leaves_nothing_and_says_what_go_said(
+    module: building.Module, environment: dict[str, str]
+) -> None:
+    """The next attempt starts anew."""
+    with pytest.raises(errors.LabError, match="cannot build one") as failure:
+        building.ensure(
+            module, listener=Listener(), environment=environment | {"FAKE_FAILURE": "no such word"}
+        )
+    assert "main.go:1: no such word" in failure.value.hint
+    assert "downloading" not in failure.value.hint
+    assert [path.suffix for path in building.SYSTEM_CACHE.iterdir()] == [".lock"]
+    assert building.ensure(module, listener=Listener(), environment=environment).is_dir()
+
+
+def test_two_builders_build_once(module: building.Module, environment: dict[str, str]) -> None:
+    """The second waits for the first and finds its work."""
+    listeners = [Listener(), Listener()]
+    threads = [
+        threading.Thread(
+            target=building.ensure, args=(module,), kwargs={"listener": one, "environment": environment}
+        )
+        for one in listeners
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(len(one.lines) for one in listeners) == [0, 4]
+
+
+@pytest.mark.parametrize("name", ["go.mod", "go.sum", "tools.go"])
+def test_every_source_counts(module: building.Module, name: str) -> None:
+    """Another content of any file is another build."""
+    before = building.fingerprint(module, "go1.26.8")
+    path = module.source / name
+    path.write_text(path.read_text() + "// more\n")
+    assert building.fingerprint(module, "go1.26.8") != before
+
+
+def test_gos_version_counts_and_dates_do_not(module: building.Module) -> None:
+    """The same content at another time is the same build; another Go makes another one."""
+    before = building.fingerprint(module, "go1.26.8 linux amd64")
+    os.utime(module.source / "go.mod", (1, 1))
+    assert building.fingerprint(module, "go1.26.8 linux amd64") == before
+    assert building.fingerprint(module, "go1.26.9 linux amd64") != before
+
+
+def test_a_module_below_is_not_part_of_the_one_above(module: building.Module) -> None:
+    """Each go.mod has a build of its own."""
+    before = building.fingerprint(module, "go")
+    (module.source / "below").mkdir()
+    (module.source / "below" / "go.mod").write_text("module below\n")
+    (module.source / "below" / "main.go").write_text("package main\n")
+    assert building.fingerprint(module, "go") == before
+
+
+def test_without_go_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line on what is missing, and that a cluster of one's own will do."""
+    monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
+    with pytest.raises(errors.LabError, match="Go is not installed") as failure:
+        building.find_go({"PATH": "/nonexistent"})
+    assert "--kubernetes KUBECONFIG" in failure.value.hint
+
+
+def test_an_old_go_is_too_old(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told with its version."""
+    monkeypatch.setenv("FAKE_VERSION", "go1.21.0")
+    with pytest.raises(errors.LabError, match=r"go1\.21\.0 linux amd64, which is too old"):
+        building.find_go(environment)
+
+
+def test_only_a_checkout_can_build(module: building.Module) -> None:
+    """An installed Penstock has no go.mod, and says so."""
+    nowhere = dataclasses.replace(module, source=module.source / "nowhere")
+    with pytest.raises(errors.LabError, match=r"there is no .*nowhere/go\.mod"):
+        building.fingerprint(nowhere, "go")
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.sampled_from(["", ".8", "rc1", "-custom"]))
+def test_versions_of_go_are_read(major: int, minor: int, rest: str) -> None:
+    """Whatever follows the first two numbers does not matter."""
+    assert building.parse_go_version(f"go{major}.{minor}{rest} linux amd64") == (major, minor)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="0123456789")))
+def test_what_is_no_version_is_older_than_any(text: str) -> None:
+    """A development tree has no release."""
+    assert building.parse_go_version(text) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "built"),
+        (59, "built, less than a minute left"),
+        (60, "built, about 1 min left"),
+        (290, "built, about 5 min left"),
+    ],
+)
+def test_estimates_are_for_people(seconds: int, words: str) -> None:
+    """Minutes, not seconds."""
+    assert building.estimate(seconds) == words
+
+
+def test_the_projects_own_modules_name_their_version() -> None:
+    """go.mod is the one place where the release of Kubernetes is chosen."""
+    assert building.version_of(building.KUBERNETES).startswith("v1.")
+    assert all((building.SOURCE / name).is_file() for name in ("go.mod", "go.sum", "tools.go"))
+
+
+def test_every_program_is_pinned_by_the_tools_file() -> None:
+    """What is built is imported by tools.go, so that go.sum vouches for it."""
+    text = (building.SOURCE / "tools.go").read_text()
+    for program in building.KUBERNETES.programs:
+        assert program.package.startswith("./") or f'"{program.package}"' in text

@@ -1,0 +1,186 @@
+"""What a cluster does to the machine it is on: cgroups, mounts, the view of a node, what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.lab import commands, processes
+from penstock.lab.kubernetes import building, cgroups, mounting, nodeview, remains, requirements
+
+
+@pytest.fixture
+def controllers(tmp_path: Path) -> Path:
+    """Two controllers of cgroup v1, as plain directories."""
+    for name in ("cpuset", "memory"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-1\n")
+    (tmp_path / "cpuset" / "cpuset.mems").write_text("0\n")
+    (tmp_path / "cpuacct").symlink_to("cpuset")
+    return tmp_path
+
+
+class TestCgroups:
+    def test_a_cgroup_is_made_in_every_tree(self, controllers: Path) -> None:
+        """Links are other names of the same tree and left alone."""
+        cgroups.make("lab/n1", root=controllers)
+        assert (controllers / "memory/lab/n1").is_dir()
+        assert (controllers / "cpuset/lab/n1").is_dir()
+        assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
+
+    def test_cgroup_v2_is_one_tree(self, tmp_path: Path) -> None:
+        """The file that only v2 has at its top tells."""
+        (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+        (tmp_path / "cgroup.subtree_control").write_text("")
+        (tmp_path / "system.slice").mkdir()
+        assert cgroups.trees(tmp_path) == [tmp_path]
+        cgroups.make("lab", root=tmp_path)
+        assert (tmp_path / "lab").is_dir()
+        assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory"
+
+    def test_removing_ends_the_processes_inside(self, controllers: Path) -> None:
+        """Whatever runs in any of its cgroups is killed before they are removed."""
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        try:
+            inner = controllers / "memory/lab/n1/pod"
+            inner.mkdir(parents=True)
+            assert cgroups.processes_in(controllers / "memory/lab") == set()
+            procs = inner / "cgroup.procs"
+            procs.write_text(f"{child.pid}\n")
+            assert cgroups.processes_in(controllers / "memory/lab") == {child.pid}
+            with pytest.raises(errors.LabError, match="does not become empty"):
+                cgroups.remove("lab", root=controllers, rounds=2)
+            assert child.wait(10) == -signal.SIGKILL
+            procs.unlink()
+            cgroups.remove("lab", root=controllers)
+            assert not (controllers / "memory/lab").exists()
+        finally:
+            child.kill()
+            child.wait(10)
+
+    def test_removing_what_is_not_there_is_nothing(self, controllers: Path) -> None:
+        """A lab that never got so far is taken down as well."""
+        cgroups.remove("lab", root=controllers)
+        assert sorted(path.name for path in controllers.iterdir()) == ["cpuacct", "cpuset", "memory"]
+
+    def test_a_tree_that_cannot_be_written_is_noticed(self, tmp_path: Path) -> None:
+        """By trying."""
+        assert cgroups.writable(tmp_path)
+        assert not cgroups.writable(tmp_path / "nowhere")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestView:
+    @given(st.integers(1, 10_000_000))
+    def test_memory_is_what_the_node_should_have(self, megabytes: int) -> None:
+        """In the words of /proc/meminfo, as a kubelet reads them."""
+        lines = dict(line.split(":") for line in nodeview.render_memory(megabytes).splitlines())
+        number, unit = lines["MemTotal"].split()
+        assert (int(number) * 1024, unit) == (megabytes * 2**20, "kB")
+        assert lines["SwapTotal"].split()[0] == "0"
+
+    def test_a_view_has_a_directory_for_each_cpu(self, tmp_path: Path) -> None:
+        """That is how they are counted."""
+        nodeview.prepare(tmp_path / "view", cpus=3, memory_mb=100)
+        assert sorted(path.name for path in (tmp_path / "view/cpu").iterdir()) == ["cpu0", "cpu1", "cpu2"]
+        assert list((tmp_path / "view/node").iterdir()) == []
+
+    def test_only_what_the_host_has_is_replaced(self, tmp_path: Path) -> None:
+        """A machine without NUMA nodes has nothing to hide."""
+        chosen = nodeview.replacements(tmp_path)
+        assert chosen[nodeview.MEMORY] == tmp_path / "meminfo"
+        assert all(target.exists() for target in chosen)
+
+    def test_a_program_sees_the_view_and_nobody_else_does(self, tmp_path: Path) -> None:
+        """The size of the node inside, the host's outside, and nothing stays mounted."""
+        if os.geteuid() != 0:
+            pytest.skip("a mount namespace needs root")
+        view = tmp_path / "view"
+        nodeview.prepare(view, cpus=5, memory_mb=12345)
+        before = mounting.mount_points()
+        argv = [sys.executable, "-m", nodeview.__name__, str(view), "/bin/cat", "/proc/meminfo"]
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+        assert f"{12345 * 1024} kB" in said.splitlines()[0]
+        assert nodeview.MEMORY.read_text().splitlines()[0] != said.splitlines()[0]
+        assert mounting.mount_points() == before
+
+
+class TestMounts:
+    @given(st.text(alphabet="abc \\\tä/", min_size=1, max_size=20))
+    def test_escapes_of_mountinfo_are_undone(self, path: str) -> None:
+        """Blanks and backslashes are written as octal numbers there."""
+        escaped = "".join(f"\\{ord(letter):03o}" if letter in " \t\n\\" else letter for letter in path)
+        line = f"36 35 98:0 /mnt1 /{escaped} rw,noatime master:1 - ext3 /dev/root rw"
+        assert mounting.parse_mount_point(line) == f"/{path}"
+
+    def test_the_mount_of_a_path_is_the_nearest_one(self) -> None:
+        """/proc/sys lies on /proc."""
+        assert mounting.mount_holding(Path("/proc/sys/kernel")) == Path("/proc")
+        assert str(mounting.mount_holding(Path("/usr/bin"))) in mounting.mount_points()
+
+    def test_a_mount_that_fails_names_the_place(self, tmp_path: Path) -> None:
+        """The error is the kernel's, with the target."""
+        with pytest.raises(OSError, match="nowhere"):
+            mounting.bind(tmp_path, tmp_path / "nowhere")
+
+
+class TestRemains:
+    @pytest.mark.parametrize(
+        ("argv", "ours"),
+        [
+            (("/cache/kubelet", "--config=/lab/kubernetes/n1/kubelet.json"), True),
+            (("/usr/bin/containerd-shim-runc-v2", "-address", "/lab/kubernetes/n1/c.sock"), True),
+            (("containerd", "--config", "/lab/kubernetes/n1/containerd.toml"), True),
+            (("/cache/kubelet", "--config=/lab2/kubernetes/n1/kubelet.json"), False),
+            (("containerd",), False),
+            (("vim", "/lab/kubernetes/n1/kubelet.json"), False),
+            ((), False),
+        ],
+    )
+    def test_what_belongs_to_a_cluster_is_known_for_sure(self, argv: tuple[str, ...], ours: bool) -> None:
+        """By program and by a file of this very lab; neither alone is enough."""
+        found = processes.Process(identity=processes.Identity(1, 1), parent=1, name="x", uid=0, argv=argv)
+        assert remains.daemons_of(Path("/lab"), [found]) == ([found] if ours else [])
+
+
+class TestRequirements:
+    @pytest.fixture
+    def nothing_here(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """A machine with neither Go nor containerd nor a checkout."""
+        monkeypatch.setattr(commands, "SYSTEM_PATH", str(tmp_path))
+        monkeypatch.setattr(requirements, "PROGRAMS", {"containerd": "containerd", "runc": "runc"})
+        monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
+
+    @pytest.mark.usefixtures("nothing_here")
+    def test_everything_that_is_missing_is_said_at_once(self) -> None:
+        """Go, programs with their packages: one look, one list."""
+        found = requirements.missing({"PATH": "/nonexistent"})
+        assert found[0] == "Go is not installed (Go 1.26 or newer)"
+        assert found[1] == "not installed: containerd, runc (apt-get install containerd runc)"
+
+    @pytest.mark.usefixtures("nothing_here")
+    def test_a_lab_that_needs_it_refuses_with_all_of_it(self) -> None:
+        """And says what works without."""
+        with pytest.raises(errors.LabError, match=r"Go is not installed.*: containerd, runc") as failure:
+            requirements.require({"PATH": "/nonexistent"})
+        assert "dev cluster" in failure.value.hint
+
+    @pytest.mark.parametrize(
+        ("status", "may"),
+        [
+            ("CapEff:\t0000000000200000\n", True),
+            ("CapEff:\t0000000000000000\n", False),
+            ("Name:\tx\n", False),
+        ],
+    )
+    def test_the_right_to_mount_is_a_bit(self, status: str, may: bool) -> None:
+        """CAP_SYS_ADMIN is the twenty-first."""
+        assert requirements.may_mount(status) is may

@@ -1,0 +1,116 @@
+"""The files that containerd, kubelet and the API server are told by, as reviewed in tests/golden."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.lab.kubernetes import authority, controlplane, joining, machines
+from penstock.render import rbac
+from tests.unit.test_kubernetes_layout import cluster
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes"
+
+
+def same_as_golden(name: str, text: str) -> None:
+    """Compare; PENSTOCK_UPDATE_GOLDEN=1 writes what is there now."""
+    path = GOLDEN / name
+    if os.environ.get("PENSTOCK_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def pretty(content: Any) -> str:
+    return json.dumps(content, indent=2) + "\n"
+
+
+def test_containerds_settings() -> None:
+    """Everything of a node's containerd is in the node's directory."""
+    text = machines.render_containerd(cluster().machines[0], "overlayfs")
+    same_as_golden("containerd.toml", text)
+    read = tomllib.loads(text)
+    plugin = read["plugins"]["io.containerd.grpc.v1.cri"]
+    assert plugin["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
+    assert plugin["netns_mounts_under_state_dir"] is True
+
+
+def test_kubelets_settings() -> None:
+    """A cgroup root of its own, nothing written to the host's iptables, no eviction by the host's disk."""
+    config = machines.render_kubelet(cluster().machines[1])
+    same_as_golden("kubelet.json", pretty(config))
+    assert config["cgroupRoot"] == "/penstock-k8s-26002/n2"
+    assert config["makeIPTablesUtilChains"] is False
+
+
+def test_a_nodes_network() -> None:
+    """Addresses are kept in the node's directory."""
+    same_as_golden("network.json", pretty(machines.render_network(cluster().machines[0])))
+
+
+def test_the_control_planes_command_lines() -> None:
+    """Options are reviewed like code."""
+    lines = ["\n  ".join(part.argv) for part in controlplane.all_components(cluster())]
+    same_as_golden("control-plane.txt", "\n\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest"),
+    [
+        ("penstockd-role.json", rbac.render_role()),
+        ("penstockd-binding.json", rbac.render_binding(rbac.service_account("penstockd", "penstock"))),
+        ("user-role.json", rbac.render_user_role()),
+        ("viewer-role.json", joining.viewer_role()),
+        ("audit-policy.json", controlplane.audit_policy()),
+    ],
+)
+def test_roles_and_policies(name: str, manifest: dict[str, Any]) -> None:
+    """Who may do what is changed with both eyes open."""
+    same_as_golden(name, pretty(manifest))
+
+
+def test_tokens_name_user_and_group() -> None:
+    """The API server's file: token, user, uid, groups; only one is an administrator."""
+    who = authority.identities(cluster())
+    tokens = {role: f"t-{role}" for role in who}
+    rows = list(csv.reader(authority.render_tokens(tokens, who).splitlines()))
+    assert [row[1] for row in rows if row[3] == "system:masters"] == ["admin"]
+    assert ["t-n1", "system:node:n1", "n1", "system:nodes"] in rows
+    assert {row[1] for row in rows if row[3] == ""} >= {"penstockd", "viewer"}
+    assert len({row[0] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("pair", rbac.pairs(), ids="-".join)
+def test_a_right_can_be_left_out(pair: tuple[str, str]) -> None:
+    """Exactly this one is missing then."""
+    rules = rbac.render_role(without=pair)["rules"]
+    left = [(rule["resources"][0], verb) for rule in rules for verb in rule["verbs"]]
+    assert sorted([*left, pair]) == sorted(rbac.pairs())
+
+
+def test_penstockd_reads_no_secret_and_changes_nothing_that_exists() -> None:
+    """The promise of the role's description."""
+    verbs = dict(rbac.RULES)
+    assert verbs["secrets"] == ("create",)
+    assert not {verb for _, verb in rbac.pairs()} & {"update", "patch", "deletecollection", "*"}
+
+
+def test_a_nodes_status_is_completed() -> None:
+    """A loopback address that no kubelet would report, and GPUs that no device plugin has."""
+    status = joining.node_status("n1", gpus=4)
+    assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
+    assert status["capacity"] == status["allocatable"] == {"nvidia.com/gpu": "4"}
+
+
+def test_only_the_clouds_taint_is_taken_away() -> None:
+    """Others keep pods away for good reason."""
+    mine = {"key": joining.UNINITIALIZED, "effect": "NoSchedule"}
+    other = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    assert joining.without_taint({"spec": {"taints": [mine, other]}}) == [other]
+    assert joining.without_taint({"spec": {}}) == []
