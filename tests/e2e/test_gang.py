@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import ssl
 import time
@@ -164,6 +165,12 @@ def contend(lab: Lab) -> tuple[str, str]:
     return first, lab.sbatch("#!/bin/sh\ntrue\n", "--gres=gpu:1", "-n1")
 
 
+def seconds_until_start(lab: Lab, job_id: str) -> float:
+    """How long Slurm will not try the job."""
+    begin = datetime.datetime.fromisoformat(lab.job(job_id)["EligibleTime"])
+    return (begin - datetime.datetime.now()).total_seconds()
+
+
 def test_check_lets_the_job_run_that_can() -> None:
     """A goes back to the queue with the reason, B runs."""
     with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2") as lab:
@@ -171,6 +178,8 @@ def test_check_lets_the_job_run_that_can() -> None:
         assert "1 free of 2 needed, held by default/notebook" in comment(lab, first, "waits for gpu on n1")
         lab.wait_for(second, "COMPLETED", timeout=30)
         assert lab.job(first)["JobState"] == "PENDING"
+        assert "refused 2 times, next try in 24 s" in comment(lab, first, "refused 2 times", seconds=60)
+        testing.until(lambda: 12 < seconds_until_start(lab, first) <= 24)
 
 
 def test_trust_has_the_classic_deadlock() -> None:
@@ -185,3 +194,29 @@ def test_trust_has_the_classic_deadlock() -> None:
         lab.run(("kubectl", "delete", "pod", "notebook"))
         lab.wait_for(first, "COMPLETED", timeout=30)
         lab.wait_for(second, "COMPLETED", timeout=30)
+
+
+def test_a_dead_node_is_drained_with_our_reason_and_freed_by_ourselves() -> None:
+    """Its pods are unknown, not gone: nothing new starts there until they are known to be gone."""
+    with testing.temporary_lab("--nodes", "2") as lab:
+        epilog = lab.place.libexec / "penstock-epilog"
+        text = epilog.read_text()
+        epilog.write_text(text.replace(text.partition("seconds=")[2].partition(")")[0], "3"))
+        output = lab.home / "dead.out"
+        job_id = lab.sbatch("#!/bin/sh\necho up; sleep 100\n", "-w", "n2", f"--output={output}")
+        testing.until(lambda: output.exists() and "up" in output.read_text())
+        faults = Faults(lab)
+        faults.call("PUT", "faults/nodes/n2", {"ready": False})
+        lab.run_as_user(("scancel", job_id))
+        testing.until(lambda: reason(lab, "n2").startswith(f"penstock: pods of job {job_id}"), seconds=60)
+        assert job_pods(lab, job_id)
+        lab.run(("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=broken fan"))
+        faults.call("DELETE", "faults")
+        testing.until(lambda: reason(lab, "n2") == "none", seconds=60)
+        assert job_pods(lab, job_id) == []
+        assert reason(lab, "n1") == "broken fan"
+
+
+def reason(lab: Lab, node: str) -> str:
+    """Why the node is drained."""
+    return lab.run(("sinfo", "-h", "-N", "-n", node, "-p", "gpu", "-O", "Reason:100")).stdout.strip()

@@ -89,7 +89,13 @@ class World:
         self.kube = fakes.FakeKube()
         self.clock = fakes.ManualClock()
         self.pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=self.clock)
-        self.follower = following.Follower(self.kube, self.pods, self.clock, 300.0)
+        self.nodes = reflecting.Reflector(self.kube, "nodes", types.Node, time=self.clock)
+        self.nodes.objects["/n1"] = fakes.node("n1")
+        self.nodes.listed.set()
+        self.follower = self.with_timeout(300.0)
+
+    def with_timeout(self, seconds: float) -> following.Follower:
+        return following.Follower(self.kube, self.pods, self.nodes, self.clock, seconds)
 
     def follow(self, *names: str) -> asyncio.Task[outcomes.Outcome]:
         gang = tuple(fakes.pod(name) for name in names)
@@ -134,6 +140,16 @@ async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     assert world.kube.calls == [("get", "pods", "p")]
 
 
+async def test_a_pod_that_went_with_its_node_is_run_again() -> None:
+    """The node is gone from Kubernetes: not the job's fault."""
+    world = World()
+    del world.nodes.objects["/n1"]
+    end = world.follow("p")
+    await settle()
+    world.show("p", fakes.running(), deleted=True)
+    assert await end == outcomes.NODE_LOST
+
+
 async def test_an_api_that_does_not_answer_ends_nothing() -> None:
     """The job goes on, whatever the picture lacks."""
     world = World()
@@ -171,7 +187,7 @@ async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
 async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None:
     """Bounded, and in words."""
     world = World()
-    world.follower = following.Follower(world.kube, world.pods, world.clock, 0.0)
+    world.follower = world.with_timeout(0.0)
     world.kube.objects["pods", "default", "p"] = {
         "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"}
     }

@@ -17,7 +17,8 @@ async def create(
     """A gang whose pods have that status, or run, as soon as they are bound."""
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
     kube.on_bind = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))
-    follower = following.Follower(kube, pods, fakes.ManualClock(), 5.0)
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
+    follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
     maker = gang.GangMaker(kube, follower, fakes.SETTINGS)
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
     return await maker.create(wanted, owner=fakes.OWNER, request=fakes.REQUEST)

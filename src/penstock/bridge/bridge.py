@@ -61,7 +61,7 @@ class Bridge:
         self.ledger = ledger.Ledger()
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
-        self.follower = following.Follower(kube, pods, time, start_timeout)
+        self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
         self.maker = gang.GangMaker(kube, self.follower, settings)
 
     # -- admit -------------------------------------------------------------------------------------
@@ -139,16 +139,7 @@ class Bridge:
 
     async def end_of(self, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
         """Wait for the job's end."""
-        outcome = await self.follower.end_of(made)
-        node = made[0].spec.node_name
-        if (
-            outcome == outcomes.VANISHED
-            and node
-            and self.nodes.fresh
-            and f"/{node}" not in self.nodes.objects
-        ):
-            return outcomes.NODE_LOST
-        return outcome
+        return await self.follower.end_of(made)
 
     def output_of(self, pod: types.Pod) -> AsyncIterator[bytes]:
         """The container's output, from its beginning until it has ended."""

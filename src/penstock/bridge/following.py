@@ -38,6 +38,7 @@ class Follower:
 
     kube: ports.Kube
     pods: reflecting.Reflector[types.Pod]
+    nodes: reflecting.Reflector[types.Node]
     clock: clock.Clock
     start_timeout: float
 
@@ -91,11 +92,18 @@ class Follower:
         try:
             answer = await self.kube.get("pods", namespace=pod.metadata.namespace, name=pod.metadata.name)
         except errors.KubeNotFound:
-            return outcomes.VANISHED
+            return self._vanished(pod)
         except errors.KubeError:
             return None
         found = msgspec.json.decode(answer, type=types.Pod)
-        return outcomes.outcome_of(found) if found.metadata.uid == pod.metadata.uid else outcomes.VANISHED
+        same = found.metadata.uid == pod.metadata.uid
+        return outcomes.outcome_of(found) if same else self._vanished(pod)
+
+    def _vanished(self, pod: types.Pod) -> outcomes.Outcome:
+        """Deleted by somebody, or gone with its node, for which the job is not to blame."""
+        node = pod.spec.node_name
+        lost = node and self.nodes.fresh and f"/{node}" not in self.nodes.objects
+        return outcomes.NODE_LOST if lost else outcomes.VANISHED
 
     async def _never_started(self, pod: types.Pod) -> outcomes.Outcome:
         known = self.pods.objects.get(reflecting.key_of(pod.metadata), pod)

@@ -64,19 +64,17 @@ class GangMaker:
         return tuple(made)
 
     async def _place(self, made: list[types.Pod], allocation: jobs.Allocation) -> None:
-        """Bind ranks 1 and up, see them run, then bind rank 0; where kube-scheduler places, only see them
-        run.
-        """
+        """Bind ranks 1 and up, see them run, then bind rank 0; in mode trust, only see them run."""
+        nodes = [share.node for share in allocation.shares]
         bound = not self.settings.is_trusted(allocation.partition)
-        ranks = list(enumerate(zip(made, allocation.shares, strict=True)))
-        for _, (pod, share) in ranks[1:] if bound else ():
-            await self._bind(pod, share.node)
-        for rank, (pod, share) in ranks[1:]:
-            outcome = await self.follower.started(pod)
+        for rank in range(1, len(made)) if bound else ():
+            made[rank] = await self._bind(made[rank], nodes[rank])
+        for rank in range(1, len(made)):
+            outcome = await self.follower.started(made[rank])
             if outcome is not None:
-                raise GangRefused(f"rank {rank} on {share.node}: {outcome.reason}", requeue=outcome.requeue)
+                raise GangRefused(f"rank {rank} on {nodes[rank]}: {outcome.reason}", requeue=outcome.requeue)
         if bound:
-            await self._bind(made[0], allocation.shares[0].node)
+            made[0] = await self._bind(made[0], nodes[0])
 
     async def _ensure_namespace(self, owner: launches.Owner) -> None:
         name = rendering.namespace_of(owner, self.settings)
@@ -110,12 +108,14 @@ class GangMaker:
         with contextlib.suppress(errors.KubeConflict):
             await self.kube.create("secrets", manifest, namespace=first.metadata.namespace)
 
-    async def _bind(self, pod: types.Pod, node: str) -> None:
+    async def _bind(self, pod: types.Pod, node: str) -> types.Pod:
+        """The pod, on its node."""
         if pod.spec.node_name == node:
-            return
+            return pod
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
     async def _remove(self, made: list[types.Pod]) -> None:
         for pod in made:
