@@ -70,3 +70,21 @@ def test_an_evicted_pod_carries_the_mark(api: testing.Client) -> None:
     conditions = api.get("pods", "p")["status"]["conditions"]
     marks = [one["reason"] for one in conditions if one["type"] == "DisruptionTarget"]
     assert marks == ["EvictionByEvictionAPI"]
+
+
+@pytest.mark.parametrize("image", ["Bad::Name", "name/UPPER", "a b", "name:tag:tag"])
+def test_an_image_name_that_is_none_says_so(api: testing.Client, image: str) -> None:
+    """The pod waits with kubelet's reason instead of running anything."""
+    api.create("pods", testing.pod("p", "true", container={"image": image}))
+    states = "status", "containerStatuses"
+    pod = api.until(lambda pod: pod[states[0]].get(states[1]), "pods", "p")
+    assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "InvalidImageName"
+
+
+@pytest.mark.parametrize(
+    "image", ["any", "nas-hub.local:5407/team/pytorch:2.1-cuda", f"a/b@sha256:{'0' * 64}"]
+)
+def test_image_names_in_use_are_taken(api: testing.Client, image: str) -> None:
+    """Registry with port, path, tag and digest."""
+    api.create("pods", testing.pod("p", "true", container={"image": image}))
+    assert api.phase("p", "Succeeded")

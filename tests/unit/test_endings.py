@@ -31,7 +31,16 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         ),
         (fakes.ended(0, reason="Completed"), outcomes.Outcome(0)),
         (fakes.ended(7), outcomes.Outcome(7)),
-        (fakes.ended(137, reason="OOMKilled"), outcomes.Outcome(137, "OOMKilled")),
+        (
+            fakes.ended(137, reason="OOMKilled"),
+            outcomes.Outcome(137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)"),
+        ),
+        (
+            fakes.ended(137, reason="OOMKilled", message="signal"),
+            outcomes.Outcome(
+                137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)", signal=9
+            ),
+        ),
         (
             types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"),
             outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True),

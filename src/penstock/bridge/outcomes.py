@@ -51,15 +51,18 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
         return Outcome(end.exit_code or LOST, reason, requeue=True)
     if pod.metadata.deletion_timestamp:
         return Outcome(end.exit_code or LOST, VANISHED.reason)
-    if end.exit_code > 128 and end.message.strip() == SIGNAL_WORD:
-        return Outcome(end.exit_code, signal=end.exit_code - 128)
+    died = end.exit_code > 128 and end.message.strip() == SIGNAL_WORD
+    signal = end.exit_code - 128 if died else 0
     if end.reason in ("Completed", "Error", ""):
-        return Outcome(end.exit_code)
-    return Outcome(end.exit_code or LOST, _abnormal(end))
+        return Outcome(end.exit_code, signal=signal)
+    return Outcome(end.exit_code or LOST, _abnormal(end, pod), signal=signal)
 
 
-def _abnormal(end: types.Terminated) -> str:
-    """OOMKilled, StartError and the like; the commonest cause of the latter in plain words."""
+def _abnormal(end: types.Terminated, pod: types.Pod) -> str:
+    """OOMKilled, StartError and the like, in plain words."""
+    if end.reason == "OOMKilled":
+        limit = reading.requested(pod).memory // 2**20
+        return f"OOMKilled: the job used more memory than its limit of {limit}Mi (--mem)"
     if end.reason in ("StartError", "ContainerCannotRun") and _NO_SHELL in end.message:
         return f"{end.reason}: the image has no /bin/sh, which the job's agent needs"
     return _words(end.reason, end.message)

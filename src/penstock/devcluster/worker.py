@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -27,6 +28,10 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry, Store
 
 _LONGEST_BACKOFF: Final = 300.0
+_PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REFERENCE: Final = re.compile(
+    rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@\w+:[0-9a-fA-F]{{32,}})?"
+)
 _RETRY_SECONDS: Final = 2.0  # a host path can appear without anybody telling us
 _logger = logging.getLogger(__name__)
 
@@ -237,6 +242,12 @@ class Worker:
         return state.exit_code
 
     async def _has_image(self, state: ContainerState) -> bool:
+        if not _REFERENCE.fullmatch(state.image):
+            why = f'couldn\'t parse image name "{state.image}": invalid reference format'
+            state.wait("InvalidImageName", f'Failed to apply default image tag "{state.image}": {why}')
+            self._host.event(self.pod, "InspectFailed", why, warning=True)
+            self.publish()
+            return await self._until(lambda: False)
         for reason in ("ErrImagePull", "ImagePullBackOff"):
             if not self._host.image_missing(state.image):
                 break
