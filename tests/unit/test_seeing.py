@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import logging
 
 import pytest
 
 from penstock.bridge import bridge as bridging
 from penstock.bridge import timeline
-from penstock.daemon import describing, metrics
+from penstock.daemon import describing, logs, metrics
 from penstock.kube import reflecting, types
 from tests.unit import fakes
 
@@ -101,3 +103,12 @@ async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
         await asyncio.gather(serving, return_exceptions=True)
     assert answer.startswith("HTTP/1.1 200 OK")
     assert "penstock_admitted_total 1.0" in answer
+
+
+def test_log_lines_for_machines_carry_the_job() -> None:
+    """Whoever collects logs can ask for one job."""
+    record = logging.LogRecord("penstock.x", logging.INFO, "f", 1, "job %d runs as %s", (17, "pod"), None)
+    found = json.loads(logs.JsonLines().format(record))
+    assert (found["job"], found["level"], found["message"]) == (17, "info", "job 17 runs as pod")
+    record = logging.LogRecord("penstock.x", logging.INFO, "f", 1, "listening", (), None)
+    assert "job" not in json.loads(logs.JsonLines().format(record))

@@ -10,13 +10,12 @@ import logging
 import os
 import pwd
 import signal
-import sys
 from pathlib import Path
 
 from penstock import clock, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining, sweeping
-from penstock.daemon import metrics, warming
+from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
@@ -44,12 +43,7 @@ def drop_privileges(user: str) -> None:
 
 def start(settings: configuring.Settings) -> None:
     """Run until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
     asyncio.run(_run(settings))
 
 

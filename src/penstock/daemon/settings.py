@@ -23,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
     log_level: str = "info"
+    log_format: str = "text"
     metrics_port: int = 0
     trusted_partitions: list[str] = []
     start_timeout: float = 300.0
