@@ -7,12 +7,14 @@ import shutil
 import sys
 from pathlib import Path
 
+# End-to-end tests mostly wait: three workers on two cores, each with a lab of its own, a file never split.
+WORKERS = ("--numprocesses=3", "--dist=loadfile")
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> None:
     os.chdir(ROOT)
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *arguments]
     if os.geteuid() != 0 and shutil.which("sudo"):
         print("penstock: the end-to-end tests need root: asking sudo", flush=True)
         argv = ["sudo", "--preserve-env=PATH", *argv]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -145,24 +147,26 @@ def test_a_gang_has_a_pod_on_every_node(lab: Lab) -> None:
     assert pods(lab, job_id) == []
 
 
-def test_output_outside_the_nas_is_streamed_through_the_launcher(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that users can write and pods cannot see."""
+    with tempfile.TemporaryDirectory(prefix="penstock-outside-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_output_outside_the_nas_is_streamed_through_the_launcher(lab: Lab, outside: Path) -> None:
     """A path that pods cannot see gets every byte all the same."""
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
-    tmp_path.chmod(0o777)
-    job_id = lab.sbatch("#!/bin/bash\nfor i in {1..5000}; do echo line $i; done; exit 4\n", cwd=tmp_path)
+    job_id = lab.sbatch("#!/bin/bash\nfor i in {1..5000}; do echo line $i; done; exit 4\n", cwd=outside)
     assert outcome(lab, job_id) == ("FAILED", "4:0")
-    lines = (tmp_path / f"slurm-{job_id}.out").read_text().splitlines()
+    lines = (outside / f"slurm-{job_id}.out").read_text().splitlines()
     assert [line for line in lines if line.startswith("line")] == [f"line {i}" for i in range(1, 5001)]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["written-by-pod", "streamed"])
-def test_killing_penstockd_changes_nothing_for_a_job(lab: Lab, tmp_path: Path, shared: bool) -> None:
+def test_killing_penstockd_changes_nothing_for_a_job(lab: Lab, outside: Path, shared: bool) -> None:
     """SIGKILL while a job runs, and a new one: same pod, whole output, true end."""
-    for folder in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
-        folder.chmod(0o755)
-    tmp_path.chmod(0o777)
-    output = (lab.home if shared else tmp_path) / "survivor.out"
+    output = (lab.home if shared else outside) / "survivor.out"
     script = "#!/bin/bash\nfor i in {1..8}; do echo tick $i; sleep 0.5; done; exit 5\n"
     job_id = lab.sbatch(script, f"--output={output}")
     wait_until_running(lab, job_id, "tick 2", output)
