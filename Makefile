@@ -30,6 +30,7 @@ lint: dev-venv ## Style, types, layers, file sizes
 .PHONY: bench
 bench: packages dev-venv ## Measure the bridge against plain Slurm in the same run
 	@$(BIN)/python scripts/bench.py
+	@$(BIN)/python scripts/bench_validate.py
 
 ##@ Keep house
 .PHONY: requirements

@@ -8,6 +8,7 @@ SCHEDULER_NAME = (
 )
 LABEL_APP = "app"  # always APP_VALUE on what we make for a job: `kubectl get pods -A -l app=slurm-job`
 APP_VALUE = "slurm-job"
+INSTANCE_VALUE = "slurm-instance"  # of pods that `penstock mkinst` made: nobody's job, so never swept
 LABEL_JOB_ID = "penstock.dev/job-id"  # Slurm's job id (of the array task itself, never the array's)
 LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of the job this object belongs to
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script

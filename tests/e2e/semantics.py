@@ -68,14 +68,19 @@ def submit(lab: Lab, row: Row, *, partition: str = PODS, cwd: Path) -> str:
     return lab.run_as_user(argv, cwd=cwd).stdout.strip()
 
 
+def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
+    """How those of the jobs that have ended did, according to the accounting."""
+    lines = lab.run((*ACCOUNTING, f"--jobs={','.join(sorted(job_ids))}")).stdout.splitlines()
+    rows = [line.split("|") for line in lines]
+    return {row[0]: Record(row[1].split()[0], row[2]) for row in rows if row[3] not in ("", "Unknown")}
+
+
 def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 90) -> dict[str, Record]:
     """How all these jobs ended, once they have; TimeoutError that names those that have not."""
     wanted = set(job_ids)
     deadline = time.monotonic() + timeout
     while True:
-        lines = lab.run((*ACCOUNTING, f"--jobs={','.join(sorted(wanted))}")).stdout.splitlines()
-        rows = [line.split("|") for line in lines]
-        found = {row[0]: Record(row[1].split()[0], row[2]) for row in rows if row[3] not in ("", "Unknown")}
+        found = ended(lab, wanted)
         if wanted <= found.keys():
             return {job_id: found[job_id] for job_id in wanted}
         if time.monotonic() > deadline:
@@ -132,9 +137,9 @@ def twins(lab: Lab, rows: dict[str, Row]) -> dict[str, dict[str, Trace]]:
             cwd = base / f"{partition}-{name}"
             lab.run_as_user(("mkdir", str(cwd)))
             submitted[name, partition] = (submit(lab, row, partition=partition, cwd=cwd), cwd)
-    ended = records(lab, (job_id for job_id, _ in submitted.values()))
+    found_records = records(lab, (job_id for job_id, _ in submitted.values()))
     found: dict[str, dict[str, Trace]] = {name: {} for name in rows}
     for (name, partition), (job_id, cwd) in submitted.items():
         files = {path.name.replace(job_id, "JOB"): path.read_bytes() for path in cwd.iterdir()}
-        found[name][partition] = Trace(job_id, ended[job_id], files)
+        found[name][partition] = Trace(job_id, found_records[job_id], files)
     return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 
 import pytest
 
 from penstock.kube import reading
 from tests.e2e import semantics
-from tests.e2e.semantics import Record, Row
+from tests.e2e.semantics import Record
 
 Lab = semantics.Lab
 DONE = Record("COMPLETED", "0:0")
@@ -101,15 +102,16 @@ def test_test_only_submits_nothing(lab: Lab) -> None:
     assert answers[semantics.PODS] == answers[semantics.PLAIN]
 
 
+OWN_NODE = "n3"  # of the job that shares its node with nobody
 REQUESTS: dict[str, tuple[tuple[str, ...], list[tuple[int, int]]]] = {
     "one-cpu": (("-n1",), [(1, 0)]),
     "cpus-per-task": (("-N1", "-n2", "--cpus-per-task=3"), [(6, 0)]),
     "gres": (("--gres=gpu:2",), [(1, 2)]),
-    "gpus": (("-N1", "--gpus=3"), [(1, 3)]),
+    "gpus": (("-N1", "--gpus=2"), [(1, 2)]),
     "gpus-per-node": (("-N2", "--gpus-per-node=1"), [(1, 1), (1, 1)]),
-    "gpus-per-task": (("-N1", "-n2", "--gpus-per-task=2"), [(2, 4)]),
+    "gpus-per-task": (("-N1", "-n2", "--gpus-per-task=1"), [(2, 2)]),
     "gpus-per-socket": (("-N1", "--sockets-per-node=1", "--gpus-per-socket=1"), [(1, 1)]),
-    "exclusive": (("-N1", "--exclusive", "--nodelist=n3"), [(8, 4)]),
+    "exclusive": (("-N1", "--exclusive", f"--nodelist={OWN_NODE}"), [(8, 4)]),
 }
 
 
@@ -118,18 +120,17 @@ def requested(lab: Lab) -> dict[str, list[tuple[int, int]]]:
     """CPUs and GPUs of every pod of every row, all run at once."""
     folder = semantics.folder(lab)
     script = f"#!/bin/sh\n{WAIT_FOR_GO}"
-    jobs = {
-        name: lab.sbatch(script, "--mem=100M", *options, cwd=folder)
-        for name, (options, _) in REQUESTS.items()
-        if name != "exclusive"
-    }
-    jobs["exclusive"] = lab.sbatch(script, "--mem=100M", *REQUESTS["exclusive"][0], cwd=folder)
+    jobs = {}
+    for name, (options, _) in REQUESTS.items():
+        apart = () if name == "exclusive" else (f"--exclude={OWN_NODE}",)
+        jobs[name] = lab.sbatch(script, "--mem=100M", *apart, *options, cwd=folder)
     try:
         for job_id in jobs.values():
             lab.wait_for(job_id, "RUNNING")
-            semantics.wait_until(
-                lambda job_id=job_id: semantics.pods(lab, job_id), f"job {job_id} has pods"  # type: ignore[misc]  # lambda
-            )
+        for name, job_id in jobs.items():
+            wanted = len(REQUESTS[name][1])
+            while len(semantics.pods(lab, job_id)) < wanted:
+                time.sleep(semantics.POLL)
         return {name: _amounts(lab, job_id) for name, job_id in jobs.items()}
     finally:
         lab.run(("scancel", *jobs.values()))
@@ -146,34 +147,38 @@ def test_pods_ask_for_what_slurm_allocated(requested: dict[str, list[tuple[int, 
     assert requested[name] == REQUESTS[name][1]
 
 
+COUNTING = (
+    "#!/bin/sh\necho attempt ${SLURM_RESTART_COUNT:-0} >>log-$SLURM_JOB_ID\n"
+    '[ -n "$SLURM_RESTART_COUNT" ] || sleep 60\n'
+)
+SECOND_TIME = '#!/bin/sh\n[ -n "$SLURM_RESTART_COUNT" ]\n'
+
+
 def test_requeue_keeps_the_id_and_counts(lab: Lab) -> None:
-    """scontrol requeue by the owner: same job id, next restart count, a new pod, one final record."""
+    """scontrol requeue and requeuehold by the owner, of running and ended jobs: same id, next restart count."""
     folder = semantics.folder(lab)
-    script = "#!/bin/sh\necho attempt ${SLURM_RESTART_COUNT:-0} >>log\n[ -n \"$SLURM_RESTART_COUNT\" ] || sleep 60\n"
-    running = lab.sbatch(script, "--requeue", cwd=folder)
-    fixed = lab.sbatch("#!/bin/sh\nsleep 60\n", "--no-requeue", cwd=folder)
-    held_folder = semantics.folder(lab)
-    held = lab.sbatch(script, "--requeue", cwd=held_folder)
-    ended = lab.sbatch("#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ]\n", cwd=folder)
-    assert semantics.record(lab, ended) == Record("FAILED", "1:0")
-    semantics.wait_for_text(folder / "log", "attempt 0")
-    semantics.wait_for_text(held_folder / "log", "attempt 0")
-    lab.wait_for(fixed, "RUNNING")
-    lab.wait_for(ended, "FAILED")
-    lab.run_as_user(("scontrol", "requeue", running))
-    lab.run_as_user(("scontrol", "requeue", ended))
+    running, held, fixed = (
+        lab.sbatch(COUNTING, option, cwd=folder) for option in ("--requeue", "--requeue", "--no-requeue")
+    )
+    ended = lab.sbatch(SECOND_TIME, cwd=folder)
+    plain = lab.sbatch(SECOND_TIME, f"--partition={semantics.PLAIN}", cwd=folder)
+    assert set(semantics.records(lab, (ended, plain)).values()) == {Record("FAILED", "1:0")}
+    for job_id in (running, held, fixed):
+        semantics.wait_for_text(folder / f"log-{job_id}", "attempt 0")
+    for job_id in (ended, plain):
+        lab.wait_for(job_id, "FAILED")
+    lab.run_as_user(("scontrol", "requeue", f"{running},{ended},{plain}"))
     lab.run_as_user(("scontrol", "requeuehold", held))
-    refused = lab.run_as_user(("scontrol", "requeue", fixed), check=False)
-    assert refused.returncode != 0
+    assert lab.run_as_user(("scontrol", "requeue", fixed), check=False).returncode != 0
     lab.run(("scancel", fixed))
-    semantics.wait_until(lambda: lab.job(held)["Reason"] == "JobHeldUser", "the job is held")
-    assert semantics.pods(lab, held) == []
+    semantics.wait_until(lambda: lab.job(held)["Reason"] == "job_requeued_in_held_state", "the job is held")
+    semantics.wait_until(lambda: semantics.pods(lab, held) == [], "the held job has no pod")
     lab.run_as_user(("scontrol", "release", held))
-    for job_id in (running, held, ended):
-        lab.wait_for(job_id, "COMPLETED", timeout=60)
+    for job_id in (running, held, ended, plain):
+        lab.wait_for(job_id, "COMPLETED")
         assert lab.job(job_id)["Restarts"] == "1"
-    for place in (folder, held_folder):
-        assert (place / "log").read_text() == "attempt 0\nattempt 1\n"
+    for job_id in (running, held):
+        assert (folder / f"log-{job_id}").read_text() == "attempt 0\nattempt 1\n"
 
 
 def test_exclusive_shares_its_node_with_nobody(lab: Lab) -> None:
@@ -235,17 +240,3 @@ def test_a_script_from_stdin(lab: Lab) -> None:
     job_id = lab.run_as_user(("sbatch", "--parsable"), stdin=script, cwd=folder).stdout.strip()
     assert semantics.record(lab, job_id) == DONE
     assert (folder / "chosen").read_text() == "named\n"
-
-
-def test_the_oracle_agrees_on_requeue(lab: Lab) -> None:
-    """Plain Slurm counts restarts the same way."""
-    folder = semantics.folder(lab)
-    row = Row(script="#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ]\n")
-    both = [semantics.submit(lab, row, partition=name, cwd=folder) for name in (semantics.PLAIN, semantics.PODS)]
-    semantics.records(lab, both)
-    for job_id in both:
-        lab.wait_for(job_id, "FAILED")
-        lab.run_as_user(("scontrol", "requeue", job_id))
-    for job_id in both:
-        lab.wait_for(job_id, "COMPLETED", timeout=60)
-    assert lab.job(both[0])["Restarts"] == lab.job(both[1])["Restarts"] == "1"

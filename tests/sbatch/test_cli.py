@@ -24,7 +24,8 @@ TYPOS = (
 TRAIN = (
     "#!/bin/bash\n#SBATCH --job-name=train --nodes=2 --ntasks-per-node=4 -p gpu\n"
     "#SBATCH --cpus-per-task=2 --gres=gpu:4 --mem=16G --time=1-12:00:00 --exclusive\n"
-    "#K8S_IMAGE=nas-hub.local:5407/pytorch:latest\n#K8S_SHM_SIZE=2G\nsrun python train.py\n"
+    "#K8S_IMAGE=nas-hub.local:5407/pytorch:latest\n#K8S_SHM_SIZE=2G\n#K8S_OUTPUTS=out/*\n"
+    "srun python train.py\n"
 )
 WORDS = ["gpu1", "std", "2019123456", "--job-id", "12345", "--cpu", "4", "--memory", "8G"]
 IMAGE = ["--image", "nas-hub.local:5407/pytorch:latest"]

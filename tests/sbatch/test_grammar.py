@@ -250,3 +250,15 @@ def test_lines_of_other_batch_systems_are_pointed_out() -> None:
     """sbatch translates #PBS and #BSUB lines; we do not, and say so instead of staying silent."""
     done = compiled(f"{BASH}#PBS -N foo\nhostname\n")
     assert found(done, "foreign-directive").severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [("3,1,2", (1, 2, 3)), ("1-3,2-5", (1, 2, 3, 4, 5)), ("0-8:4,1", (0, 1, 4, 8)), ("5%2", (5,))],
+)
+def test_array_ids_are_a_set_in_order(text: str, ids: tuple[int, ...]) -> None:
+    """Overlaps count once, whatever the order they are written in."""
+    spec = compiled(f"{BASH}#SBATCH --array={text}\n").spec
+    assert spec is not None
+    assert spec.array is not None
+    assert (spec.array.ids, spec.array.count) == (ids, len(ids))

@@ -20,8 +20,11 @@ from penstock.cli import report, validate
 from penstock.model import launches
 from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.siteview import SiteView
-from penstock.render import instances, pods, wishes, yamltext
+from penstock.render import instances, pods, yamltext
 from penstock.sbatch import compiler, footprint
+
+NOT_YET = ("pod.outputs",)
+"""Directives that are checked and that nothing acts on yet."""
 
 DEFAULT_MIB = 1024
 """Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
@@ -104,8 +107,8 @@ def remarks(done: compiler.Compilation) -> list[str]:
             said[option.key] = f"--{option.name} is {option.treatment}: {option.note}"
     job = done.spec
     for field, origin in job.provenance.items() if job else ():
-        if field.startswith("pod.") and field.removeprefix("pod.") not in wishes.BRIDGE_HONOURS:
-            said[field] = f"{origin.name} is checked, but the bridge does not act on it yet"
+        if field in NOT_YET:
+            said[field] = f"{origin.name} is checked, but nothing acts on it yet"
     return list(said.values())
 
 

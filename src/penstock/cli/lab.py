@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import pathlib
 import signal
 import sys
 from collections.abc import Callable
@@ -66,6 +67,12 @@ def lab() -> None:
     """
 
 
+def _as_absolute(context: click.Context, option: click.Parameter, choice: str | None) -> str | None:
+    """The lab remembers its kubeconfig, wherever it is used from later."""
+    words = (None, spec.DEV, spec.REAL, spec.KWOK)
+    return choice if choice in words else str(pathlib.Path(str(choice)).resolve())
+
+
 @lab.command()
 @which_lab
 @click.option(
@@ -77,6 +84,7 @@ def lab() -> None:
 @click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of a node [default: 4].")
 @click.option(
     "--kubernetes",
+    callback=_as_absolute,
     metavar="dev|real|kwok|KUBECONFIG",
     help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
     "or one that you have [default: dev].",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -76,8 +77,13 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
     places.require_space(place.directory, megabytes=places.NEW_LAB_MEGABYTES)
     name = paths.valid_name(wishes.name or paths.name_from(place.directory))
     person = users.person_behind_sudo(environment)
-    count = spec.port_count(wishes.nodes or spec.DEFAULT_NODES, wishes.kubernetes or spec.DEV)
-    chosen: dict[str, str | int] = {
+    members = choosing.members(wishes.kubernetes or spec.DEV)
+    nodes = len(members) or wishes.nodes or spec.DEFAULT_NODES
+    count = spec.port_count(nodes, wishes.kubernetes or spec.DEV)
+    chosen: dict[str, Any] = {
+        "members": members,
+        "nodes": nodes,
+        **({"gpus": max(member.gpus for member in members)} if members else {}),
         "name": name,
         "port_base": wishes.port_base or ports.choose_base(count),
         "user": person or users.free_name(name),

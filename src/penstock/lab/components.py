@@ -26,7 +26,7 @@ PENSTOCKD = "penstockd"
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
     """Every daemon of this lab, those needed by others first."""
     slurm = (_munged(place), _mariadbd(place), _slurmdbd(place, lab), _slurmctld(place, lab))
-    slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.nodes))
+    slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.slurmds))
     if not lab.bridge:
         return (*slurm, *slurmds)
     cluster = choosing.all_components(place, lab)

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.lab import commands, files, passwd, paths, places, ports, spec, wrapper
-from penstock.lab.kubernetes import images
+from penstock.lab.kubernetes import foreign, images
 from penstock.model import cluster as model
 from penstock.render import hooks, slurmconf
 
@@ -119,6 +119,8 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
 def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, lab: spec.LabSpec) -> None:
     uid = passwd.owner_of(places.SLURM).uid
     config = penstockd_config(place, cluster, slurm_uid=uid, trust=lab.mode == "trust")
+    if lab.foreign:  # its nodes do not have this machine's files, neither folders nor images
+        config |= {"shared_mounts": [], "default_image": foreign.IMAGE}
     files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
 
 

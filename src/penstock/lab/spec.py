@@ -23,7 +23,18 @@ ACCOUNTS = ("research", "teaching")
 DEFAULT_NODES = 4
 DEV, REAL, KWOK = "dev", "real", "kwok"
 NAMESPACE_PATTERN = "user-{user}"
-MAX_NODES = 1000
+MAX_NODES = 5000
+PRETENDED_SLURMDS = 64
+"""The rest of a pretended cluster's nodes is declared in Slurm and down there."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a cluster that was there before the lab."""
+
+    name: str
+    cpus: int
+    memory_mb: int
+    gpus: int
 
 
 class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,8 +52,12 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
     kubernetes: str = DEV
     """dev, real, kwok, or the path of a kubeconfig."""
+    members: tuple[Member, ...] = ()
+    """The nodes, when they are somebody else's."""
     programs: str = ""
     """Where the programs of a Kubernetes of the lab's own were built."""
+    pretender: str = ""
+    """Where kwok was built, if nodes are only to seem to be there."""
     mode: str = "check"
     """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
     complete: bool = False
@@ -71,14 +86,31 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         first = self.port_base + 3
         return tuple(
             model.NodeSpec(
-                name=f"n{number + 1}",
+                name=member.name,
                 port=first + number,
-                cpus=self.cpus,
-                memory_mb=self.memory_gb * 1024,
-                gpus=self.gpus,
+                cpus=member.cpus,
+                memory_mb=member.memory_mb,
+                gpus=member.gpus,
             )
+            for number, member in enumerate(self.members or self._own_members)
+        )
+
+    @property
+    def _own_members(self) -> tuple[Member, ...]:
+        return tuple(
+            Member(name=f"n{number + 1}", cpus=self.cpus, memory_mb=self.memory_gb * 1024, gpus=self.gpus)
             for number in range(self.nodes)
         )
+
+    @property
+    def slurmds(self) -> int:
+        """How many nodes have a slurmd: all, unless there are more than one machine should carry."""
+        return min(self.nodes, PRETENDED_SLURMDS) if self.kubernetes == KWOK else self.nodes
+
+    @property
+    def foreign(self) -> bool:
+        """Whether its Kubernetes is somebody else's."""
+        return self.bridge and self.kubernetes not in (DEV, REAL, KWOK)
 
 
 def port_count(nodes: int, kubernetes: str = DEV) -> int:

@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from penstock import wellknown
 from penstock.model import jobs, launches, resources
 from penstock.model.jobspec import PodSpec
-from penstock.render import pods, wishes
+from penstock.render import pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
@@ -35,7 +36,14 @@ def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.Po
     """What the bridge would make of a script on that many nodes; nodes are named by rank only."""
     allocation = _allocation(instance, ranks)
     request = launches.LaunchRequest(
-        interpreter=b"", script=script, arguments=(), environment=(), workdir=b"/", stdout=b"", stderr=b""
+        interpreter=b"",
+        script=script,
+        arguments=(),
+        environment=(),
+        workdir=b"/",
+        stdout=b"",
+        stderr=b"",
+        pod=instance.wish,
     )
     return [
         pods.render_pod(allocation, rank, owner=instance.owner, request=request, settings=settings)
@@ -47,16 +55,18 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     """A namespace and one pod that runs the image's own command, placed by kube-scheduler."""
     pod = job_pods(instance, ranks=1, script=b"", settings=settings)[0]
     spec = pod["spec"]
-    del spec["schedulerName"]
+    spec.pop("schedulerName", None)
     container = spec["containers"][0]
-    container.pop("command")
+    container.pop("command", None)
     container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] != "penstock"]
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "penstock"]
     pod["metadata"]["name"] = f"inst-{instance.job_id}"
+    # Nobody's job: what has no live job in Slurm under the jobs' own label would be swept away as an orphan.
+    pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE
     if command:
         container["command"] = list(command)
     namespace = pods.render_namespace(pod["metadata"]["namespace"], instance.owner)
-    return [namespace, wishes.apply(pod, instance.wish)]
+    return [namespace, pod]
 
 
 def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:

@@ -26,7 +26,13 @@ FIELD_MANAGER = "penstock-lab"
 
 def request(config: Path, method: str, path: str, *, body: Any = None, kind: str = "application/json") -> Any:
     """The answer, decoded; KubeError with the API's own words when it refuses."""
-    access = kubeconfig.load(config)
+    return ask(kubeconfig.load(config), method, path, body=body, kind=kind)
+
+
+def ask(
+    access: kubeconfig.Access, method: str, path: str, *, body: Any = None, kind: str = "application/json"
+) -> Any:
+    """The same for one who asks often: reading a kubeconfig takes longer than the answer."""
     connection = _connect(access)
     headers = {"Content-Type": kind, "Accept": "application/json"}
     if access.token:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from penstock import errors
 from penstock.lab import component, passwd, paths, places, spec, steps
-from penstock.lab.kubernetes import access, building, layout, remains, requirements, setup
+from penstock.lab.kubernetes import access, building, foreign, layout, remains, requirements, setup
 
 
 def needs_building(lab: spec.LabSpec) -> bool:
@@ -29,7 +30,23 @@ def with_programs(
         return lab
     requirements.require(environment)
     built = building.ensure(building.KUBERNETES, listener=listener, environment=environment)
-    return msgspec.structs.replace(lab, programs=str(built))
+    pretender = ""
+    if lab.kubernetes == spec.KWOK:
+        pretender = str(building.ensure(building.KWOK, listener=listener, environment=environment) / "kwok")
+    return msgspec.structs.replace(lab, programs=str(built), pretender=pretender)
+
+
+def members(choice: str) -> tuple[spec.Member, ...]:
+    """The nodes of a cluster that is there already; none for one that the lab makes itself."""
+    if choice in (spec.DEV, spec.REAL, spec.KWOK):
+        return ()
+    config = Path(choice)
+    if not config.is_file():
+        raise errors.UsageError(
+            f"--kubernetes {choice}: neither dev, real or kwok nor a file",
+            hint="Give the path of a kubeconfig.",
+        )
+    return foreign.members(config)
 
 
 def cluster_of(place: paths.LabPaths, lab: spec.LabSpec) -> layout.Cluster:
@@ -37,6 +54,7 @@ def cluster_of(place: paths.LabPaths, lab: spec.LabSpec) -> layout.Cluster:
     return layout.Cluster(
         directory=place.directory,
         programs=Path(lab.programs),
+        pretender=Path(lab.pretender),
         api_port=lab.devcluster_port,
         first_port=lab.cluster_port,
         nodes=lab.node_specs,
@@ -49,7 +67,12 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[component.
 
 
 def all_steps(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[steps.Step, ...]:
-    """What else is to do for the lab's own cluster."""
+    """What else is to do for a cluster other than the dev cluster."""
+    if lab.foreign:
+        owner = passwd.owner_of(places.SLURM)
+        return (
+            steps.Step(name=foreign.STEP, run=lambda: foreign.install(place, lab, penstockd_owner=owner)),
+        )
     if not needs_building(lab):
         return ()
     return setup.all_steps(
@@ -62,6 +85,8 @@ def all_steps(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[steps.Step, ...
 
 def ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
     """The steps after which pods can be made."""
+    if lab.foreign:
+        return (foreign.STEP,)
     return setup.READY_AFTER if needs_building(lab) else ()
 
 
@@ -75,3 +100,5 @@ def clear(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     """Remove what the lab's own cluster left outside the lab's directory."""
     if needs_building(lab):
         remains.clear(cluster_of(place, lab))
+    elif lab.foreign:
+        foreign.remove(lab)

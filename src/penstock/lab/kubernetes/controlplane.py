@@ -7,9 +7,10 @@ most of a minute.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from penstock.lab import component, health, ports
+import msgspec
+
+from penstock.lab import component, files, health, ports
 from penstock.lab.kubernetes import authority, layout
 
 KEYS = "cluster keys"
@@ -159,6 +160,8 @@ def audit_policy() -> dict[str, object]:
     }
 
 
-def directories(cluster: layout.Cluster) -> tuple[Path, ...]:
+def prepare(cluster: layout.Cluster) -> None:
     """What must be there, private to root, before any of them starts."""
-    return (cluster.state, cluster.etcd_data)
+    for path in (cluster.state, cluster.etcd_data):
+        files.directory(path, mode=0o700)
+    files.write(cluster.audit_policy, msgspec.json.encode(audit_policy()))

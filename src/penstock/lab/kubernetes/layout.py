@@ -31,6 +31,8 @@ class Cluster:
     """The lab's."""
     programs: Path
     """Where etcd, kube-apiserver and the others were built."""
+    pretender: Path = Path()
+    """kwok, if nodes are only to seem to be there."""
     api_port: int
     first_port: int
     nodes: tuple[model.NodeSpec, ...]
@@ -74,6 +76,15 @@ class Cluster:
     def audit_log(self) -> Path:
         """Every request of penstockd, for those who ask what it does with its rights."""
         return self.directory / "log" / "audit.log"
+
+    @property
+    def stages(self) -> Path:
+        """How pretended nodes and pods behave."""
+        return self.etc / "stages.yaml"
+
+    @property
+    def pretended(self) -> bool:
+        return self.pretender != Path()
 
     @property
     def kubectl(self) -> Path:

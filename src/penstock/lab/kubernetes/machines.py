@@ -79,9 +79,6 @@ def _kubelet_health(machine: layout.Machine) -> str:
 
 def prepare(cluster: layout.Cluster) -> str:
     """Every file, directory, cgroup and mount that containerd and kubelet expect."""
-    for path in controlplane.directories(cluster):
-        files.directory(path, mode=0o700)
-    files.write(cluster.audit_policy, _json(controlplane.audit_policy()))
     nodeview.DEVICE_PLUGINS.mkdir(exist_ok=True)
     snapshotter = images.snapshotter(cluster.state)
     for machine in cluster.machines:

@@ -14,7 +14,9 @@ from pathlib import Path
 from penstock.lab import processes
 from penstock.lab.kubernetes import cgroups, layout, nodeview
 
-PROGRAMS = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"})
+PROGRAMS = frozenset(
+    {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kwok"}
+)
 RUNTIMES = frozenset({"containerd", "containerd-shim-runc-v2"})
 SHIM_SOCKETS = (Path("/run/containerd/s"), Path("/run/containerd"))
 _ROUNDS = 20

@@ -5,8 +5,19 @@ The lab asks here instead of the dev cluster and knows nothing more about it.
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.lab import component, files, steps
-from penstock.lab.kubernetes import access, authority, controlplane, joining, layout, machines, remains
+from penstock.lab.kubernetes import (
+    access,
+    authority,
+    controlplane,
+    joining,
+    layout,
+    machines,
+    pretending,
+    remains,
+)
 
 USER = "user's access"
 
@@ -19,30 +30,43 @@ def all_steps(
     def admit() -> str:
         return access.admit(cluster, user, namespace_pattern=namespace_pattern)
 
-    containerds = tuple(machines.containerd_name(machine) for machine in cluster.machines)
-    kubelets = tuple(machines.kubelet_name(machine) for machine in cluster.machines)
-    return (
+    common = (
         steps.Step(
             name=controlplane.KEYS,
             run=lambda: authority.ensure(cluster, penstockd_owner=penstockd_owner),
         ),
         steps.Step(name=controlplane.FILES, after=(controlplane.KEYS,), run=lambda: _prepare(cluster)),
-        steps.Step(name=machines.IMAGES, after=containerds, run=lambda: machines.import_images(cluster)),
         steps.Step(
             name=joining.ROLES,
             after=(controlplane.APISERVER,),
             run=lambda: joining.grant_roles(cluster),
         ),
         steps.Step(name=USER, after=(joining.ROLES, controlplane.CONTROLLERS), run=admit),
-        steps.Step(name=joining.NODES, after=kubelets, run=lambda: joining.complete_nodes(cluster)),
+    )
+    return (*common, *(_pretended_steps(cluster) if cluster.pretended else _node_steps(cluster)))
+
+
+def _pretended_steps(cluster: layout.Cluster) -> tuple[steps.Step, ...]:
+    run = partial(pretending.make_nodes, cluster)
+    return (steps.Step(name=joining.NODES, after=(pretending.KWOK, joining.ROLES), run=run),)
+
+
+def _node_steps(cluster: layout.Cluster) -> tuple[steps.Step, ...]:
+    containerds = tuple(machines.containerd_name(machine) for machine in cluster.machines)
+    kubelets = tuple(machines.kubelet_name(machine) for machine in cluster.machines)
+    return (
+        steps.Step(name=machines.IMAGES, after=containerds, run=partial(machines.import_images, cluster)),
+        steps.Step(name=joining.NODES, after=kubelets, run=partial(joining.complete_nodes, cluster)),
     )
 
 
 def _prepare(cluster: layout.Cluster) -> str:
-    said = machines.prepare(cluster)
+    controlplane.prepare(cluster)
     _link_kubectl(cluster)
+    if cluster.pretended:
+        return pretending.prepare(cluster)
     remains.remember_forwarding(cluster)
-    return said
+    return machines.prepare(cluster)
 
 
 def _link_kubectl(cluster: layout.Cluster) -> None:
@@ -56,7 +80,8 @@ def _link_kubectl(cluster: layout.Cluster) -> None:
 
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
     """Every daemon of the cluster, those needed by others first."""
-    return (*controlplane.all_components(cluster), *machines.all_components(cluster))
+    nodes = pretending.components(cluster) if cluster.pretended else machines.all_components(cluster)
+    return (*controlplane.all_components(cluster), *nodes)
 
 
 READY_AFTER = (joining.ROLES, joining.NODES, USER)

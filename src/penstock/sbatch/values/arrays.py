@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from penstock.model.jobspec import ArraySpec
@@ -12,6 +13,9 @@ from penstock.sbatch.values.problem import Problem
 
 MAX_IDS: Final = 4_000_001
 """The largest MaxArraySize Slurm can be configured to."""
+
+MOST_LISTED: Final = 100_000
+"""Arrays with more tasks have their ids counted, not listed."""
 
 _RANGE = Pattern(r"[ \t]*\+?([0-9]+)(?:-\+?([0-9]+)(?::\+?([0-9]+))?)?")
 _LIMIT = Pattern(r"%([0-9]*)")
@@ -24,10 +28,10 @@ def array(text: str) -> ArraySpec | None:
     found = _LIMIT.search(text)
     limit = int((found.group(1) or "0")[:9]) if found else 0
     body = _LIMIT.sub("", text).partition("%")[0] if found is None else _without_limit(text)
-    ids = _ids(body.strip("[]"), text)
-    ordered = sorted(ids)
-    step = _common_step(ordered)
-    return ArraySpec(text, len(ordered), ordered[0], ordered[-1], step, tuple(ordered), limit)
+    marked = _marked(body.strip("[]"), text)
+    count, first, last = marked.count(1), marked.find(1), marked.rfind(1)
+    ids = tuple(_listed(marked, first)) if count <= MOST_LISTED else ()
+    return ArraySpec(text, count, first, last, _common_step(ids), ids, limit)
 
 
 def _without_limit(text: str) -> str:
@@ -36,12 +40,19 @@ def _without_limit(text: str) -> str:
     return cut.partition("%")[0]
 
 
-def _ids(body: str, text: str) -> set[int]:
-    ids: set[int] = set()
-    for part in body.split(","):
-        if part:
-            ids.update(_one(part, text))
-    return ids or {0}
+def _marked(body: str, text: str) -> bytearray:
+    """A byte for every id, 1 where it is asked for: overlapping ranges of millions cost milliseconds."""
+    ranges = [_one(part, text) for part in body.split(",") if part] or [range(1)]
+    marked = bytearray(max(numbers[-1] for numbers in ranges) + 1)
+    for numbers in set(ranges):
+        marked[numbers.start : numbers[-1] + 1 : numbers.step] = b"\1" * len(numbers)
+    return marked
+
+
+def _listed(marked: bytearray, position: int) -> Iterator[int]:
+    while position >= 0:
+        yield position
+        position = marked.find(1, position + 1)
 
 
 def _one(part: str, text: str) -> range:
@@ -62,7 +73,7 @@ def _range_hint(low: int, high: int, step: int) -> str:
     return f"write {high}-{low}" if high < low else f"ids end at {MAX_IDS - 1}"
 
 
-def _common_step(ordered: list[int]) -> int:
+def _common_step(ordered: tuple[int, ...]) -> int:
     if len(ordered) < 2:
         return 1
     step = ordered[1] - ordered[0]

@@ -1,0 +1,115 @@
+"""A real cluster comes, can be used by another lab, is pretended, and goes without a trace."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.lab import processes, spec, testing
+from penstock.lab.kubernetes import cgroups, mounting
+
+
+@pytest.fixture
+def _real_only() -> None:
+    if testing.kubernetes() != spec.REAL:
+        pytest.skip("needs a cluster built here: make test-k8s")
+
+
+def interfaces() -> set[str]:
+    """Network interfaces of the host."""
+    return {path.name for path in Path("/sys/class/net").iterdir()}
+
+
+def traces(directory: Path, name: str) -> dict[str, list[str]]:
+    """Whatever speaks of this lab on the machine."""
+    everything = processes.snapshot()
+    mine = [process for process in everything if any(f"{directory}/" in word for word in process.argv)]
+    return {
+        "processes": [" ".join(process.argv) for process in mine],
+        "mounts": [point for point in mounting.mount_points() if point.startswith(f"{directory}")],
+        "cgroups": [str(tree / name) for tree in cgroups.trees() if (tree / name).exists()],
+        "files": [str(directory)] if directory.exists() else [],
+    }
+
+
+@pytest.mark.usefixtures("_real_only")
+@pytest.mark.parametrize("violently", [False, True], ids=["in-order", "after-kill-9"])
+def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
+    """With a job running in it: no process, container, mount, cgroup, interface or file stays."""
+    before = interfaces()
+    forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+    with testing.temporary_lab("--nodes", "1") as lab:
+        name = f"penstock-k8s-{spec.load(lab.place).devcluster_port}"
+        output = lab.home / "long.out"
+        job_id = lab.sbatch("#!/bin/sh\necho up; sleep 600\n", f"--output={output}")
+        lab.wait_for(job_id, "RUNNING")
+        deadline = time.monotonic() + 30
+        while not (output.exists() and "up" in output.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        there = traces(lab.place.directory, name)
+        assert all(there.values())
+        assert len(interfaces() - before) >= 1
+        if violently:
+            kill_everything(lab)
+    left = traces(lab.place.directory, name)
+    assert left == {"processes": [], "mounts": [], "cgroups": [], "files": []}
+    wait_for_interfaces(before)
+    others = [path for tree in cgroups.trees() for path in tree.glob("penstock-k8s-*")]
+    assert others or Path("/proc/sys/net/ipv4/ip_forward").read_text() == forwarding
+
+
+def kill_everything(lab: testing.RunningLab) -> None:
+    """Every daemon of the lab at once, as when the machine is out of memory; containers live on."""
+    for process in processes.snapshot():
+        if str(lab.place.directory) in " ".join(process.argv) and "shim" not in process.name:
+            processes.send(process.identity, signal.SIGKILL)
+
+
+def wait_for_interfaces(expected: set[str]) -> None:
+    """The kernel takes a moment to remove what was in a network namespace."""
+    deadline = time.monotonic() + 10
+    while interfaces() - expected:
+        assert time.monotonic() < deadline, f"still there: {interfaces() - expected}"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def kubeconfig(lab: testing.RunningLab, tmp_path: Path) -> Path:
+    """The administrator's kubeconfig of a cluster that is somebody else's."""
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(lab.place.admin_kubeconfig.read_bytes())
+    return path
+
+
+@pytest.mark.usefixtures("_real_only")
+def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes are Slurm's nodes, a job's output comes through the API, and its record is true."""
+    monkeypatch.setenv("PENSTOCK_TEST_KUBERNETES", str(kubeconfig))
+    with testing.temporary_lab() as guest:
+        assert guest.run(("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N")).stdout.split() == ["n1", "n2"]
+        job_id = guest.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/host-userland:1\necho from afar; exit 7\n")
+        assert guest.accounted(job_id) == ["FAILED", "7:0"]
+        text = (guest.home / f"slurm-{job_id}.out").read_text()
+        namespace = f"penstock-lab-{spec.load(guest.place).name}"
+        assert namespace in guest.run(("kubectl", "get", "namespaces", "-o", "name")).stdout
+    assert "from afar\n" in text
+
+
+@pytest.mark.usefixtures("_real_only")
+def test_nodes_can_be_pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real control plane, two hundred nodes that are not there, jobs that end well all the same."""
+    monkeypatch.setenv("PENSTOCK_TEST_KUBERNETES", spec.KWOK)
+    with testing.temporary_lab("--nodes", "200") as lab:
+        nodes = lab.run(("kubectl", "get", "nodes", "--no-headers")).stdout.splitlines()
+        assert len(nodes) == 200
+        deadline = time.monotonic() + 20
+        while any(" Ready " not in line for line in nodes):
+            assert time.monotonic() < deadline
+            nodes = lab.run(("kubectl", "get", "nodes", "--no-headers")).stdout.splitlines()
+            time.sleep(0.2)
+        job_id = lab.sbatch("#!/bin/sh\nexit 3\n", "--gres=gpu:4")
+        assert lab.accounted(job_id) == ["COMPLETED", "0:0"]

@@ -1,0 +1,276 @@
+"""How jobs end before their time: signals, time limit, scancel, preemption, lost nodes, memory.
+
+Slurm looks at time limits twice a minute and kills thirty seconds after it asks, so all jobs of this module
+are started together and each test reads what became of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import semantics
+from tests.e2e.semantics import Record
+
+Lab = semantics.Lab
+DONE = Record("COMPLETED", "0:0")
+LOOP = "for i in $(seq 1200); do sleep 0.1; done\n"
+STUBBORN = "where=$SLURM_JOB_PARTITION; trap 'date +%s.%N >term-$where' TERM\n"
+KILL_WAIT = 30
+GRACE_TIME = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A script that says `up` when it is ready, and what is then done to its job."""
+
+    body: str
+    act: Callable[[Lab, str], object] = lambda _lab, _job_id: None
+    options: tuple[str, ...] = ()
+
+
+def scancel(*options: str) -> Callable[[Lab, str], object]:
+    """As the owner. Slurm itself answers with an error when there are no steps to signal: that is not checked."""
+    return lambda lab, job_id: lab.run_as_user(("scancel", *options, job_id), check=False)
+
+
+def end_soon(lab: Lab, job_id: str) -> None:
+    """Only an administrator can set a limit under a minute, and so make a test of it short."""
+    lab.run(("scontrol", "update", f"JobId={job_id}", "EndTime=now+3"))
+
+
+CASES = {
+    "signal-trapped": Case(
+        f"trap 'echo got; exit 0' USR1\necho up\n{LOOP}", scancel("--batch", "--signal=USR1")
+    ),
+    "signal-not-trapped": Case(f"echo up\n{LOOP}", scancel("--batch", "--signal=USR2")),
+    "interrupt-trapped": Case(
+        f"trap 'echo got; exit 5' INT\necho up\n{LOOP}", scancel("--batch", "--signal=INT")
+    ),
+    "signal-to-steps-only": Case(
+        "trap 'echo got' USR1\necho up\nsleep 6\necho on\n", scancel("--signal=USR1")
+    ),
+    "cancelled": Case(f"echo up\n{LOOP}", scancel()),
+    "cancelled-trapped": Case(f"trap 'echo tidy; exit 3' TERM\necho up\n{LOOP}", scancel()),
+    "cancelled-stubborn": Case(f"{STUBBORN}echo up\nwhile :; do date +%s.%N >alive-$where; sleep 0.2; done\n", scancel()),
+    "killed": Case(f"trap 'echo no' TERM\necho up\n{LOOP}", scancel("--signal=KILL")),
+    "killed-in-full": Case(f"echo up\n{LOOP}", scancel("--full", "--signal=KILL")),
+    "time-limit": Case(f"trap 'echo late; exit 0' TERM\necho up\n{LOOP}", end_soon),
+    "warned": Case(
+        f"trap 'echo warned; exit 0' USR1\necho up\n{LOOP}", options=("--time=1", "--signal=B:USR1@59")
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """What became of a case in one partition."""
+
+    record: Record
+    output: str
+
+
+@pytest.fixture(scope="module")
+def folder(lab: Lab) -> Path:
+    return semantics.folder(lab)
+
+
+@pytest.fixture(scope="module")
+def endings(lab: Lab, folder: Path, preempting: Preemption) -> dict[tuple[str, str], Ending]:
+    """Every case by plain Slurm and as a pod, all at once, and beside the preemption, which takes as long."""
+    jobs = {
+        (name, partition): lab.sbatch(
+            f"#!/bin/bash\n{case.body}",
+            f"--partition={partition}",
+            f"--output={name}.{partition}",
+            "--mem=100M",
+            *case.options,
+            cwd=folder,
+        )
+        for name, case in CASES.items()
+        for partition in (semantics.PLAIN, semantics.PODS)
+    }
+    try:
+        for name, partition in jobs:
+            semantics.wait_for_text(folder / f"{name}.{partition}", "up\n")
+        for (name, _), job_id in jobs.items():
+            CASES[name].act(lab, job_id)
+        return _follow(lab, jobs, folder)
+    finally:
+        lab.run(("scancel", *jobs.values()), check=False)
+
+
+def _follow(lab: Lab, jobs: dict[tuple[str, str], str], folder: Path) -> dict[tuple[str, str], Ending]:
+    begun = time.monotonic()
+    left, found = dict(jobs), {}
+    while left:
+        ended = semantics.ended(lab, left.values())
+        for key in [key for key, job_id in left.items() if job_id in ended]:
+            record = ended[left.pop(key)]
+            lab.wait_for(jobs[key], record.state)  # no longer COMPLETING
+            found[key] = Ending(record, (folder / ".".join(key)).read_text())
+        assert time.monotonic() - begun < 100, f"still there: {left}"
+        time.sleep(semantics.POLL)
+    return found
+
+
+def said(text: str) -> list[str]:
+    """What the script itself said: without Slurm's announcements and the shell's complaint about its child."""
+    return [line for line in text.splitlines() if "slurmstepd" not in line and "Terminated" not in line]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pod_ends_as_a_plain_job_does(endings: dict[tuple[str, str], Ending], name: str) -> None:
+    """Same state and exit code, and the script heard the same."""
+    plain, pod = endings[name, semantics.PLAIN], endings[name, semantics.PODS]
+    assert pod.record == plain.record
+    assert said(pod.output) == said(plain.output)
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "last"),
+    [
+        ("signal-trapped", DONE, "got"),
+        ("interrupt-trapped", Record("FAILED", "5:0"), "got"),
+        ("signal-not-trapped", Record("FAILED", "0:12"), "up"),
+        ("time-limit", Record("TIMEOUT", "0:0"), "late"),
+        ("warned", DONE, "warned"),
+    ],
+)
+def test_what_the_oracle_is_expected_to_say(
+    endings: dict[tuple[str, str], Ending], name: str, record: Record, last: str
+) -> None:
+    """Agreement alone could be two failures alike."""
+    assert endings[name, semantics.PODS].record == record
+    assert said(endings[name, semantics.PODS].output)[-1] == last
+
+
+@pytest.mark.parametrize("partition", [semantics.PLAIN, semantics.PODS])
+def test_a_stubborn_job_has_its_grace_and_no_more(
+    endings: dict[tuple[str, str], Ending], folder: Path, partition: str
+) -> None:
+    """SIGKILL comes KillWait after SIGTERM, not before and not much later."""
+    asked, last = (float((folder / f"{name}-{partition}").read_text()) for name in ("term", "alive"))
+    assert KILL_WAIT - 2 < last - asked < KILL_WAIT + 10
+
+
+# -- preemption ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def classes(lab: Lab) -> None:
+    """QOS as an administrator makes them: urgent may push away spare (back to the queue) and scrap (for good)."""
+    known = lab.run(("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name")).stdout.split()
+    if "urgent" not in known:
+        lab.run(("sacctmgr", "-i", "add", "qos", "spare", "preemptmode=requeue", "gracetime=0"))
+        lab.run(("sacctmgr", "-i", "add", "qos", "scrap", "preemptmode=cancel", f"gracetime={GRACE_TIME}"))
+        lab.run(("sacctmgr", "-i", "add", "qos", "urgent", "preempt=spare,scrap", "priority=1000"))
+        names = "qos=normal,urgent,spare,scrap"
+        lab.run(("sacctmgr", "-i", "modify", "user", "where", f"name={lab.user}", "set", names))
+
+
+@dataclasses.dataclass(frozen=True)
+class Preemption:
+    """Jobs that had all GPUs of a node, by QOS, and those that take them."""
+
+    folder: Path
+    victims: dict[str, str]
+    urgent: list[str]
+
+
+VICTIM = (
+    "#!/bin/bash\necho up-${SLURM_RESTART_COUNT:-0} >>log-$SLURM_JOB_QOS\n"
+    "heard() { date +%s.%N >>term-$SLURM_JOB_QOS; [ $SLURM_JOB_QOS = scrap ] && [ $((n++)) = 0 ] || exit 0; }\n"
+    "trap heard TERM\n"
+    f'[ -n "$SLURM_RESTART_COUNT" ] && exit 0\n{LOOP}'
+)
+NODES = {"spare": "n1", "scrap": "n2"}
+
+
+@pytest.fixture(scope="module")
+def preempting(lab: Lab, classes: None) -> Preemption:
+    """The victims run, and the urgent jobs are in the queue."""
+    folder = semantics.folder(lab)
+    victims = {
+        qos: lab.sbatch(VICTIM, f"--qos={qos}", "--gres=gpu:4", f"--nodelist={node}", cwd=folder)
+        for qos, node in NODES.items()
+    }
+    for qos in victims:
+        semantics.wait_for_text(folder / f"log-{qos}", "up-0")
+    script = "#!/bin/sh\ndate +%s.%N >begin-$SLURMD_NODENAME\n"
+    urgent = [
+        lab.sbatch(script, "--qos=urgent", "--gres=gpu:4", f"--nodelist={node}", cwd=folder)
+        for node in NODES.values()
+    ]
+    return Preemption(folder, victims, urgent)
+
+
+def test_preemption(lab: Lab, preempting: Preemption) -> None:
+    """The urgent jobs get the GPUs when the pods that had them are gone; those are requeued or cancelled."""
+    folder, victims = preempting.folder, preempting.victims
+    ended = semantics.records(lab, (*preempting.urgent, victims["scrap"]))
+    assert {ended[job_id] for job_id in preempting.urgent} == {DONE}
+    assert ended[victims["scrap"]].state == "PREEMPTED"
+    asked, ended_at, *_ = map(float, (folder / "term-scrap").read_text().split())
+    assert ended_at - asked > GRACE_TIME - 1, "asked once, then GraceTime, then ended"
+    assert float((folder / "begin-n2").read_text()) > ended_at
+    lab.wait_for(victims["spare"], "COMPLETED")
+    assert (folder / "log-spare").read_text() == "up-0\nup-1\n"
+
+
+# -- lost nodes ------------------------------------------------------------------------------------------------
+
+
+def waiting_job(lab: Lab, folder: Path, node: str, *options: str) -> str:
+    """A job that runs until its second attempt, on that node at first."""
+    script = (
+        "#!/bin/sh\necho up-${SLURM_RESTART_COUNT:-0}-$SLURMD_NODENAME >>log-$SLURM_JOB_ID\n"
+        '[ -n "$SLURM_RESTART_COUNT" ] || sleep 100\n'
+    )
+    job_id = lab.sbatch(script, f"--nodelist={node}", *options, cwd=folder)
+    semantics.wait_for_text(folder / f"log-{job_id}", "up-0", timeout=30)
+    return job_id
+
+
+def test_a_failed_node(lab: Lab) -> None:
+    """NODE_FAIL where the job may not be requeued, another attempt where it may; no pod stays behind."""
+    folder = semantics.folder(lab)
+    again, once = waiting_job(lab, folder, "n4"), waiting_job(lab, folder, "n4", "--no-requeue")
+    try:
+        lab.run(("scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=test"))
+        assert semantics.record(lab, once).state == "NODE_FAIL"
+        semantics.wait_until(lambda: semantics.pods(lab, once) == [], "its pod is gone")
+    finally:
+        lab.run(("scontrol", "update", "NodeName=n4", "State=RESUME"), check=False)
+    lab.wait_for(again, "COMPLETED", timeout=60)
+    assert (folder / f"log-{again}").read_text() == "up-0-n4\nup-1-n4\n"
+    assert lab.job(again)["Restarts"] == "1"
+
+
+def test_out_of_memory_is_said_in_words(lab: Lab) -> None:
+    """The memory limit holds, and the reason is in the output and in Slurm's comment."""
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\nexec python3 -c 'x = bytearray(300 * 2**20); print(len(x))'\n"
+    job_id = lab.sbatch(script, "--mem=60M", "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == Record("FAILED", "0:9")
+    assert "OOMKilled" in (folder / "o").read_text()
+    assert "OOMKilled" in semantics.field(lab, job_id, "Comment")
+
+
+def test_suspending_is_answered_in_words(lab: Lab) -> None:
+    """The pod runs on and says so; the job can be resumed and ends as ever."""
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\necho up\nuntil [ -e go ]; do sleep 0.1; done\necho end\n"
+    job_id = lab.sbatch(script, "--output=o", cwd=folder)
+    semantics.wait_for_text(folder / "o", "up")
+    lab.run(("scontrol", "suspend", job_id))
+    semantics.wait_for_text(folder / "o", "suspending does not reach pods")
+    assert len(semantics.pods(lab, job_id)) == 1
+    lab.run(("scontrol", "resume", job_id))
+    lab.run_as_user(("touch", str(folder / "go")))
+    assert semantics.record(lab, job_id) == DONE
+    assert (folder / "o").read_text().endswith("end\n")

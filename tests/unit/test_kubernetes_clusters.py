@@ -1,0 +1,273 @@
+"""Which cluster a lab has: our own, a pretended one, or somebody else's."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock import errors
+from penstock.kube import kubeconfig
+from penstock.lab import files, paths, spec
+from penstock.lab.kubernetes import api, choosing, foreign, layout, pretending, setup
+from tests.unit.test_kubernetes_layout import cluster
+
+LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)
+PLACE = paths.LabPaths(Path("/lab"))
+
+
+def node(name: str, **changes: Any) -> dict[str, Any]:
+    """A node as the API shows it."""
+    ready = {"type": "Ready", "status": changes.get("ready", "True"), "message": "kubelet is sleepy"}
+    allocatable = {"cpu": "7900m", "memory": "32Gi", "nvidia.com/gpu": "2"}
+    return {
+        "metadata": {"name": name},
+        "spec": {"unschedulable": changes.get("cordoned", False), "taints": changes.get("taints", [])},
+        "status": {"conditions": [ready], "allocatable": allocatable},
+    }
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers what it was told to."""
+
+    answers: dict[str, tuple[int, bytes]]
+
+    def do_GET(self) -> None:
+        status, body = self.answers.get(self.path, (404, b'{"message": "not found", "reason": "NotFound"}'))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
+        """Nobody wants to read it."""
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Iterator[dict[str, tuple[int, bytes]]]:
+    """An API server; what it answers is put into the dictionary, its kubeconfig is tmp_path/config."""
+    Server.answers = {}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        (tmp_path / "config").write_text(json.dumps(config(url)))
+        try:
+            yield Server.answers
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def config(server: str, **more: Any) -> dict[str, Any]:
+    """A kubeconfig as a dictionary."""
+    return {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, **more}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
+
+
+def pretended() -> layout.Cluster:
+    """A cluster whose nodes are not there."""
+    return dataclasses.replace(cluster(), pretender=Path("/programs/kwok"))
+
+
+class TestChoosing:
+    def test_our_own_clusters_have_no_members_yet(self) -> None:
+        """Their nodes are made as the lab wants them."""
+        assert [choosing.members(choice) for choice in (spec.DEV, spec.REAL, spec.KWOK)] == [(), (), ()]
+
+    def test_what_is_neither_word_nor_file_is_a_wrong_call(self, tmp_path: Path) -> None:
+        """One line says what would do."""
+        with pytest.raises(errors.UsageError, match="neither dev, real or kwok nor a file") as failure:
+            choosing.members(str(tmp_path / "nowhere"))
+        assert failure.value.exit_code == 2
+
+    @pytest.mark.parametrize(
+        ("choice", "bridge", "builds", "is_foreign"),
+        [
+            ("dev", True, False, False),
+            ("real", True, True, False),
+            ("kwok", True, True, False),
+            ("/some/config", True, False, True),
+            ("real", False, False, False),
+            ("/some/config", False, False, False),
+        ],
+    )
+    def test_what_follows_from_the_choice(
+        self, choice: str, bridge: bool, builds: bool, is_foreign: bool
+    ) -> None:
+        """Only a cluster of the lab's own is built; a plain Slurm has none at all."""
+        lab = msgspec.structs.replace(LAB, kubernetes=choice, bridge=bridge)
+        assert (choosing.needs_building(lab), lab.foreign) == (builds, is_foreign)
+
+    def test_a_lab_without_own_cluster_waits_for_none(self) -> None:
+        """No step, no daemon, nothing to clear."""
+        assert choosing.all_components(PLACE, LAB) == ()
+        assert choosing.all_steps(PLACE, LAB) == ()
+        assert choosing.ready_after(LAB) == ()
+
+    def test_members_are_the_labs_nodes(self) -> None:
+        """Their names and sizes, with ports of the lab's own."""
+        member = spec.Member(name="worker-7", cpus=48, memory_mb=1000, gpus=8)
+        lab = msgspec.structs.replace(LAB, members=(member,), nodes=1)
+        (found,) = lab.node_specs
+        assert (found.name, found.cpus, found.memory_mb, found.gpus) == ("worker-7", 48, 1000, 8)
+        assert found.port == LAB.port_base + 3
+
+    def test_ports_are_counted_for_what_runs_here(self) -> None:
+        """A cluster of the lab's own needs more than one that is somewhere else."""
+        assert spec.port_count(4, spec.REAL) > spec.port_count(4, "/some/config") == spec.port_count(4)
+
+
+class TestForeign:
+    def test_nodes_that_take_pods_become_members(
+        self, answers: dict[str, tuple[int, bytes]], tmp_path: Path
+    ) -> None:
+        """Whole CPUs, and no node that is cordoned, tainted or not Ready."""
+        taint = {"key": "control-plane", "effect": "NoSchedule"}
+        items = [node("a"), node("b", cordoned=True), node("c", taints=[taint]), node("d", ready="Unknown")]
+        answers["/api/v1/nodes"] = (200, json.dumps({"items": items}).encode())
+        (member,) = foreign.members(tmp_path / "config")
+        assert (member.name, member.cpus, member.memory_mb, member.gpus) == ("a", 7, 32768, 2)
+
+    def test_a_cluster_without_nodes_is_no_use(
+        self, answers: dict[str, tuple[int, bytes]], tmp_path: Path
+    ) -> None:
+        """Said before anything is made."""
+        answers["/api/v1/nodes"] = (200, b'{"items": []}')
+        with pytest.raises(errors.UsageError, match="no node that is Ready"):
+            foreign.members(tmp_path / "config")
+
+    def test_a_soft_taint_keeps_nobody_away(self) -> None:
+        """PreferNoSchedule is a wish."""
+        taint = {"key": "x", "effect": "PreferNoSchedule"}
+        assert foreign.is_usable(node("a", taints=[taint]))
+
+    def test_another_users_kubeconfig_has_everything_inside(self, tmp_path: Path) -> None:
+        """Files that the first one names are not there for the second."""
+        (tmp_path / "ca.crt").write_bytes(b"PEM")
+        path = tmp_path / "config"
+        path.write_text(json.dumps(config("https://k:6443", **{"certificate-authority": "ca.crt"})))
+        made = json.loads(foreign.render_kubeconfig(path, user={"token": "other"}))
+        assert made["clusters"][0]["cluster"] == {
+            "server": "https://k:6443",
+            "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+        }
+        assert made["users"] == [{"name": "user", "user": {"token": "other"}}]
+
+    def test_our_client_reads_what_was_written(self, tmp_path: Path) -> None:
+        """The same server, the new token."""
+        (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
+        (tmp_path / "new").write_bytes(
+            foreign.render_kubeconfig(tmp_path / "config", user={"token": "other"})
+        )
+        access = kubeconfig.load(tmp_path / "new")
+        assert (access.server, access.token) == ("http://127.0.0.1:1", "other")
+
+    @pytest.mark.parametrize("text", ["", "[]", "{", '{"contexts": []}', "current-context: x"])
+    def test_what_is_no_kubeconfig_is_said_to_be_none(self, tmp_path: Path, text: str) -> None:
+        """Never a traceback."""
+        path = tmp_path / "config"
+        path.write_text(text)
+        with pytest.raises(errors.UsageError, match="is not a kubeconfig that can be used"):
+            foreign.render_kubeconfig(path, user={})
+
+
+class TestApi:
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (403, errors.KubeError),
+            (404, errors.KubeNotFound),
+            (409, errors.KubeConflict),
+            (429, errors.KubeUnavailable),
+            (500, errors.KubeUnavailable),
+        ],
+    )
+    def test_a_refusal_is_an_error_of_ours(
+        self,
+        answers: dict[str, tuple[int, bytes]],
+        tmp_path: Path,
+        status: int,
+        kind: type[errors.KubeError],
+    ) -> None:
+        """With the API's own words, or what it said instead of JSON."""
+        answers["/json"] = (status, b'{"message": "no way", "reason": "Because"}')
+        answers["/text"] = (status, b"<html>proxy</html>")
+        with pytest.raises(kind, match="no way") as failure:
+            api.request(tmp_path / "config", "GET", "/json")
+        assert (failure.value.status, failure.value.reason) == (status, "Because")
+        with pytest.raises(kind, match="proxy"):
+            api.request(tmp_path / "config", "GET", "/text")
+
+    def test_nobody_there_is_unavailable(self, tmp_path: Path) -> None:
+        """A closed port is not an answer."""
+        (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
+        with pytest.raises(errors.KubeUnavailable, match="does not answer"):
+            api.request(tmp_path / "config", "GET", "/")
+
+    def test_a_nodes_complaint_is_in_its_own_words(
+        self, answers: dict[str, tuple[int, bytes]], tmp_path: Path
+    ) -> None:
+        """Nothing when it is Ready; what it says when not; that it is missing when it is."""
+        answers["/api/v1/nodes/a"] = (200, json.dumps(node("a")).encode())
+        answers["/api/v1/nodes/b"] = (200, json.dumps(node("b", ready="False")).encode())
+        answers["/api/v1/nodes/c"] = (200, b'{"status": {}}')
+        said = [api.node_complaint(tmp_path / "config", name) for name in "abcd"]
+        assert said == [
+            "",
+            "kubelet is sleepy",
+            "says nothing of being Ready",
+            "its node has not come up yet",
+        ]
+
+
+class TestPretending:
+    def test_a_pretended_cluster_has_no_kubelet(self) -> None:
+        """kwok plays them all."""
+        names = [part.name for part in setup.all_components(pretended())]
+        assert names == ["etcd", "apiserver", "controllers", "scheduler", "kwok"]
+
+    def test_steps_wait_only_for_what_there_is(self) -> None:
+        """As with real nodes."""
+        made = pretended()
+        steps = setup.all_steps(
+            made, penstockd_owner=files.ROOT, user="root", namespace_pattern="user-{user}"
+        )
+        parts = setup.all_components(made)
+        names = {step.name for step in steps} | {part.name for part in parts}
+        waits = [step.after for step in steps] + [part.after for part in parts] + [setup.READY_AFTER]
+        assert {name for after in waits for name in after} <= names
+
+    def test_a_pretended_node_has_the_labs_size(self) -> None:
+        """And the mark by which kwok knows it."""
+        made = pretending.render_node(cluster().machines[0])
+        assert made["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
+        assert made["status"]["capacity"]["memory"] == "32768Mi"
+        assert made["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+
+    def test_only_jobs_end_by_themselves(self) -> None:
+        """Everybody else's pods run on, as the room that they hold."""
+        stages = {stage["metadata"]["name"]: stage["spec"] for stage in pretending.stages()}
+        keys = [one["key"] for one in stages["pod-end"]["selector"]["matchExpressions"]]
+        assert '.metadata.labels["app"]' in keys
+        assert stages["pod-end"]["delay"]["durationMilliseconds"] == pretending.RUN_MILLISECONDS
+        assert stages["pod-go"]["next"] == {"delete": True}
+        assert list(stages) == ["node-ready", "pod-run", "pod-end", "pod-go"]
+
+    def test_not_every_pretended_node_has_a_slurmd(self) -> None:
+        """As many as one machine should carry; a real lab has one for each."""
+        lab = msgspec.structs.replace(LAB, kubernetes=spec.KWOK, nodes=1000)
+        assert lab.slurmds == spec.PRETENDED_SLURMDS
+        assert msgspec.structs.replace(lab, kubernetes=spec.REAL).slurmds == 1000
