@@ -183,7 +183,7 @@ class LaunchSession:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)
         if outcome.requeue and await self._requeued(allocation.identity.job_id):
-            return
+            await asyncio.Event().wait()  # the launcher must not ask again: it stays until Slurm ends it
         if outcome.signal:
             await self.connection.send("signal", str(outcome.signal))
         else:
