@@ -87,7 +87,15 @@ def test_steps_wait_only_for_what_there_is() -> None:
 def test_the_order_lets_a_cluster_be_stopped_backwards() -> None:
     """etcd comes first and so goes last: an API server without it holds its port for a minute."""
     names = [part.name for part in setup.all_components(cluster(1))]
-    assert names == ["etcd", "apiserver", "controllers", "scheduler", "containerd-n1", "kubelet-n1"]
+    assert names == [
+        "etcd",
+        "apiserver",
+        "controllers",
+        "scheduler",
+        "registry",
+        "containerd-n1",
+        "kubelet-n1",
+    ]
 
 
 def test_every_part_listens_on_loopback_only() -> None:

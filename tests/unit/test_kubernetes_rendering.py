@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.lab.kubernetes import authority, controlplane, joining, machines
+from penstock.lab.kubernetes import authority, controlplane, joining, machines, registry
 from penstock.render import rbac
 from tests.unit.test_kubernetes_layout import cluster
 
@@ -47,6 +47,14 @@ def test_kubelets_settings() -> None:
     same_as_golden("kubelet.json", pretty(config))
     assert config["cgroupRoot"] == "/penstock-k8s-26002/n2"
     assert config["makeIPTablesUtilChains"] is False
+
+
+def test_the_registrys_files() -> None:
+    """The site's name leads to loopback, and nowhere else."""
+    same_as_golden("registry.json", registry.render_settings(cluster()))
+    text = registry.render_hosts(cluster())
+    same_as_golden("hosts.toml", text)
+    assert list(tomllib.loads(text)["host"]) == [f"http://127.0.0.1:{cluster().registry_port}"]
 
 
 def test_a_nodes_network() -> None:

@@ -153,6 +153,8 @@ async def test_a_requeued_jobs_launcher_is_kept_until_slurm_ends_it(world: World
     assert await peer.hear() == [b"note", b"NodeShutdown: bye"]
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(peer.reader.read(1), 0.2)
+    peer.send("signal", "number", "15", "everyone", "1")
+    assert await peer.hear() == [b"signal", b"15"]
     assert world.slurm.requeued == [7]
     assert world.slurm.comments[7] == "NodeShutdown: bye"
 

@@ -60,6 +60,7 @@ class LaunchSession:
     metrics: measuring.Metrics
     clock: clock.Clock
     stopped: bool = False
+    over: bool = False
     gang: tuple[types.Pod, ...] = ()
 
     async def serve(self, message: connections.Message) -> None:
@@ -151,8 +152,12 @@ class LaunchSession:
 
     async def _until_peer_leaves(self) -> None:
         while (message := await self.connection.receive()) is not None:
-            if message.verb == "signal" and self.gang:
-                number = signal.Signals(message.number("number"))
+            if message.verb != "signal":
+                continue
+            number = signal.Signals(message.number("number"))
+            if self.over:  # Slurm ends what it has requeued
+                await self.connection.send("signal", str(int(number)))
+            elif self.gang:
                 await self._pass_on(number, everyone=message.one("everyone") == b"1")
 
     async def _pass_on(self, number: signal.Signals, *, everyone: bool) -> None:
@@ -191,9 +196,11 @@ class LaunchSession:
 
     async def _requeued(self, job_id: int) -> bool:
         """Whether Slurm runs the job again; the launcher then ends by Slurm's hand."""
+        self.over = True
         try:
             await self.bridge.slurm.requeue(job_id)
         except errors.SlurmError as error:
+            self.over = False
             log.info("job %d ends instead of being requeued: %s", job_id, error.message)
             return False
         return True
