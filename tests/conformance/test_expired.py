@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+
+from penstock.lab import spec, testing
 from tests.conformance import client
 
 
-def test_a_watch_from_the_distant_past_is_gone(api: client.Client) -> None:
+def forget(lab: testing.RunningLab, api: client.Client) -> None:
+    """Make the server lose its history: the dev cluster on request, a real one by starting anew."""
+    if testing.kubernetes() == spec.DEV:
+        api.call("POST", "/devcluster/v1/compact")
+        return
+    status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
+    pid = next(int(part["pid"]) for part in status["components"] if part["name"] == "apiserver")
+    os.kill(pid, signal.SIGKILL)
+    testing.lab_command(lab.place, "up")
+
+
+def test_a_watch_from_before_the_servers_memory_is_gone(lab: testing.RunningLab, api: client.Client) -> None:
     """Whether as the answer itself or as an ERROR event: the code is 410 and the reason Expired."""
-    api.create("pods", client.pod("p"))
-    first = next(iter(api.watch("pods", version="1", seconds=5)))
+    version = api.create("pods", client.pod("p"))["metadata"]["resourceVersion"]
+    api.create("pods", client.pod("q"))
+    forget(lab, api)
+    first = next(iter(api.watch("pods", version=version, seconds=5)))
     assert first["type"] == "ERROR"
     assert first["object"]["kind"] == "Status"
     assert (first["object"]["code"], first["object"]["reason"]) == (410, "Expired")

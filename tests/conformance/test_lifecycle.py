@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.lab import processes, spec, testing
-from penstock.lab.kubernetes import cgroups, mounting
+from penstock.lab.kubernetes import cgroups, mounting, registry
 
 
 @pytest.fixture
@@ -75,6 +75,15 @@ def wait_for_interfaces(expected: set[str]) -> None:
     while interfaces() - expected:
         assert time.monotonic() < deadline, f"still there: {interfaces() - expected}"
         time.sleep(0.1)
+
+
+@pytest.mark.usefixtures("_real_only")
+def test_an_image_is_pulled_from_the_sites_registry(lab: testing.RunningLab) -> None:
+    """By the name that the site gives its registry, which no name server knows."""
+    script = f"#!/bin/sh\n#K8S_IMAGE={registry.IMAGE}\ncat /etc/image; exit 3\n"
+    job_id = lab.sbatch(script)
+    assert lab.accounted(job_id) == ["FAILED", "3:0"]
+    assert (lab.home / f"slurm-{job_id}.out").read_text() == "lab/tools\n"
 
 
 @pytest.fixture

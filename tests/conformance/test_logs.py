@@ -20,7 +20,7 @@ def test_a_followed_log_comes_while_it_is_written(api: client.Client, node: str)
 
 def test_the_whole_log_is_there_after_the_end(api: client.Client, node: str) -> None:
     """stdout and stderr, from the beginning, last line without an end included."""
-    script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; printf end >&2"
+    script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; sleep 0.5; printf end >&2"
     api.create("pods", client.shell("much", script))
     api.bind("much", node)
     api.phase("much", "Succeeded")

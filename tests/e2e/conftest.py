@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.lab import testing
+from penstock.lab import spec, testing
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,6 +15,13 @@ def _lab_possible() -> None:
     reason = testing.missing()
     if reason:
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def _faults_are_the_dev_clusters(request: pytest.FixtureRequest) -> None:
+    """Tests that make the cluster lie need the one that can; real outages are in tests/conformance."""
+    if "faults" in request.fixturenames and testing.kubernetes() != spec.DEV:
+        pytest.skip("only the dev cluster has faults on demand")
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ def record(lab: Lab, job_id: str, *, timeout: float = 60) -> Record:
     return records(lab, (job_id,), timeout=timeout)[job_id]
 
 
-def wait_until(true: Callable[[], object], what: str, *, timeout: float = 30) -> None:
+def wait_until(true: Callable[[], object], what: str, *, timeout: float = 60) -> None:
     """Poll; an AssertionError says what did not become true."""
     deadline = time.monotonic() + timeout
     while not true():
@@ -101,11 +101,9 @@ def wait_until(true: Callable[[], object], what: str, *, timeout: float = 30) ->
         time.sleep(POLL)
 
 
-def wait_for_text(file: Path, text: str, *, timeout: float = 30) -> None:
+def wait_for_text(file: Path, text: str, *, timeout: float = 60) -> None:
     """The file is there and says so."""
-    wait_until(
-        lambda: file.exists() and text in file.read_text(), f"{file} says {text!r}", timeout=timeout
-    )
+    wait_until(lambda: file.exists() and text in file.read_text(), f"{file} says {text!r}", timeout=timeout)
 
 
 def field(lab: Lab, job_id: str, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.lab import testing
+from penstock.lab import spec, testing
 
 Lab = testing.RunningLab
 
@@ -198,6 +198,8 @@ def test_trust_has_the_classic_deadlock() -> None:
 
 def test_a_dead_node_is_drained_with_our_reason_and_freed_by_ourselves() -> None:
     """Its pods are unknown, not gone: nothing new starts there until they are known to be gone."""
+    if testing.kubernetes() != spec.DEV:
+        pytest.skip("only the dev cluster has faults on demand")
     with testing.temporary_lab("--nodes", "2") as lab:
         epilog = lab.place.libexec / "penstock-epilog"
         text = epilog.read_text()

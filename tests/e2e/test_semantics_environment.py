@@ -7,7 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.e2e import semantics
 
 Lab = semantics.Lab
@@ -21,10 +20,13 @@ SUBMITTED = {
     "EMPTY": "",
     "UMLAUT": "grün",
     "LD_LIBRARY_PATH": "/opt/of/the/host",
-    "TMPDIR": "/tmp/of-the-host",  # noqa: S108  # a value to be recognised, never a file
+    "TMPDIR": "/var/tmp",  # noqa: S108  # a value to be recognised, never a file
     "CUDA_VISIBLE_DEVICES": "7",
 }
-HOST_ONLY = {"PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG", "PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET"}  # fmt: skip
+HOST_ONLY = {
+    *("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG"),
+    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET"),
+}
 NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES"}
 SETS_ITSELF = {"PWD", "HOSTNAME", "SLURM_TASK_PID"}  # by the shell, the container, the launch
 PER_JOB = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"}
@@ -121,11 +123,19 @@ def test_none_leaves_only_slurms_own(by_form: dict[str, tuple[Variables, Variabl
     _, pod = by_form["NONE"]
     assert not SUBMITTED.keys() & pod.keys()
     assert pod["PATH"]
-    assert {name for name in pod if not name.startswith("SLURM")} == {"ENVIRONMENT", "HOME", "HOSTNAME", "PATH", "PWD"}
+    assert {name for name in pod if not name.startswith("SLURM")} == {
+        "ENVIRONMENT",
+        "HOME",
+        "HOSTNAME",
+        "PATH",
+        "PWD",
+    }
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_slurm_variables_are_plain_slurms(by_shape: dict[str, tuple[Variables, Variables]], name: str) -> None:
+def test_slurm_variables_are_plain_slurms(
+    by_shape: dict[str, tuple[Variables, Variables]], name: str
+) -> None:
     """Every SLURM_* of the plain job is in the pod with the same value, and no other."""
     plain, pod = ({k: v for k, v in found.items() if k.startswith("SLURM")} for found in by_shape[name])
     differs = PER_JOB | NEVER | SETS_ITSELF
@@ -136,8 +146,10 @@ def test_slurm_variables_are_plain_slurms(by_shape: dict[str, tuple[Variables, V
 def test_array_variables(lab: Lab) -> None:
     """Each task knows its number, the range and the array's id; its own id is its own."""
     folder = semantics.folder(lab)
-    names = "$SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX $SLURM_ARRAY_TASK_STEP $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_JOB_ID"
-    job_id = lab.sbatch(f"#!/bin/sh\necho {names}\n", "--array=2-6:2", "--output=%a", cwd=folder)
+    names = " ".join(f"$SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "STEP", "COUNT"))
+    job_id = lab.sbatch(
+        f"#!/bin/sh\necho {names} $SLURM_ARRAY_JOB_ID\n", "--array=2-6:2", "--output=%a", cwd=folder
+    )
     semantics.records(lab, (f"{job_id}_{task}" for task in (2, 4, 6)))
     for task in (2, 4, 6):
         assert (folder / str(task)).read_text() == f"{task} 2 6 2 3 {job_id}\n"

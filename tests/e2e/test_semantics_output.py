@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.e2e import semantics
 from tests.e2e.semantics import Row
 
@@ -43,9 +42,7 @@ def patterns(lab: Lab) -> dict[str, dict[str, semantics.Trace]]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_patterns_name_the_same_files(
-    patterns: dict[str, dict[str, semantics.Trace]], name: str
-) -> None:
+def test_patterns_name_the_same_files(patterns: dict[str, dict[str, semantics.Trace]], name: str) -> None:
     """%j %x %u %N and the rest stand for what they stand for in plain Slurm."""
     plain, pod = patterns[name][semantics.PLAIN], patterns[name][semantics.PODS]
     assert pod.files == plain.files
@@ -131,11 +128,19 @@ def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
 def test_streams_outside_the_shared_folders(
     lab: Lab, outside: Path, error: str, out_text: str, error_text: str
 ) -> None:
-    """A container has one log: two files outside share what it says, in the first; one on the NAS is its own."""
+    """A container has one log: two files outside get it in the first; one on the NAS is on its own."""
     error_file = semantics.folder(lab) / "e" if error == "shared" else outside / "e"
     job_id = lab.sbatch(HELLO, f"--output={outside}/o", f"--error={error_file}")
     semantics.record(lab, job_id)
     assert ((outside / "o").read_text(), error_file.read_text()) == (out_text, error_text)
+
+
+def test_only_the_error_file_is_outside(lab: Lab, outside: Path) -> None:
+    """The pod writes its stdout itself, its stderr is streamed."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch(HELLO, f"--output={folder}/o", f"--error={outside}/e")
+    semantics.record(lab, job_id)
+    assert ((folder / "o").read_text(), (outside / "e").read_text()) == ("out\n", "err\n")
 
 
 def test_a_folder_no_pod_can_see_is_named(lab: Lab, outside: Path) -> None:

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-
-from penstock.kube import reading
 from tests.e2e import semantics
 from tests.e2e.semantics import Record
+
+from penstock.kube import reading
 
 Lab = semantics.Lab
 DONE = Record("COMPLETED", "0:0")
@@ -155,7 +155,7 @@ SECOND_TIME = '#!/bin/sh\n[ -n "$SLURM_RESTART_COUNT" ]\n'
 
 
 def test_requeue_keeps_the_id_and_counts(lab: Lab) -> None:
-    """scontrol requeue and requeuehold by the owner, of running and ended jobs: same id, next restart count."""
+    """scontrol requeue and requeuehold by the owner, of running and ended jobs: same id, next count."""
     folder = semantics.folder(lab)
     running, held, fixed = (
         lab.sbatch(COUNTING, option, cwd=folder) for option in ("--requeue", "--requeue", "--no-requeue")
@@ -202,7 +202,9 @@ def test_srun_in_a_script_is_hinted_at_and_says_what_is_wrong(lab: Lab) -> None:
     assert "line 2 of the script calls srun, which does not run in pods yet" in result.stderr
     assert semantics.record(lab, result.stdout.strip()) == DONE
     text = (folder / "o").read_text()
-    assert "job steps (srun) do not run in pods yet; write the command without srun: --ntasks=2 hostname" in text
+    assert (
+        "job steps (srun) do not run in pods yet; write the command without srun: --ntasks=2 hostname" in text
+    )
     assert text.endswith("\n1\n")
 
 
@@ -226,7 +228,9 @@ def test_input_and_umask(lab: Lab) -> None:
     script.write_text("#!/bin/sh\numask\ncat\n")
     jobs = []
     for partition in (semantics.PLAIN, semantics.PODS):
-        inner = f"umask 027; exec sbatch --parsable -p {partition} --input=in.txt --output={partition} {script}"
+        inner = (
+            f"umask 027; exec sbatch --parsable -p {partition} --input=in.txt --output={partition} {script}"
+        )
         jobs.append(lab.run_as_user(("sh", "-c", inner), cwd=folder).stdout.strip())
     semantics.records(lab, jobs)
     assert (folder / semantics.PODS).read_text() == "0027\nfrom the file\n"

@@ -12,7 +12,8 @@ import click
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the lab up afterwards, to play with.")
 @click.option("--name", default="demo", show_default=True, help="Name of the demo's lab.")
-def demo(keep: bool, name: str) -> None:
+@click.option("--kubernetes", metavar="dev|real", help="Which cluster the lab has [default: dev].")
+def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
 
     A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
@@ -33,7 +34,8 @@ def demo(keep: bool, name: str) -> None:
     out = console.Console()
     place = paths.LabPaths(paths.choose_directory(directory="", name=paths.valid_name(name), environment=""))
     with progress.listener() as listener:
-        made = bringup.bring_up(place, bringup.Wishes(name=name), listener=listener, environment=os.environ)
+        wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
+        made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
     show = running.Demo(place, made.user, out)
     try:
         asyncio.run(show.run())
@@ -51,9 +53,7 @@ def _verdict(problems: list[str], *, keep: bool, name: str) -> None:
         sys.exit(1)
     click.secho("Every job ran as a pod and ended as Slurm's record says; no pod is left.", fg="green")
     if keep:
-        click.echo(
-            f'  eval "$(penstock lab env --name {name})"      then try sbatch, squeue, sacct, kubectl'
-        )
+        click.echo(f'  eval "$(penstock lab env --name {name})"      then try sbatch, squeue, sacct, kubectl')
         click.echo("  sbatch --wrap 'nproc; sleep 30'            and watch: squeue; kubectl get pods -A -w")
         click.echo(f"  penstock lab down --name {name}             removes it without a trace")
     else:

@@ -18,10 +18,8 @@ fi
 if [ -n "$penstock_stdout" ]; then
     exec >>"$penstock_stdout" || exit 126
 fi
-if [ "$penstock_stderr" = "$penstock_stdout" ]; then
-    exec 2>&1
-elif [ -n "$penstock_stderr" ]; then
-    exec 2>>"$penstock_stderr" || exit 126
+if [ -n "$penstock_stderr" ]; then
+    if [ "$penstock_stderr" = "$penstock_stdout" ]; then exec 2>&1; else exec 2>>"$penstock_stderr" || exit 126; fi
 fi
 
 cd "$penstock_workdir" 2>/dev/null || {
@@ -61,9 +59,10 @@ begin() {
 
 begin "$@" <"$penstock_stdin" 2>&9 9>&- &
 child=$!
+passed=
 for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
-    trap "kill -$name $child 2>/dev/null" "$name"
+    trap "passed=\"\$passed $name\"; kill -$name $child 2>/dev/null" "$name"
 done
 # Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
 everyone=$child
@@ -81,6 +80,9 @@ if [ "$status" -gt 128 ]; then
     wait "$child"
     again=$?
     [ "$again" -eq 127 ] || status=$again
+    # What ends in the moment of a trap is not announced; then a signal that was passed on tells as much.
+    name=$(kill -l "$status" 2>/dev/null)
+    case "$passed " in *" ${name:-none} "*) echo passed >>"$announced" ;; esac
     if [ -s "$announced" ] && [ -w /dev/termination-log ]; then echo signal >/dev/termination-log; fi
 fi
 exit "$status"

@@ -41,7 +41,7 @@ class Launcher:
     def on_signal(self, number: int, frame: object) -> None:
         """Remember the signal for a moment: what belongs together arrives together.
 
-        Slurm ends a job with SIGCONT and SIGTERM at once; a SIGTERM that comes alone was meant for the script only.
+        Slurm ends a job with SIGCONT and SIGTERM at once; a SIGTERM that comes alone was for the script.
         """
         if number == _signal.SIGCONT:
             self.continued = time.monotonic()
@@ -55,7 +55,7 @@ class Launcher:
         self.pass_signals_on()
 
     def on_suspend(self, number: int, frame: object) -> None:
-        """Slurm announces `scontrol suspend` so, and stops this process two seconds later; no pod hears of it."""
+        """How Slurm announces `scontrol suspend`; it stops this process two seconds later, but no pod."""
         self.write(2, b"penstock: suspending does not reach pods: the job runs on and keeps its room\n")
 
     def pass_signals_on(self) -> None:

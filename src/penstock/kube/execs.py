@@ -58,7 +58,7 @@ async def _converse(access: kubeconfig.Access, target: str) -> ExecStatus:
         writer.write(connection.send(request))
         return await _result(_events(connection, reader, writer))
     finally:
-        writer.close()
+        writer.transport.abort()  # all is said; a polite end of TLS would outlive a caller's event loop
 
 
 async def _events(

@@ -7,8 +7,8 @@ Why some lines are as they are (each was measured):
 * AccountingStoragePass names the munge socket: clients ignore AuthInfo when they talk to slurmdbd.
 * jobacct_gather/none: the processes of a bridged job are in pods; figures of the launcher would be lies.
 * config_overrides: nodes may claim more CPUs and memory than the machine that plays them has.
-* sched_interval=5: in a quiet queue a job whose BeginTime is over, such as one that was sent back, is looked at
-  only then: within 60 s by default.
+* sched_interval=5: in a quiet queue a job whose BeginTime is over, such as one that was sent back, is looked
+  at only then: within 60 s by default.
 * PreemptType=preempt/qos: who may preempt whom is said with `sacctmgr modify qos A set preempt=B`; nobody may
   until then. Suspending is no choice: a pod keeps its room, so a preempted job is requeued or cancelled.
 * NoInAddrAny, NoCtldInAddrAny: daemons listen on the address of their node alone instead of on all of them.

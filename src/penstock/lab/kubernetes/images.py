@@ -7,6 +7,8 @@ files so that nothing has to be downloaded. Archives are the same bytes for the 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import grp
 import hashlib
 import io
@@ -17,7 +19,7 @@ import re
 import stat
 import subprocess
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,15 @@ PACKAGES = (
     "gzip",
 )
 """Debian packages whose programs the userland has."""
+WHOLE_PACKAGES = (
+    "perl-base",
+    "python3-minimal",
+    "python3*-minimal",
+    "libpython3*-minimal",
+    "libpython3*-stdlib",
+)
+"""Those whose programs are nothing without the rest of the package."""
+UNWANTED = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/lintian/")
 TOP_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 LOCALE = Path("/usr/lib/locale/C.utf8")
 """The one locale that every Debian has: programs complain when theirs is missing."""
@@ -59,7 +70,7 @@ class Image:
     programs: Mapping[str, Path]
     """Files of the host that have another place in the image."""
     links: Mapping[str, str]
-    texts: Mapping[str, str]
+    texts: dict[str, str]
     folders: Mapping[str, int]
     """Empty directories with their modes."""
 
@@ -77,19 +88,27 @@ def pause(program: Path) -> Image:
     )
 
 
+@functools.cache
 def userland() -> Image:
     """A shell and the usual tools, with the libraries they need."""
     programs = [path for path in _package_programs() if path.exists()]
+    whole = _whole_packages()
     top_links = {path.name: str(path.readlink()) for path in map(Path, TOP_LINKS) if path.is_symlink()}
     return Image(
         reference=USERLAND,
         entrypoint=("/bin/bash",),
-        sources=tuple(sorted({*programs, *libraries_of(programs), *_files_below(LOCALE)})),
+        sources=tuple(sorted({*programs, *whole, *libraries_of([*programs, *whole]), *_files_below(LOCALE)})),
         programs={},
         links=top_links | {"usr/bin/awk": "mawk", "usr/bin/sh": "dash"},
         texts={"etc/passwd": _users(), "etc/group": _groups()},
         folders={"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700, "dev": 0o755, "proc": 0o755, "sys": 0o755},
     )
+
+
+def tools() -> Image:
+    """The same userland by another name, which it knows: a job can see that this image is not that one."""
+    plain = userland()
+    return dataclasses.replace(plain, texts=plain.texts | {"etc/image": "lab/tools\n"})
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -103,6 +122,17 @@ def _users() -> str:
 
 def _groups() -> str:
     return "".join(f"{g.gr_name}:x:{g.gr_gid}:{','.join(g.gr_mem)}\n" for g in grp.getgrall())
+
+
+def _whole_packages() -> list[Path]:
+    """Interpreters with their libraries; those that are not installed are not missed."""
+    found = commands.run(("dpkg-query", "--show", "--showformat=${Package}\n", *WHOLE_PACKAGES), check=False)
+    installed = [name for name in found.stdout.split() if name]
+    if not installed:
+        return []
+    listed = commands.run(("dpkg-query", "--listfiles", *installed), check=False).stdout.splitlines()
+    wanted = [Path(line) for line in listed if line.startswith("/usr/") and not line.startswith(UNWANTED)]
+    return [path for path in wanted if path.is_file() and path.exists()]
 
 
 def _package_programs() -> list[Path]:
@@ -126,9 +156,8 @@ def _is_elf(path: Path) -> bool:
 
 def write_archive(image: Image, target: Path) -> None:
     """Put the image at `target` as a docker archive, in one step."""
-    layer = layer_of(image)
+    layer, config = parts_of(image)
     digest = hashlib.sha256(layer).hexdigest()
-    config = json.dumps(_config(image, digest), sort_keys=True).encode()
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     index = [{"Config": name, "RepoTags": [image.reference], "Layers": [f"{digest}/layer.tar"]}]
     unfinished = target.with_suffix(".new")
@@ -137,6 +166,13 @@ def write_archive(image: Image, target: Path) -> None:
             _add_bytes(archive, path, content)
         _add_bytes(archive, "manifest.json", json.dumps(index).encode())
     unfinished.replace(target)
+
+
+def parts_of(image: Image) -> tuple[bytes, bytes]:
+    """The image's layer, and the configuration that speaks of it."""
+    layer = layer_of(image)
+    digest = hashlib.sha256(layer).hexdigest()
+    return layer, json.dumps(_config(image, digest), sort_keys=True).encode()
 
 
 def _config(image: Image, layer_digest: str) -> dict[str, object]:
@@ -216,7 +252,10 @@ def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int
 def ensure(cluster: layout.Cluster) -> list[Path]:
     """The archives of all images, written unless they are there."""
     cluster.images.mkdir(mode=0o700, exist_ok=True)
-    wanted = {"pause": lambda: pause(cluster.programs / "pause"), "userland": userland}
+    wanted: dict[str, Callable[[], Image]] = {
+        "pause": lambda: pause(cluster.programs / "pause"),
+        "userland": userland,
+    }
     archives = []
     for name, describe in wanted.items():
         archives.append(cluster.images / f"{name}.tar")

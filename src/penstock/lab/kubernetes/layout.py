@@ -103,6 +103,11 @@ class Cluster:
         return self.state / "registry"
 
     @property
+    def registries(self) -> Path:
+        """Where containerds look up what the name of a registry means."""
+        return self.etc / "registries"
+
+    @property
     def authority(self) -> Path:
         """The certificate by which everybody knows the API server."""
         return self.directory / "etc" / "kubernetes-authority.crt"

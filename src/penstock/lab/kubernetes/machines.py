@@ -135,7 +135,7 @@ bin_dir = "{CNI_PROGRAMS}"
 conf_dir = "{machine.cni}"
 
 [plugins."io.containerd.grpc.v1.cri".registry]
-config_path = "{machine.cluster.etc}/registries"
+config_path = "{machine.cluster.registries}"
 """
 
 

@@ -17,7 +17,7 @@ from penstock.lab.kubernetes import cgroups, layout, nodeview
 PROGRAMS = frozenset(
     {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kwok"}
 )
-RUNTIMES = frozenset({"containerd", "containerd-shim-runc-v2"})
+RUNTIMES = frozenset({"containerd", "containerd-shim-runc-v2", "docker-registry"})
 SHIM_SOCKETS = (Path("/run/containerd/s"), Path("/run/containerd"))
 _ROUNDS = 20
 

@@ -21,6 +21,7 @@ PROGRAMS = {
     "runc": "runc",
     f"{machines.CNI_PROGRAMS}/ptp": "containernetworking-plugins",
     f"{machines.CNI_PROGRAMS}/host-local": "containernetworking-plugins",
+    "docker-registry": "docker-registry",
     "dpkg-query": "dpkg",
     "ldd": "libc-bin",
     "openssl": "openssl",

@@ -16,6 +16,7 @@ from penstock.lab.kubernetes import (
     layout,
     machines,
     pretending,
+    registry,
     remains,
 )
 
@@ -56,7 +57,12 @@ def _node_steps(cluster: layout.Cluster) -> tuple[steps.Step, ...]:
     kubelets = tuple(machines.kubelet_name(machine) for machine in cluster.machines)
     return (
         steps.Step(name=machines.IMAGES, after=containerds, run=partial(machines.import_images, cluster)),
-        steps.Step(name=joining.NODES, after=kubelets, run=partial(joining.complete_nodes, cluster)),
+        steps.Step(name=registry.PUSHED, after=(registry.REGISTRY,), run=partial(registry.push, cluster)),
+        steps.Step(
+            name=joining.NODES,
+            after=(*kubelets, registry.PUSHED),
+            run=partial(joining.complete_nodes, cluster),
+        ),
     )
 
 
@@ -66,6 +72,7 @@ def _prepare(cluster: layout.Cluster) -> str:
     if cluster.pretended:
         return pretending.prepare(cluster)
     remains.remember_forwarding(cluster)
+    registry.prepare(cluster)
     return machines.prepare(cluster)
 
 
@@ -80,8 +87,10 @@ def _link_kubectl(cluster: layout.Cluster) -> None:
 
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
     """Every daemon of the cluster, those needed by others first."""
-    nodes = pretending.components(cluster) if cluster.pretended else machines.all_components(cluster)
-    return (*controlplane.all_components(cluster), *nodes)
+    control = controlplane.all_components(cluster)
+    if cluster.pretended:
+        return (*control, *pretending.components(cluster))
+    return (*control, *registry.all_components(cluster), *machines.all_components(cluster))
 
 
 READY_AFTER = (joining.ROLES, joining.NODES, USER)

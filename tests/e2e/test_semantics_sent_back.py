@@ -1,0 +1,102 @@
+"""Jobs that lose their node: back to the queue under their id, with the reason in words, or NODE_FAIL.
+
+Slurm lets a job that was sent back wait for twelve seconds, so every node of the lab is lost at once, each in
+its own way, and each test reads what became of the job that was there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from tests.e2e import breaking, semantics
+
+Lab = semantics.Lab
+DRAINED, REFUSING, DOWN, GONE = "n1", "n2", "n3", "n4"
+SCRIPT = (
+    "#!/bin/sh\necho attempt-${SLURM_RESTART_COUNT:-0} >>log-$SLURM_JOB_ID\n"
+    '[ -n "$SLURM_RESTART_COUNT" ] || sleep 100\n'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SentBack:
+    """What a job has left: why it went back, and what it did."""
+
+    comment: str
+    log: str
+    restarts: str
+    state: str
+
+
+@pytest.fixture(scope="module")
+def jobs(lab: Lab) -> dict[str, SentBack]:
+    """A job on each node, which is drained, refuses, goes down in Slurm, leaves Kubernetes; then all heal."""
+    folder = semantics.folder(lab)
+    with breaking.DevCluster(lab) as cluster:
+        try:
+            found = _lose_all(lab, cluster, folder)
+        finally:
+            lab.run(("kubectl", "uncordon", DRAINED))
+            lab.run(("scontrol", "update", f"NodeName={DOWN}", "State=RESUME"), check=False)
+        cluster.set(f"nodes/{REFUSING}", {})
+        cluster.set(f"nodes/{GONE}", {})
+        return {name: _end(lab, job_id, comment, folder) for name, (job_id, comment) in found.items()}
+
+
+def _lose_all(lab: Lab, cluster: breaking.DevCluster, folder: Path) -> dict[str, tuple[str, str]]:
+    """Job and comment by node, as soon as all have been sent back."""
+    jobs = {node: lab.sbatch(SCRIPT, f"--nodelist={node}", cwd=folder) for node in (DRAINED, DOWN, GONE)}
+    jobs["fixed"] = lab.sbatch(SCRIPT, f"--nodelist={DOWN}", "--no-requeue", cwd=folder)
+    for job_id in jobs.values():
+        semantics.wait_for_text(folder / f"log-{job_id}", "attempt-0", timeout=60)
+    cluster.set(f"nodes/{REFUSING}", {"reject": "OutOfcpu"})
+    jobs[REFUSING] = lab.sbatch(SCRIPT, f"--nodelist={REFUSING}", cwd=folder)
+    cluster.set(f"nodes/{GONE}", {"gone": True})
+    lab.run(("scontrol", "update", f"NodeName={DOWN}", "State=DOWN", "Reason=test"))
+    lab.run(("kubectl", "drain", DRAINED, "--force", "--ignore-daemonsets", "--timeout=30s"))
+    found = {}
+    for name, job_id in jobs.items():
+        if name != "fixed":
+            semantics.wait_until(lambda: lab.job(job_id)["Restarts"] == "1", f"{name} sent back")  # noqa: B023  # now
+        found[name] = (job_id, semantics.field(lab, job_id, "Comment"))
+    return found
+
+
+def _end(lab: Lab, job_id: str, comment: str, folder: Path) -> SentBack:
+    job = lab.wait_for(job_id, "COMPLETED", "FAILED", "NODE_FAIL", timeout=90)
+    log = folder / f"log-{job_id}"
+    return SentBack(comment, log.read_text() if log.exists() else "", job["Restarts"], job["JobState"])
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [(DRAINED, "vict"), (REFUSING, "OutOfcpu"), (DOWN, ""), (GONE, "node")],
+    ids=["drained", "refusing", "down-in-slurm", "gone-from-kubernetes"],
+)
+def test_the_job_runs_again(jobs: dict[str, SentBack], node: str, words: str) -> None:
+    """Same id, one restart, the reason said, and the second attempt ends well."""
+    job = jobs[node]
+    assert (job.state, job.restarts) == ("COMPLETED", "1")
+    assert words in job.comment
+    first = "" if node == REFUSING else "attempt-0\n"
+    assert job.log == f"{first}attempt-1\n"
+
+
+def test_without_requeue_it_is_a_node_failure(lab: Lab, jobs: dict[str, SentBack]) -> None:
+    """--no-requeue: Slurm's own state for it, and no pod is left."""
+    job = jobs["fixed"]
+    assert (job.state, job.restarts, job.log) == ("NODE_FAIL", "0", "attempt-0\n")
+
+
+def test_nothing_stays_drained_or_behind(lab: Lab, jobs: dict[str, SentBack]) -> None:
+    """All nodes can be used again and no pod of a job is left on them."""
+    semantics.wait_until(
+        lambda: (
+            not {"drain", "down"} & set(lab.run(("sinfo", "-h", "-o", "%T")).stdout.replace("*", "").split())
+        ),
+        "all nodes are up",
+    )
+    argv = ("kubectl", "get", "pods", "-A", "-l", "app=slurm-job", "-o", "name")
+    semantics.wait_until(lambda: lab.run(argv).stdout == "", "no pod is left")
