@@ -1,4 +1,4 @@
-"""Our errors, one tree, so that a caller can catch what it can handle and the command line can print the rest.
+"""Our errors, one tree: a caller catches what it can handle and the command line prints the rest.
 
 PenstockError                 anything we report to a person in one line
 ├── UsageError                the caller asked for something impossible: fix the call

@@ -1,8 +1,8 @@
-"""Every string that crosses a boundary (label, environment name, file name, verb), with what it means there."""
+"""Every string that crosses a boundary (label, variable, file name, verb), with what it means there."""
 
 from __future__ import annotations
 
-# -- Kubernetes: what our objects carry ---------------------------------------------------------------------
+# -- Kubernetes: what our objects carry ------------------------------------------------------------
 SCHEDULER_NAME = (
     "penstock"  # schedulerName of our pods: nobody serves it, so kube-scheduler leaves them alone
 )
@@ -18,7 +18,7 @@ GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gre
 CONTAINER_NAME = "job"  # the one container of a job's pod
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
 
-# -- Environment names --------------------------------------------------------------------------------------
+# -- Environment names -----------------------------------------------------------------------------
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
@@ -26,13 +26,13 @@ ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real
 ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 
-# -- Files --------------------------------------------------------------------------------------------------
+# -- Files -----------------------------------------------------------------------------------------
 LAUNCHER = "penstock-launch"  # interpreter of every bridged batch script
 PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 
-# -- penstockd's socket: verbs of the first field of a request ------------------------------------------------
+# -- penstockd's socket: verbs of the first field of a request -------------------------------------
 VERB_PING = "ping"  # anybody: is penstockd alive and in touch with the API?
 VERB_ADMIT = "admit"  # PrologSlurmctld: may this job start on these nodes?
 VERB_LAUNCH = "launch"  # launcher: make the pods, then tell me how they end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -112,8 +113,12 @@ def other(real: testing.RunningLab) -> Iterator[str]:
 def test_a_user_sees_his_own_pods_and_nobody_elses(real: testing.RunningLab, other: str) -> None:
     """His namespace answers, another's is Forbidden, and another's credentials cannot be read."""
     mine, theirs = f"user-{real.user}", f"user-{other}"
-    job_id = real.sbatch("#!/bin/sh\necho secret words; sleep 20\n", f"--output={real.home}/own.out")
-    real.wait_for(job_id, "RUNNING")
+    output = real.home / "own.out"
+    job_id = real.sbatch("#!/bin/sh\necho secret words; sleep 20\n", f"--output={output}")
+    deadline = time.monotonic() + 30
+    while not (output.exists() and "secret" in output.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     shown = real.run_as_user(("kubectl", "get", "pods", "-n", mine, "-o", "name")).stdout
     assert f"pod/slurm-{job_id}-0-0" in shown
     for verb, what, place in (("get", "pods", mine), ("get", "secrets", mine), ("get", "pods", "default")):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.lab import spec, testing
+from penstock.lab import paths, spec, testing
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,3 +36,12 @@ def slurm_lab() -> Iterator[testing.RunningLab]:
     """Slurm alone, without the bridge: for tests of the lab itself."""
     with testing.temporary_lab("--no-bridge") as running:
         yield running
+
+
+@pytest.fixture
+def place() -> Iterator[paths.LabPaths]:
+    """Room for a lab of a test's own, empty again afterwards."""
+    made = testing.new_place()
+    yield made
+    testing.lab_command(made, "down", "--force", check=False)
+    assert not made.directory.exists()

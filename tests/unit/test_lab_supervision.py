@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -50,7 +50,7 @@ def supervisor(place: paths.LabPaths) -> Iterator[supervision.Supervisor]:
 
 
 def component(
-    *argv: str, check: components.Check = health.nothing, seconds: float = 5
+    *argv: str, check: Callable[[], str] = health.nothing, seconds: float = 5
 ) -> components.Component:
     return components.Component(
         name="thing", argv=argv, check=check, start_seconds=seconds, recover_seconds=0.3, stop_seconds=2

@@ -10,7 +10,7 @@ INTEGER: Final = Pattern(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 """What strtol(3) takes as a number, base 10."""
 
 
-class Problem(Exception):  # noqa: N818 - it is a finding about the script, not an error of the program
+class Problem(Exception):
     """A value sbatch or slurmctld will refuse; `odd` marks one that is accepted but surely not meant."""
 
     def __init__(self, message: str, hint: str = "", *, odd: bool = False) -> None:

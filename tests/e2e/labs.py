@@ -1,0 +1,36 @@
+"""What the tests of the lab share: a sleep nobody else sleeps, and looks at what a lab has or leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from penstock.lab import paths, processes, state, supervision
+
+LONG = str(10_000_000 + os.getpid())
+"""Seconds of a sleep that nobody else on this machine sleeps."""
+SLEEP = f"#!/bin/sh\nsleep {LONG}\n"
+GUEST = "games"
+"""A user that every Debian has and nobody works as."""
+
+
+def pids(place: paths.LabPaths) -> dict[str, int | None]:
+    return {part.name: part.pid for part in state.look(place).components}
+
+
+def kill(place: paths.LabPaths, name: str) -> None:
+    record = supervision.read_record(place, name)
+    assert record is not None
+    processes.send(record.identity, signal.SIGKILL)
+    assert processes.wait_gone([record.identity], seconds=5) == []
+
+
+def left_behind(place: paths.LabPaths) -> list[str]:
+    """Every process that has to do with the lab, by its arguments or by what it holds open."""
+    text = str(place.directory)
+    return [
+        " ".join(process.argv)
+        for process in processes.snapshot()
+        if process.pid != os.getpid()
+        and (any(text in word for word in process.argv) or processes.holds(process.pid, place.directory))
+    ]
