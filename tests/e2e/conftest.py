@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +47,11 @@ def place() -> Iterator[paths.LabPaths]:
     yield made
     testing.lab_command(made, "down", "--force", check=False)
     assert not made.directory.exists()
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that users can write and pods cannot see."""
+    with tempfile.TemporaryDirectory(prefix="penstock-outside-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -21,6 +22,10 @@ Lab = testing.RunningLab
 Json = dict[str, Any]
 PLAIN, PODS = "host", "gpu"
 POLL = 0.1
+NOT_THE_END = (
+    "REQUEUED",
+    "PENDING",
+)  # what the accounting says, with an end, of an attempt that was sent back
 ACCOUNTING = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,ExitCode,End")
 
 
@@ -72,7 +77,8 @@ def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
     """How those of the jobs that have ended did, according to the accounting."""
     lines = lab.run((*ACCOUNTING, f"--jobs={','.join(sorted(job_ids))}")).stdout.splitlines()
     rows = [line.split("|") for line in lines]
-    return {row[0]: Record(row[1].split()[0], row[2]) for row in rows if row[3] not in ("", "Unknown")}
+    final = (row for row in rows if row[3] not in ("", "Unknown") and row[1] not in NOT_THE_END)
+    return {row[0]: Record(row[1].split()[0], row[2]) for row in final}
 
 
 def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 90) -> dict[str, Record]:
@@ -138,6 +144,8 @@ def twins(lab: Lab, rows: dict[str, Row]) -> dict[str, dict[str, Trace]]:
     found_records = records(lab, (job_id for job_id, _ in submitted.values()))
     found: dict[str, dict[str, Trace]] = {name: {} for name in rows}
     for (name, partition), (job_id, cwd) in submitted.items():
-        files = {path.name.replace(job_id, "JOB"): path.read_bytes() for path in cwd.iterdir()}
+        # The id as a number of its own, padded or not, never a digit of something else.
+        number = re.compile(rf"(?<![0-9a-f])0*{job_id}(?![0-9a-f])")
+        files = {number.sub("JOB", path.name): path.read_bytes() for path in cwd.iterdir()}
         found[name][partition] = Trace(job_id, found_records[job_id], files)
     return found

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -145,14 +143,6 @@ def test_a_gang_has_a_pod_on_every_node(lab: Lab) -> None:
     assert outcome(lab, job_id) == ("COMPLETED", "0:0")
     lab.wait_for(job_id, "COMPLETED")
     assert pods(lab, job_id) == []
-
-
-@pytest.fixture
-def outside() -> Iterator[Path]:
-    """A folder that users can write and pods cannot see."""
-    with tempfile.TemporaryDirectory(prefix="penstock-outside-") as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
 
 
 def test_output_outside_the_nas_is_streamed_through_the_launcher(lab: Lab, outside: Path) -> None:

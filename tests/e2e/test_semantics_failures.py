@@ -61,15 +61,13 @@ def test_an_interpreter_that_the_image_lacks(lab: Lab) -> None:
     assert (folder / "o").read_text() == expected
 
 
-def test_an_input_file_that_the_pod_cannot_see(lab: Lab, tmp_path: Path) -> None:
+def test_an_input_file_that_the_pod_cannot_see(lab: Lab, outside: Path) -> None:
     """Slurm could open it, the container cannot: said instead of an empty input."""
-    for place in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
-        place.chmod(0o755)
-    (tmp_path / "in").write_text("x\n")
+    (outside / "in").write_text("x\n")
     folder = semantics.folder(lab)
-    job_id = lab.sbatch("#!/bin/sh\ncat\n", f"--input={tmp_path}/in", "--output=o", cwd=folder)
+    job_id = lab.sbatch("#!/bin/sh\ncat\n", f"--input={outside}/in", "--output=o", cwd=folder)
     assert semantics.record(lab, job_id) == Record("FAILED", "126:0")
-    assert (folder / "o").read_text() == f"penstock: the input file {tmp_path}/in is not in the container\n"
+    assert (folder / "o").read_text() == f"penstock: the input file {outside}/in is not in the container\n"
 
 
 def test_a_pod_deleted_by_hand(lab: Lab) -> None:

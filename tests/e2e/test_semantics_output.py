@@ -25,15 +25,6 @@ BIG_LINES = 13_000_000  # `seq` makes 105 MB of them
 MOST_OF_A_PIPE = 60_000
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A folder that everybody can write to and no pod can see."""
-    for folder in (tmp_path.parent.parent, tmp_path.parent):
-        folder.chmod(0o755)
-    tmp_path.chmod(0o777)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def patterns(lab: Lab) -> dict[str, dict[str, semantics.Trace]]:
     return semantics.twins(
