@@ -26,6 +26,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(folder / "s"))
         self.socket.listen()
@@ -47,10 +48,22 @@ class Stage:
         (self.folder / "script").write_bytes(script)
         argv = [str(self.folder / "penstock-launch"), "/bin/sh", str(self.folder / "script"), *arguments]
         environment = {"SLURM_JOB_ID": "17", "GREETING": "it's me"}
-        return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self._run(argv, environment)
+
+    def _run(self, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.processes.append(process)
+        return process
+
+    def close(self) -> None:
+        """Nothing of a failed test goes on."""
+        self.socket.close()
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
     def hook(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([str(self.folder / name)], env=environment, stderr=subprocess.PIPE)
+        return self._run([str(self.folder / name)], environment)
 
     @contextlib.contextmanager
     def accept(self) -> Iterator[tuple[socket.socket, connections.Message]]:
@@ -67,7 +80,7 @@ class Stage:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
-    stage.socket.close()
+    stage.close()
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
