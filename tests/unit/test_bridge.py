@@ -71,6 +71,21 @@ async def test_admission_promises_nothing_without_the_api(world: World) -> None:
     assert await world.bridge.admit(fakes.identity(1)) == ("waits for Kubernetes: the API does not answer",)
 
 
+async def test_a_job_cancelled_during_its_admission_holds_nothing(world: World) -> None:
+    """Its Epilog comes while Slurm is still being asked: the promise must not be made afterwards."""
+    world.slurm.add(fakes.allocation(1))
+    answer = world.slurm.details
+
+    async def cancelled_meanwhile(job_id: int) -> jobs.JobDetails:
+        found = await answer(job_id)
+        await world.bridge.release(job_id, "n1")
+        return found
+
+    world.slurm.details = cancelled_meanwhile  # type: ignore[method-assign]  # the race, made certain
+    assert await world.bridge.admit(fakes.identity(1)) == (bridging.CANCELLED,)
+    assert world.bridge.ledger.jobs() == ()
+
+
 async def test_only_the_owner_may_launch(world: World) -> None:
     """The uid at the other end of the socket must be the job's."""
     world.slurm.add(fakes.allocation(1))

@@ -52,7 +52,9 @@ def test_each_node_has_its_own_share() -> None:
 def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
     """They choose mode, priority and labels of the pods."""
     details = parsing.details(SHOW_JOB)
-    assert (details.partition, details.qos) == ("gpu", "high")
+    assert (details.partition, details.qos, details.state) == ("gpu", "high", "RUNNING")
+    assert not details.is_over
+    assert parsing.details(SHOW_JOB.replace("JobState=RUNNING", "JobState=COMPLETING")).is_over
     assert parsing.details(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)")).shares[0].gpu_types == ("a", "b")
 
 

@@ -134,6 +134,40 @@ def test_directives_change_what_concerns_the_script_alone() -> None:
     check_golden("pod-directives.json", render(0, pod=asked))
 
 
+@pytest.mark.parametrize(
+    ("qos", "partition", "expected"),
+    [("high", "gpu", "from-qos"), ("normal", "gpu", "from-partition"), ("normal", "cpu", None)],
+)
+def test_priority_comes_from_qos_or_partition(qos: str, partition: str, expected: str | None) -> None:
+    """The QOS is asked first; without either there is none."""
+    classes = {"qos/high": "from-qos", "partition/gpu": "from-partition"}
+    settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
+    allocation = dataclasses.replace(fakes.allocation(), qos=qos, partition=partition)
+    spec = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+    assert spec.get("priorityClassName") == expected
+
+
+def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None:
+    """Pull policy and secrets, and the labels of a GPU type, on the rank whose share has it."""
+    settings = dataclasses.replace(
+        fakes.SETTINGS,
+        image_pull_policy="Always",
+        image_pull_secrets=("hub",),
+        gpu_labels={"a100": {"gpu": "A100"}},
+    )
+    plain = fakes.allocation()
+    share = dataclasses.replace(plain.shares[0], gpu_types=("a100",))
+    allocation = dataclasses.replace(plain, shares=(share, plain.shares[0]))
+    first, second = (
+        pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+        for rank in (0, 1)
+    )
+    assert first["nodeSelector"] == {"gpu": "A100"}
+    assert "nodeSelector" not in second
+    assert first["imagePullSecrets"] == [{"name": "hub"}]
+    assert first["containers"][0]["imagePullPolicy"] == "Always"
+
+
 def test_only_the_sites_folders_can_be_mounted() -> None:
     """The rest of the node is nobody's business."""
     with pytest.raises(errors.UsageError, match="only folders under /nas"):

@@ -31,6 +31,7 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
+CANCELLED = "was cancelled before it could start"
 API_AWAY = "waits for Kubernetes: the API does not answer"
 
 
@@ -59,6 +60,7 @@ class Bridge:
         self.nodes = nodes
         self.settings = settings
         self.ledger = ledger.Ledger()
+        self._admitting: set[int] = set()
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
@@ -71,7 +73,14 @@ class Bridge:
         if not (self.pods.fresh and self.nodes.fresh):
             return (API_AWAY,)
         self.timeline.own(identity.job_id, identity.uid)
-        details = await self.slurm.details(identity.job_id)
+        self._admitting.add(identity.job_id)
+        try:
+            details = await self.slurm.details(identity.job_id)
+            still_wanted = identity.job_id in self._admitting
+        finally:
+            self._admitting.discard(identity.job_id)
+        if details.is_over or not still_wanted:
+            return (CANCELLED,)
         allocation = details.allocation(identity)
         found = await self._earlier_attempts(identity) or self._refusals(allocation)
         if found:
@@ -175,7 +184,8 @@ class Bridge:
     # -- release -----------------------------------------------------------------------------------
 
     async def release(self, job_id: int, node: str) -> None:
-        """The job's pods are gone from the node when this returns."""
+        """The job's pods are gone from the node when this returns; an admission under way is called off."""
+        self._admitting.discard(job_id)
         allocation = self.ledger.of(job_id)
         namespace = self._namespace(allocation) if allocation else ""
         # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.

@@ -45,6 +45,20 @@ class JobDetails:
     shares: tuple[NodeShare, ...]
     partition: str
     qos: str
+    state: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or is about to: nothing may be started for it any more."""
+        return self.state in {
+            "COMPLETING",
+            "CANCELLED",
+            "COMPLETED",
+            "FAILED",
+            "TIMEOUT",
+            "PREEMPTED",
+            "NODE_FAIL",
+        }
 
     def allocation(self, identity: JobIdentity) -> Allocation:
         return Allocation(identity=identity, shares=self.shares, partition=self.partition, qos=self.qos)

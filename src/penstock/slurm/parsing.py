@@ -24,6 +24,7 @@ _NODE_LINE = re.compile(
 )
 _GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
+_STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
 _QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
 
 
@@ -51,7 +52,10 @@ def details(text: str) -> jobs.JobDetails:
     partition, qos = _PARTITION_LINE.search(text), _QOS_LINE.search(text)
     if partition is None:
         raise errors.SlurmError("scontrol shows no partition for the job")
-    return jobs.JobDetails(shares=found, partition=partition[1], qos=qos[1] if qos else "")
+    state = _STATE_LINE.search(text)
+    return jobs.JobDetails(
+        shares=found, partition=partition[1], qos=qos[1] if qos else "", state=state[1] if state else ""
+    )
 
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
