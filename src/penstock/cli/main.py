@@ -6,13 +6,17 @@ printed as one line (and a hint); anything else is a defect and keeps its traceb
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
 import sys
 from typing import Final
 
-import click
+gc.set_threshold(50_000)  # nothing that is imported is garbage: looking for it costs 5 ms at every start
 
-from penstock import __version__, errors
+import click  # noqa: E402  # after the line above, which is about this import
+
+from penstock import __version__, errors  # noqa: E402  # as above
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
@@ -58,6 +62,9 @@ def cli() -> None:
     """
 
 
+QUICK: Final = ("validate",)  # called by editors and hooks at every keystroke, and has nothing to tidy up
+
+
 def main() -> None:
     """Run the command; exit 0 on success, 2 on a wrong call, 1 on anything else that went wrong."""
     try:
@@ -67,3 +74,14 @@ def main() -> None:
         if error.hint:
             click.echo(f"  {error.hint}", err=True)
         sys.exit(error.exit_code)
+    except SystemExit as end:
+        if tuple(sys.argv[1:2]) == QUICK and isinstance(end.code, int | None):
+            _leave_at_once(end.code or 0)
+        raise
+
+
+def _leave_at_once(code: int) -> None:
+    """Without Python's own tidying up, which takes 8 ms."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
