@@ -17,6 +17,7 @@ A difference fails the test; only scripts that sbatch refuses have no second que
 from __future__ import annotations
 
 import json
+import os
 import re
 import string
 from pathlib import Path
@@ -178,12 +179,20 @@ OPTION = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=int(os.environ.get("PENSTOCK_EXPLORE", "150")),
+    derandomize="PENSTOCK_EXPLORE" not in os.environ,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(chosen=st.lists(OPTION, min_size=1, max_size=4))
 def test_generated_directives(
     lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path, chosen: list[str]
 ) -> None:
-    """Whatever is put together at random, sbatch and the compiler understand the same."""
+    """Whatever is put together, sbatch and the compiler understand the same.
+
+    The same 150 every time, so that a change is judged by itself; PENSTOCK_EXPLORE=1000 tries new ones.
+    """
     script = tmp_path / "s.sh"
     text = "".join(f"#SBATCH {option}\n" for option in chosen)
     script.write_text(f"#!/bin/bash\n{text}hostname\n", encoding="utf-8")

@@ -250,7 +250,8 @@ def _tasks_per_gpu(checker: _Checker, by_type: dict[str, Counts]) -> None:
 def _gpus_from_tasks(checker: _Checker, per_gpu: int) -> None:
     tasks, nodes = checker.shape.tasks or 0, checker.shape.nodes
     gpus = tasks // per_gpu
-    if gpus == 0 and "mem-per-gpu" not in checker.values:
+    counted = "mem-per-gpu" in checker.values or "cpus-per-gpu" in checker.values
+    if gpus == 0 and not counted:
         message = f"{tasks} tasks at {per_gpu} a GPU need no GPU at all: none is asked for"
         checker.report.warning(checker.values.place("ntasks-per-gpu"), "no-gpu", message, "add --gpus=N")
     elif tasks % per_gpu:
