@@ -3,6 +3,7 @@
 PenstockError                 anything we report to a person in one line
 ├── UsageError                the caller asked for something impossible: fix the call
 ├── LabError                  a part of the lab could not be set up or torn down
+├── ActingError               a step done as another user could not be done
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
@@ -36,6 +37,10 @@ class UsageError(PenstockError):
 
 class LabError(PenstockError):
     """A part of the lab could not be set up or torn down."""
+
+
+class ActingError(PenstockError):
+    """A step done as another user broke, was refused or took too long."""
 
 
 class SlurmError(PenstockError):

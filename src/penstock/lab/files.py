@@ -6,12 +6,12 @@ place, so that bringing a lab up a second time repairs them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from penstock.nas import atomic
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,7 @@ _TAIL_BYTES = 8192
 def write(path: Path, content: str | bytes, *, mode: int = 0o644, owner: Owner | None = None) -> None:
     """Put `content` at `path` in one step; nobody ever sees half of it."""
     data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            if owner is not None:
-                os.fchown(stream.fileno(), owner.uid, owner.gid)
-            os.fchmod(stream.fileno(), mode)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
+    atomic.write(path, data, mode=mode, owner=(owner.uid, owner.gid) if owner else None)
 
 
 def write_once(path: Path, content: str | bytes, *, mode: int, owner: Owner | None = None) -> None:
