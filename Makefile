@@ -28,9 +28,9 @@ lint: dev-venv ## Style, types, layers, file sizes
 	@$(BIN)/python scripts/check_sizes.py
 
 .PHONY: bench
-bench: packages dev-venv ## Measure the bridge against plain Slurm in the same run
-	@$(BIN)/python scripts/bench.py
+bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails when a budget is missed
 	@$(BIN)/python scripts/bench_validate.py
+	@$(BIN)/python -m benchmarks
 
 ##@ Keep house
 .PHONY: requirements

@@ -218,3 +218,14 @@ def test_a_dead_node_is_drained_with_our_reason_and_freed_by_ourselves() -> None
 def reason(lab: Lab, node: str) -> str:
     """Why the node is drained."""
     return lab.run(("sinfo", "-h", "-N", "-n", node, "-p", "gpu", "-O", "Reason:100")).stdout.strip()
+
+
+def test_a_namespace_that_was_removed_is_made_again(lab: Lab) -> None:
+    """Somebody deletes a user's namespace between two jobs: the second runs like the first."""
+    if testing.kubernetes() != spec.DEV:
+        pytest.skip("a real cluster's lab keeps its users' rights in their namespaces")
+    first = lab.sbatch("#!/bin/sh\ntrue\n", "--output=/dev/null")
+    assert lab.accounted(first) == ["COMPLETED", "0:0"]
+    lab.run(("kubectl", "delete", "namespace", f"user-{lab.user}", "--wait"))
+    second = lab.sbatch("#!/bin/sh\ntrue\n", "--output=/dev/null")
+    assert lab.accounted(second) == ["COMPLETED", "0:0"]

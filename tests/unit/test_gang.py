@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors
-from penstock.bridge import following, gang
+from penstock.bridge import following, gang, namespaces
 from penstock.kube import reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
@@ -19,7 +19,7 @@ async def create(
     kube.on_bind = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
     follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
-    maker = gang.GangMaker(kube, follower, fakes.SETTINGS)
+    maker = gang.GangMaker(kube, follower, fakes.SETTINGS, namespaces.Namespaces(kube, fakes.SETTINGS))
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
     return await maker.create(wanted, owner=fakes.OWNER, request=fakes.REQUEST)
 
@@ -104,3 +104,14 @@ async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
     with pytest.raises(gang.GangRefused, match="not this job's"):
         await create(kube)
     assert ("pods", "user-alice", "slurm-17-0-0") in kube.objects
+
+
+async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
+    """The second job of a user costs no request for the namespace, unless a pod says that it is missing."""
+    kube = fakes.FakeKube()
+    known = namespaces.Namespaces(kube, fakes.SETTINGS)
+    for _ in range(3):
+        await known.ensure(fakes.OWNER)
+    assert len([call for call in kube.calls if call[1] == "namespaces"]) == 1
+    await known.ensure(fakes.OWNER, anew=True)
+    assert len([call for call in kube.calls if call[1] == "namespaces"]) == 2

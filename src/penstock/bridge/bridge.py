@@ -19,6 +19,7 @@ from penstock.bridge import (
     following,
     gang,
     ledger,
+    namespaces,
     outcomes,
     owners,
     ports,
@@ -64,7 +65,7 @@ class Bridge:
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
-        self.maker = gang.GangMaker(kube, self.follower, settings)
+        self.maker = gang.GangMaker(kube, self.follower, settings, namespaces.Namespaces(kube, settings))
 
     # -- admit -------------------------------------------------------------------------------------
 

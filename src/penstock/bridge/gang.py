@@ -15,7 +15,7 @@ import logging
 import msgspec
 
 from penstock import errors
-from penstock.bridge import following, ports
+from penstock.bridge import following, namespaces, ports
 from penstock.kube import reading, types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
@@ -38,6 +38,7 @@ class GangMaker:
     kube: ports.Kube
     follower: following.Follower
     settings: rendering.PodSettings
+    namespaces: namespaces.Namespaces
 
     async def create(
         self, allocation: jobs.Allocation, *, owner: launches.Owner, request: launches.LaunchRequest
@@ -45,12 +46,12 @@ class GangMaker:
         """The gang's pods, all placed."""
         made: list[types.Pod] = []
         try:
-            await self._ensure_namespace(owner)
+            await self.namespaces.ensure(owner)
             for rank in range(len(allocation.shares)):
                 manifest = rendering.render_pod(
                     allocation, rank, owner=owner, request=request, settings=self.settings
                 )
-                made.append(await self._create_pod(manifest, allocation.identity))
+                made.append(await self._create_pod(manifest, allocation.identity, owner))
             await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
             await self._place(made, allocation)
         except errors.KubeUnavailable:
@@ -76,12 +77,16 @@ class GangMaker:
         if bound:
             made[0] = await self._bind(made[0], nodes[0])
 
-    async def _ensure_namespace(self, owner: launches.Owner) -> None:
-        name = rendering.namespace_of(owner, self.settings)
-        with contextlib.suppress(errors.KubeConflict):
-            await self.kube.create("namespaces", rendering.render_namespace(name, owner))
+    async def _create_pod(
+        self, manifest: rendering.Manifest, identity: jobs.JobIdentity, owner: launches.Owner
+    ) -> types.Pod:
+        try:
+            return await self._make_pod(manifest, identity)
+        except errors.KubeNotFound:
+            await self.namespaces.ensure(owner, anew=True)
+            return await self._make_pod(manifest, identity)
 
-    async def _create_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
+    async def _make_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
         meta = manifest["metadata"]
         try:
             answer = await self.kube.create("pods", manifest, namespace=meta["namespace"])

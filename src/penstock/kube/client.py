@@ -19,6 +19,8 @@ from penstock.kube import execs, kubeconfig, paths, refusals, types
 Manifest = Mapping[str, Any]
 
 TIMEOUT = 15.0
+CONNECTIONS = 16
+"""For requests: the pool looks at each of its connections before every request, so it must stay small."""
 
 
 class KubeClient:
@@ -29,19 +31,12 @@ class KubeClient:
     ) -> None:
         self._on_answer = on_answer
         self._access = access
-        headers = {"Accept": "application/json", "User-Agent": "penstock"}
-        if access.token:
-            headers["Authorization"] = f"Bearer {access.token}"
-        self._http = httpx2.AsyncClient(
-            base_url=access.server,
-            headers=headers,
-            verify=access.tls if access.tls is not None else True,
-            timeout=TIMEOUT,
-            trust_env=False,
-        )
+        self._http = _connect(access, httpx2.Limits(max_connections=CONNECTIONS))
+        self._streams = _connect(access, httpx2.Limits())
 
     async def close(self) -> None:
         await self._http.aclose()
+        await self._streams.aclose()
 
     async def get(
         self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
@@ -107,7 +102,7 @@ class KubeClient:
     ) -> AsyncIterator[httpx2.Response]:
         timeout = httpx2.Timeout(TIMEOUT, read=read_timeout)
         try:
-            async with self._http.stream("GET", path, params=query, timeout=timeout) as response:
+            async with self._streams.stream("GET", path, params=query, timeout=timeout) as response:
                 if response.status_code >= 400:
                     await response.aread()
                     refusals.raise_for(response.content, response.status_code)
@@ -128,6 +123,20 @@ class KubeClient:
         if response.status_code >= 400:
             refusals.raise_for(response.content, response.status_code)
         return response.content
+
+
+def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncClient:
+    headers = {"Accept": "application/json", "User-Agent": "penstock"}
+    if access.token:
+        headers["Authorization"] = f"Bearer {access.token}"
+    return httpx2.AsyncClient(
+        base_url=access.server,
+        headers=headers,
+        verify=access.tls if access.tls is not None else True,
+        timeout=TIMEOUT,
+        trust_env=False,
+        limits=limits,
+    )
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,115 @@
+"""How long a job takes from Slurm's decision to its first output, against the very same pod made by hand.
+
+The baseline is the job's own pod and Secret, read from the API, renamed, and made again with their node
+filled in: three requests nobody could save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks import figures
+from penstock.kube import client, kubeconfig
+from penstock.lab import testing
+
+SAMPLES = 9
+FACTOR, ALLOWANCE = 1.1, 0.1
+_ALLOCATED = re.compile(r"\[(\S+)\] (?:sched: Allocate|sched/backfill: _start_job: Started) JobId=(\d+)")
+
+
+def measure(lab: testing.RunningLab) -> list[figures.Figure]:
+    bridged = statistics.median(_job_seconds(lab, number) for number in range(SAMPLES))
+    by_hand = asyncio.run(_pods_by_hand(lab))
+    limit = FACTOR * by_hand + ALLOWANCE
+    return [
+        figures.Figure(
+            what="start: scheduled → container's first output",
+            measured=f"{bridged * 1000:.0f} ms",
+            baseline=f"the same pod by hand {by_hand * 1000:.0f} ms",
+            ratio=f"{bridged / by_hand:.2f}",
+            budget=f"≤ 1.1 × + 100 ms = {limit * 1000:.0f} ms",
+            kept=bridged <= limit,
+        )
+    ]
+
+
+def _job_seconds(lab: testing.RunningLab, number: int) -> float:
+    output = lab.home / f"bench-start-{number}.out"
+    job_id = lab.sbatch("#!/bin/sh\ndate +%s.%N\n", f"--output={output}", "--mem=100M")
+    lab.accounted(job_id)
+    return float(output.read_text().split()[0]) - _scheduled_at(lab, job_id)
+
+
+def _scheduled_at(lab: testing.RunningLab, job_id: str) -> float:
+    """When slurmctld decided, to the millisecond, from its own log."""
+    for line in reversed((lab.place.log / "slurm" / "slurmctld.log").read_text().splitlines()):
+        found = _ALLOCATED.match(line)
+        if found and found[2] == job_id:
+            return datetime.datetime.fromisoformat(found[1]).astimezone().timestamp()
+    raise AssertionError(f"slurmctld.log does not say when job {job_id} was allocated")
+
+
+async def _pods_by_hand(lab: testing.RunningLab) -> float:
+    output = lab.home / "bench-by-hand.out"
+    job_id = lab.sbatch("#!/bin/sh\ndate +%s.%N\nsleep 300\n", f"--output={output}", "--mem=100M")
+    await asyncio.to_thread(_printed, output)
+    api = client.KubeClient(kubeconfig.load(lab.place.admin_kubeconfig))
+    try:
+        pod, secret = await _objects_of(api, job_id)
+        await asyncio.to_thread(_end, lab, job_id)
+        found = [await _one_by_hand(api, pod, secret, output, number) for number in range(SAMPLES)]
+        return statistics.median(found)
+    finally:
+        await api.close()
+
+
+def _end(lab: testing.RunningLab, job_id: str) -> None:
+    lab.run(("scancel", job_id))
+    lab.accounted(job_id, timeout=60)
+
+
+async def _objects_of(api: client.KubeClient, job_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    pods = msgspec.json.decode(await api.get("pods"))["items"]
+    pod = next(pod for pod in pods if pod["metadata"]["name"].startswith(f"slurm-{job_id}-"))
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"].rpartition("-")[0]
+    return pod, msgspec.json.decode(await api.get("secrets", namespace=namespace, name=name))
+
+
+async def _one_by_hand(
+    api: client.KubeClient, pod: dict[str, Any], secret: dict[str, Any], output: Path, number: int
+) -> float:
+    """Secret, pod, and the wait for what it prints; removed again."""
+    name, namespace = f"by-hand-{number}", pod["metadata"]["namespace"]
+    await asyncio.to_thread(output.unlink, missing_ok=True)
+    volumes = [
+        volume | {"secret": volume["secret"] | {"secretName": name}} if "secret" in volume else volume
+        for volume in pod["spec"]["volumes"]
+    ]
+    began = time.time()
+    metadata = {"name": name, "namespace": namespace}
+    manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": secret["data"]}
+    await api.create("secrets", manifest, namespace=namespace)
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": pod["spec"] | {"volumes": volumes},
+    }
+    made = msgspec.json.decode(await api.create("pods", manifest, namespace=namespace))
+    printed_at = await asyncio.to_thread(_printed, output)
+    await api.delete("pods", namespace=namespace, name=name, uid=made["metadata"]["uid"], grace=0)
+    return printed_at - began
+
+
+def _printed(output: Path) -> float:
+    """The time that the script wrote, once it has."""
+    testing.until(lambda: output.exists() and output.read_text().strip())
+    return float(output.read_text().split()[0])

@@ -1,0 +1,126 @@
+"""How many jobs a second: as pods, in plain Slurm on the same slurm.conf, and with the usual kubectl glue.
+
+The glue is what sites write today: a Prolog that asks kubectl for the node's state, applies a pod and waits
+for it, an Epilog that fetches its log and deletes it. It runs in the same lab for the unbridged partition.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks import figures, parts, processes
+from penstock.lab import testing
+
+JOBS = 500
+GLUE_JOBS = 30
+SHARE, TIMES = 0.8, 10.0
+
+PROLOG = """#!/bin/sh
+[ "$SLURM_JOB_PARTITION" = host ] || exit 0
+export KUBECONFIG={kubeconfig} PATH={path}
+kubectl get pods --all-namespaces --field-selector spec.nodeName=$SLURMD_NODENAME -o json |
+    jq '[.items[].spec.containers[].resources.requests.cpu] | length' > /dev/null || exit 1
+kubectl apply -f - > /dev/null <<END || exit 1
+{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "glue-$SLURM_JOB_ID", "namespace": "default"}},
+ "spec": {{"nodeName": "$SLURMD_NODENAME", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+  "containers": [{{"name": "job", "image": "{image}", "command": ["sleep", "60"],
+   "resources": {{"requests": {{"cpu": "1", "memory": "100Mi"}}}}}}]}}}}
+END
+kubectl wait --for=condition=Ready --timeout=60s pod/glue-$SLURM_JOB_ID > /dev/null
+"""
+
+EPILOG = """#!/bin/sh
+[ "$SLURM_JOB_PARTITION" = host ] || exit 0
+export KUBECONFIG={kubeconfig} PATH={path}
+kubectl logs glue-$SLURM_JOB_ID > /dev/null
+kubectl delete pod glue-$SLURM_JOB_ID --wait > /dev/null
+"""
+
+
+def measure(lab: testing.RunningLab) -> list[figures.Figure]:
+    _rate(lab, "host", 20)
+    with processes.metered(parts.pids_by_part(lab)) as meter:
+        before = meter.milliseconds() if meter else {}
+        plain = _rate(lab, "host", JOBS)
+        between = meter.milliseconds() if meter else {}
+        bridged = _rate(lab, "gpu", JOBS)
+        after = meter.milliseconds() if meter else {}
+    glue = _glue_rate(lab)
+    return [
+        figures.Figure(
+            what=f"throughput: {JOBS} no-op jobs",
+            measured=f"{bridged:.1f} jobs/s",
+            baseline=f"plain Slurm {plain:.1f} jobs/s",
+            ratio=f"{bridged / plain:.2f}",
+            budget=f"≥ {SHARE} ×",
+            kept=bridged >= SHARE * plain,
+        ),
+        figures.Figure(
+            what=f"throughput against the glue ({GLUE_JOBS} jobs)",
+            measured=f"{bridged:.1f} jobs/s",
+            baseline=f"kubectl in Prolog and Epilog {glue:.2f} jobs/s",
+            ratio=f"{bridged / glue:.1f}",
+            budget=f"≥ {TIMES:g} ×",
+            kept=bridged >= TIMES * glue,
+        ),
+        *_profile(before, between, after),
+    ]
+
+
+def _profile(
+    before: dict[str, float], between: dict[str, float], after: dict[str, float]
+) -> list[figures.Figure]:
+    """Where the CPU of a job goes, part by part: plain against bridged."""
+    found = []
+    for name in sorted(before):
+        plain, bridged = (between[name] - before[name]) / JOBS, (after[name] - between[name]) / JOBS
+        if plain >= 0.5 or bridged >= 0.5:
+            found.append(
+                figures.Figure(
+                    what=f"  CPU of a job in {name}",
+                    measured=f"{bridged:.1f} ms",
+                    baseline=f"plain Slurm {plain:.1f} ms",
+                    ratio=f"{bridged / plain:.1f}" if plain >= 0.5 else "–",
+                )
+            )
+    return found
+
+
+def _rate(lab: testing.RunningLab, partition: str, count: int) -> float:
+    """Jobs a second, from submission until the last has left the queue; all of them completed."""
+    began = time.monotonic()
+    options = (f"--array=1-{count}", f"--partition={partition}", "--mem=100M", "--output=/dev/null")
+    job_id = lab.sbatch("#!/bin/sh\ntrue\n", *options)
+    while lab.run(("squeue", "--noheader", f"--jobs={job_id}"), check=False).stdout.strip():
+        time.sleep(0.2)
+    elapsed = time.monotonic() - began
+    testing.until(lambda: parts.states(lab, job_id) == ["COMPLETED"] * count, seconds=60)
+    return count / elapsed
+
+
+def _glue_rate(lab: testing.RunningLab) -> float:
+    """The same with the glue installed; slurm.conf is as before afterwards."""
+    usual = lab.place.slurm_conf.read_text()
+    path = f"{lab.place.bin}:/usr/sbin:/usr/bin:/sbin:/bin"
+    words = {"kubeconfig": lab.place.admin_kubeconfig, "path": path, "image": parts.default_image(lab)}
+    prolog, epilog = lab.place.libexec / "glue-prolog", lab.place.libexec / "glue-epilog"
+    for script, text in ((prolog, PROLOG), (epilog, EPILOG)):
+        script.write_text(text.format(**words))
+        script.chmod(0o755)
+    kept = [line for line in usual.splitlines() if not line.startswith(("Prolog=", "Epilog="))]
+    try:
+        _reconfigure(lab, "\n".join([*kept, f"Prolog={prolog}", f"Epilog={epilog}", ""]))
+        return _rate(lab, "host", GLUE_JOBS)
+    finally:
+        _reconfigure(lab, usual)
+
+
+def _reconfigure(lab: testing.RunningLab, text: str) -> None:
+    _replace(lab.place.slurm_conf, text)
+    lab.run(("scontrol", "reconfigure"))
+    time.sleep(2)
+
+
+def _replace(path: Path, text: str) -> None:
+    path.write_text(text)

@@ -1,0 +1,32 @@
+"""Users' namespaces, made when a user's first job needs one.
+
+Most jobs come from users that had jobs before, so what was there once is believed to be there: a pod that is
+refused because it is not says so itself, and only then is the API asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from penstock import errors
+from penstock.bridge import ports
+from penstock.model import launches
+from penstock.render import pods as rendering
+
+
+class Namespaces:
+    """Makes namespaces and remembers which there are."""
+
+    def __init__(self, kube: ports.Kube, settings: rendering.PodSettings) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._seen: set[str] = set()
+
+    async def ensure(self, owner: launches.Owner, *, anew: bool = False) -> None:
+        """Have the owner's namespace; with `anew`, even if it was there before."""
+        name = rendering.namespace_of(owner, self._settings)
+        if name in self._seen and not anew:
+            return
+        with contextlib.suppress(errors.KubeConflict):
+            await self._kube.create("namespaces", rendering.render_namespace(name, owner))
+        self._seen.add(name)
