@@ -31,6 +31,13 @@ LAUNCHER = "penstock-launch"  # interpreter of every bridged batch script
 PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
+SESSION = "penstock-session"  # run by PAM before each step on a node
+
+# -- what job_submit.lua leaves in a job -----------------------------------------------------------
+ADMIN_MARK = "penstock"  # AdminComment of a job that it has made ready; users cannot write that field
+PUT_ASIDE = (
+    "PENSTOCK_GIVEN_"  # prefix of variables that would make the launcher load code; given back in the pod
+)
 
 # -- penstockd's socket: verbs of the first field of a request -------------------------------------
 VERB_PING = "ping"  # anybody: is penstockd alive and in touch with the API?

@@ -30,6 +30,7 @@ async def test_nothing_is_bound_before_everything_is_there() -> None:
     await create(kube)
     assert [call[:2] for call in kube.calls] == [
         ("create", "namespaces"),
+        ("create", "networkpolicies.networking.k8s.io"),
         ("create", "pods"),
         ("create", "pods"),
         ("create", "secrets"),

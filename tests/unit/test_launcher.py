@@ -37,6 +37,7 @@ class Stage:
             bridged_partitions=("gpu",),
             default_partition="gpu",
             release_timeout=2,
+            slurm_conf="/etc/slurm/slurm.conf",
         )
         for file in hooks.render_hooks(settings):
             path = folder / file.name

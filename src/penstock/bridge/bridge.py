@@ -33,6 +33,7 @@ from penstock.render import pods as rendering
 log = logging.getLogger(__name__)
 
 CANCELLED = "was cancelled before it could start"
+UNPREPARED = "waits for ever: it did not come to this partition through sbatch, cancel it and submit it again"
 API_AWAY = "waits for Kubernetes: the API does not answer"
 
 
@@ -82,6 +83,8 @@ class Bridge:
             self._admitting.discard(identity.job_id)
         if details.is_over or not still_wanted:
             return (CANCELLED,)
+        if not details.prepared:
+            return (UNPREPARED,)
         allocation = details.allocation(identity)
         found = await self._earlier_attempts(identity) or self._refusals(allocation)
         if found:

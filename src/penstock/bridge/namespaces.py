@@ -1,4 +1,4 @@
-"""Users' namespaces, made when a user's first job needs one.
+"""Users' namespaces, made when a user's first job needs one, with a quota and closed to other users' pods.
 
 Most jobs come from users that had jobs before, so what was there once is believed to be there: a pod that is
 refused because it is not says so itself, and only then is the API asked again.
@@ -11,6 +11,7 @@ import contextlib
 from penstock import errors
 from penstock.bridge import ports
 from penstock.model import launches
+from penstock.render import namespaces
 from penstock.render import pods as rendering
 
 
@@ -27,6 +28,16 @@ class Namespaces:
         name = rendering.namespace_of(owner, self._settings)
         if name in self._seen and not anew:
             return
-        with contextlib.suppress(errors.KubeConflict):
-            await self._kube.create("namespaces", rendering.render_namespace(name, owner))
+        await self._have("namespaces", namespaces.render_namespace(name, owner))
+        if self._settings.isolate_namespaces:
+            policy = namespaces.render_network_policy()
+            await self._have(namespaces.NETWORK_POLICIES, policy, namespace=name)
+        if self._settings.namespace_quota:
+            quota = namespaces.render_quota(self._settings.namespace_quota)
+            await self._have("resourcequotas", quota, namespace=name)
         self._seen.add(name)
+
+    async def _have(self, resource: str, manifest: namespaces.Manifest, *, namespace: str = "") -> None:
+        """Make the object unless there is one of that name, which may be an administrator's own."""
+        with contextlib.suppress(errors.KubeConflict):
+            await self._kube.create(resource, manifest, namespace=namespace)

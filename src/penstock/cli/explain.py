@@ -20,7 +20,7 @@ from penstock.cli import report, validate
 from penstock.model import launches
 from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.siteview import SiteView
-from penstock.render import instances, pods, yamltext
+from penstock.render import instances, namespaces, pods, yamltext
 from penstock.sbatch import compiler, footprint
 
 NOT_YET = ("pod.outputs",)
@@ -80,7 +80,7 @@ def pod_settings(site: SiteView) -> pods.PodSettings:
 
 def _namespace(site: SiteView) -> dict[str, Any]:
     owner = owner_named()
-    return pods.render_namespace(pods.namespace_of(owner, pod_settings(site)), owner)
+    return namespaces.render_namespace(pods.namespace_of(owner, pod_settings(site)), owner)
 
 
 def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import msgspec
 from penstock import clock, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining
-from penstock.daemon import connections, describing, launches
+from penstock.daemon import connections, describing, doors, launches
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
 from penstock.model import jobs
@@ -33,15 +33,19 @@ class Server:
     drainer: draining.Drainer
     metrics: measuring.Metrics
     clock: clock.Clock
+    doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
     later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from its first message to its end."""
         connection = connections.Connection(reader, writer)
         try:
-            message = await connection.receive()
+            message = await self._question(connection)
             if message is not None:
                 await self._dispatch(connection, message)
+        except doors.TooMany as error:
+            log.warning("%s", error.message)
+            await connection.send("wait")
         except (wire.WireError, ValueError) as error:
             log.warning("uid %d sent nonsense: %s", connection.uid, error)
             await connection.send("error", str(error))
@@ -55,6 +59,15 @@ class Server:
         finally:
             await connection.close()
 
+    async def _question(self, connection: connections.Connection) -> connections.Message | None:
+        """What the peer wants; None when it does not say so in time."""
+        with self.doors.asking(connection.uid):
+            try:
+                return await asyncio.wait_for(connection.receive(), doors.SECONDS_TO_ASK)
+            except TimeoutError:
+                log.info("uid %d was connected and did not ask anything", connection.uid)
+                return None
+
     async def _dispatch(self, connection: connections.Connection, message: connections.Message) -> None:
         if message.verb == wellknown.VERB_PING:
             await connection.send(
@@ -63,7 +76,8 @@ class Server:
             return
         if message.verb == wellknown.VERB_LAUNCH:
             await self.recovered.wait()
-            await launches.LaunchSession(connection, self.bridge, self.metrics, self.clock).serve(message)
+            with self.doors.session(message.number("slurm_job_id")):
+                await launches.LaunchSession(connection, self.bridge, self.metrics, self.clock).serve(message)
             return
         if message.verb == wellknown.VERB_DESCRIBE:
             await self._describe(connection, message)

@@ -31,6 +31,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image_pull_secrets: list[str] = []
     priority_classes: dict[str, str] = {}
     gpu_labels: dict[str, dict[str, str]] = {}
+    namespace_quota: dict[str, str] = {"pods": "2000", "secrets": "4000"}
+    isolate_namespaces: bool = True
 
     @property
     def pods(self) -> pods.PodSettings:
@@ -45,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             image_pull_secrets=tuple(self.image_pull_secrets),
             priority_classes=self.priority_classes,
             gpu_labels=self.gpu_labels,
+            namespace_quota=self.namespace_quota,
+            isolate_namespaces=self.isolate_namespaces,
         )
 
 

@@ -3,11 +3,25 @@
 -- Only the first line of the script changes: "#!/bin/bash" becomes "#!<libexec>/penstock-launch /bin/bash". Everything else
 -- stays byte for byte. What cannot work in pods, or would let code run on the Slurm node itself, is refused here in words.
 -- Job names are kept free of control characters because `scontrol show job` prints them raw, before fields that we read.
+--
+-- slurmd starts the launcher as the job's owner with the job's environment. So whatever of it would make the launcher load
+-- code (LD_PRELOAD and its kin) is put aside under another name, to be given back inside the pod, and slurmd is kept from
+-- running the owner's login shell for --export=NONE. A mark that users cannot write (AdminComment) tells penstockd that
+-- all this was done: a job that came to the partition another way is not started.
 
 local LAUNCHER = "@LAUNCHER@"
 local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
+local ROOT_MAY_SUBMIT = @ROOT_MAY_SUBMIT@
 local SHEBANG_LIMIT = 255 -- the kernel reads no more of a "#!" line
+local MARK = "@MARK@"
+local PUT_ASIDE = "@PUT_ASIDE@"
+local LOADERS = { -- what the dynamic linker and the C library obey
+   "LD_AUDIT", "LD_BIND_NOT", "LD_BIND_NOW", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_DYNAMIC_WEAK", "LD_HWCAP_MASK",
+   "LD_LIBRARY_PATH", "LD_ORIGIN_PATH", "LD_POINTER_GUARD", "LD_PREFER_MAP_32BIT_EXEC", "LD_PRELOAD", "LD_PROFILE",
+   "LD_PROFILE_OUTPUT", "LD_SHOW_AUXV", "LD_TRACE_LOADED_OBJECTS", "LD_USE_LOAD_BIAS", "LD_VERBOSE", "LD_WARN",
+   "GCONV_PATH", "GETCONF_DIR", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH",
+}
 
 local function refuse(text)
    slurm.log_user("penstock: " .. text)
@@ -64,7 +78,24 @@ local function wrap(job_desc)
    return slurm.SUCCESS
 end
 
+-- The launcher starts with nothing in its environment that would make it load a user's code.
+local function disarm(job_desc)
+   local environment = job_desc.environment
+   if environment == nil then return end
+   for _, name in ipairs(LOADERS) do
+      local value = environment[name]
+      if value ~= nil and value ~= "" then
+         environment[PUT_ASIDE .. name] = value
+         environment[name] = ""
+      end
+   end
+   if environment["SLURM_GET_USER_ENV"] ~= nil then environment["SLURM_GET_USER_ENV"] = "0" end
+end
+
 local function problem_with(job_desc)
+   if job_desc.user_id == 0 and not ROOT_MAY_SUBMIT then
+      return "root's jobs do not run as pods here: submit as an ordinary user"
+   end
    if job_desc.script == nil or job_desc.script == "" then
       return "jobs in this partition run as pods and need a batch script: use sbatch (salloc and srun are not there yet)"
    end
@@ -81,8 +112,17 @@ local function problem_with(job_desc)
    return nil
 end
 
+-- The partitions asked for; a reservation brings its own when none are named.
+local function partitions_of(job_desc)
+   if job_desc.partition == nil and job_desc.reservation ~= nil then
+      local reservation = slurm.reservations[job_desc.reservation]
+      if reservation ~= nil then return reservation.partition end
+   end
+   return job_desc.partition
+end
+
 function slurm_job_submit(job_desc, part_list, submit_uid)
-   local kind = how_bridged(job_desc.partition)
+   local kind = how_bridged(partitions_of(job_desc))
    if kind == "none" then return slurm.SUCCESS end
    if kind == "some" then
       return refuse("partitions " .. job_desc.partition .. " are partly pods and partly not: choose one kind")
@@ -93,6 +133,8 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
    if calling ~= nil then
       slurm.log_user("penstock: line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it")
    end
+   disarm(job_desc)
+   job_desc.admin_comment = MARK
    return wrap(job_desc)
 end
 

@@ -8,9 +8,7 @@ more than once.
 
 import _socket
 
-MAX_FRAME = (
-    64 * 1024 * 1024
-)  # Slurm takes scripts up to 4 MB and the kernel 2 MB of environment: ample, yet bounded
+MAX_FRAME = 16 * 1024 * 1024  # Slurm takes scripts up to 4 MB and the kernel 2 MB of environment: ample
 
 
 class WireError(Exception):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock.lab import component, health, paths, spec
+from penstock.lab import component, health, paths, sessions, spec
 from penstock.lab.kubernetes import choosing
 
 Component = component.Component
@@ -113,7 +113,15 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
     return Component(
         name=f"slurmd-{node.name}",
         after=(SLURMCTLD,),
-        argv=("slurmd", "-D", "-N", node.name, "-f", str(place.slurm_conf)),
+        argv=(
+            *(sessions.prefix(place) if lab.bridge else ()),
+            "slurmd",
+            "-D",
+            "-N",
+            node.name,
+            "-f",
+            str(place.slurm_conf),
+        ),
         environment={wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
         port=node.port,
         check=lambda: health.node(place, node.name, node.port),

@@ -7,7 +7,7 @@ import socket
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.lab import commands, files, passwd, paths, places, ports, spec, wrapper
+from penstock.lab import commands, files, passwd, paths, places, ports, sessions, spec, wrapper
 from penstock.lab.kubernetes import foreign, images
 from penstock.model import cluster as model
 from penstock.render import hooks, slurmconf
@@ -21,6 +21,8 @@ DEFAULT_IMAGE = images.USERLAND
 
 def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     """All rendered files."""
+    if lab.bridge:
+        sessions.guard(place)
     cluster = describe(place, lab, release=slurm_release(), address=own_loopback_address())
     files.write(place.slurm_conf, slurmconf.render_slurm_conf(cluster))
     files.write(place.gres_conf, slurmconf.render_gres_conf(cluster))
@@ -109,6 +111,7 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         bridged_partitions=cluster.bridged_partitions,
         default_partition=cluster.default_partition,
         release_timeout=RELEASE_TIMEOUT,
+        slurm_conf=str(place.slurm_conf),
     )
     for rendered in hooks.render_hooks(settings):
         target = (place.etc if rendered.name == "job_submit.lua" else place.libexec) / rendered.name
@@ -140,4 +143,5 @@ def _bridge_hooks(place: paths.LabPaths) -> model.BridgeHooks:
         prolog_slurmctld=str(place.libexec / wellknown.PROLOG),
         epilog=str(place.libexec / wellknown.EPILOG),
         task_prolog=str(place.libexec / wellknown.TASK_PROLOG),
+        pam=sessions.are_guarded(),
     )

@@ -55,6 +55,11 @@ class LabPaths:
         return self.etc / "slurm.conf"
 
     @property
+    def pam(self) -> Path:
+        """The slurmds' own /etc/pam.d, where the lab has one."""
+        return self.etc / "pam.d"
+
+    @property
     def gres_conf(self) -> Path:
         return self.etc / "gres.conf"
 

@@ -37,6 +37,8 @@ class BridgeHooks:
     prolog_slurmctld: str
     epilog: str
     task_prolog: str
+    pam: bool = False
+    """Whether slurmds have the PAM session that stops steps; TaskProlog is the weaker lock without it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,8 @@ class JobDetails:
     partition: str
     qos: str
     state: str = ""
+    prepared: bool = True
+    """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
 
     @property
     def is_over(self) -> bool:

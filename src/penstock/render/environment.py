@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from penstock import wellknown
+
 _HOST_ONLY = frozenset(
     (
         b"PATH", b"LD_LIBRARY_PATH", b"LD_PRELOAD", b"HOME", b"SHELL", b"PWD", b"OLDPWD", b"SHLVL", b"_",
@@ -26,6 +28,7 @@ _NEVER = frozenset(
         b"HIP_VISIBLE_DEVICES", b"ZE_AFFINITY_MASK", b"GPU_DEVICE_ORDINAL",
     )
 )  # fmt: skip
+_PUT_ASIDE = wellknown.PUT_ASIDE.encode()
 _EXPORT_LIST = b"SLURM_EXPORT_ENV"
 _SHELL_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*'|[\"'])+")
@@ -34,9 +37,16 @@ _LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*'|[\"'])+")
 
 def entering(variables: Iterable[bytes]) -> tuple[tuple[bytes, bytes], ...]:
     """The NAME=value entries that go into the pod, in a stable order."""
-    given = dict(entry.partition(b"=")[::2] for entry in variables)
+    given = as_submitted(dict(entry.partition(b"=")[::2] for entry in variables))
     named = exported_by_name(given.get(_EXPORT_LIST, b""))
     return tuple(sorted((name, value) for name, value in given.items() if _enters(name, named)))
+
+
+def as_submitted(variables: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """With the names that job_submit.lua changed so that the launcher would not load a user's code."""
+    aside = {name: value for name, value in variables.items() if name.startswith(_PUT_ASIDE)}
+    back = {name.removeprefix(_PUT_ASIDE): value for name, value in aside.items()}
+    return {name: value for name, value in variables.items() if name not in aside} | back
 
 
 def exported_by_name(export: bytes) -> frozenset[bytes]:

@@ -26,6 +26,8 @@ class HookSettings:
     default_partition: str
     release_timeout: int
     """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
+    slurm_conf: str
+    root_may_submit: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,8 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
         RenderedFile(
             wellknown.EPILOG, _partition_program(settings, "release", settings.release_timeout), 0o755
         ),
-        RenderedFile(wellknown.TASK_PROLOG, _task_prolog(settings), 0o755),
+        RenderedFile(wellknown.TASK_PROLOG, _guard("task_prolog.sh", settings), 0o755),
+        RenderedFile(wellknown.SESSION, _guard("session.sh", settings), 0o755),
         RenderedFile("job_submit.lua", _job_submit(settings), 0o644),
     )
 
@@ -80,14 +83,23 @@ def _partition_program(settings: HookSettings, question: str, seconds: int) -> b
     return (HEAD + guard + call).encode()
 
 
-def _task_prolog(settings: HookSettings) -> bytes:
-    return _source("task_prolog.sh").replace(b"@BRIDGED@", ",".join(settings.bridged_partitions).encode())
+def _guard(name: str, settings: HookSettings) -> bytes:
+    """A shell script that keeps steps of bridged jobs off the node."""
+    bridged = ",".join(settings.bridged_partitions)
+    return (
+        _source(name)
+        .replace(b"@BRIDGED@", bridged.encode())
+        .replace(b"@SLURM_CONF@", settings.slurm_conf.encode())
+    )
 
 
 def _job_submit(settings: HookSettings) -> bytes:
     values = {
         b"@LAUNCHER@": f"{settings.libexec}/{wellknown.LAUNCHER}",
         b"@DEFAULT_PARTITION@": settings.default_partition,
+        b"@ROOT_MAY_SUBMIT@": str(settings.root_may_submit).lower(),
+        b"@MARK@": wellknown.ADMIN_MARK,
+        b"@PUT_ASIDE@": wellknown.PUT_ASIDE,
         b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
     }
     text = _source("job_submit.lua")

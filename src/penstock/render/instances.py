@@ -14,7 +14,7 @@ from typing import Any
 from penstock import wellknown
 from penstock.model import jobs, launches, resources
 from penstock.model.jobspec import PodSpec
-from penstock.render import pods
+from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE
     if command:
         container["command"] = list(command)
-    namespace = pods.render_namespace(pod["metadata"]["namespace"], instance.owner)
+    namespace = namespaces.render_namespace(pod["metadata"]["namespace"], instance.owner)
     return [namespace, pod]
 
 

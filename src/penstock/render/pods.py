@@ -44,6 +44,10 @@ class PodSettings:
     """PriorityClass by "qos/NAME" or "partition/NAME"; the QOS is asked first."""
     gpu_labels: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """Labels that a node with GPUs of a Slurm GRES type carries."""
+    namespace_quota: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What a user's namespace may hold at most, as a ResourceQuota says it; none when empty."""
+    isolate_namespaces: bool = True
+    """Whether pods take connections from pods of the same user only."""
 
     def is_trusted(self, partition: str) -> bool:
         return partition in self.trusted_partitions
@@ -282,12 +286,4 @@ def render_binding(name: str, namespace: str, node: str) -> Manifest:
         "kind": "Binding",
         "metadata": {"name": name, "namespace": namespace},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
-
-
-def render_namespace(name: str, owner: launches.Owner) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": {wellknown.LABEL_USER_ID: str(owner.uid)}},
     }

@@ -1,10 +1,10 @@
 """What penstockd may do in a cluster, said once: whatever installs it renders its role from this table.
 
-It sees all pods and nodes, because room on a node depends on everybody's pods. It makes namespaces, pods and
-Secrets for jobs, binds pods to the nodes that Slurm chose, sends signals into them, reads their logs and
-deletes them, and looks up why one does not start. It never reads a Secret, changes no object that exists, and
-cannot grant anything to anybody. A command over a WebSocket is a GET that newer API servers count as a
-create, too.
+It sees all pods and nodes, because room on a node depends on everybody's pods. It makes namespaces (each with
+its quota and NetworkPolicy), pods and Secrets for jobs, binds pods to the nodes that Slurm chose, sends
+signals into them, reads their logs and deletes them, and looks up why one does not start. It never reads a
+Secret, changes no object that exists, and cannot grant anything to anybody. A command over a WebSocket is a
+GET that newer API servers count as a create, too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("secrets", ("create",)),
     ("nodes", ("list", "watch")),
     ("namespaces", ("create",)),
+    ("resourcequotas", ("create",)),
+    ("networkpolicies.networking.k8s.io", ("create",)),
     ("events", ("list",)),
 )
-"""Resource of the core API group → verbs."""
+"""Resource, with its API group unless it is the core one → verbs."""
 
 Manifest = dict[str, Any]
 
@@ -39,7 +41,8 @@ def render_role(*, without: tuple[str, str] = ("", "")) -> Manifest:
 
 def _rule(resource: str, verbs: tuple[str, ...], without: tuple[str, str]) -> Manifest:
     kept = [verb for verb in verbs if (resource, verb) != without]
-    return {"apiGroups": [""], "resources": [resource], "verbs": kept}
+    plural, _, group = resource.partition(".")
+    return {"apiGroups": [group], "resources": [plural], "verbs": kept}
 
 
 def render_binding(subject: Manifest, *, role: str = ROLE) -> Manifest:

@@ -174,7 +174,7 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "JobSubmitPlugins=lua"
     yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
     yield f"Epilog={cluster.hooks.epilog}"
-    yield f"TaskProlog={cluster.hooks.task_prolog}"
+    yield "UsePAM=1" if cluster.hooks.pam else f"TaskProlog={cluster.hooks.task_prolog}"
     if cluster.release < RELEASE_WITH_SPLIT_HOOK_TIMEOUTS:
         yield f"PrologEpilogTimeout={cluster.prolog_epilog_timeout}"
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.model import jobs, resources
 from penstock.slurm import hostlists
 
@@ -25,6 +25,7 @@ _NODE_LINE = re.compile(
 _GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
+_MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
 _QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
 
 
@@ -54,7 +55,11 @@ def details(text: str) -> jobs.JobDetails:
         raise errors.SlurmError("scontrol shows no partition for the job")
     state = _STATE_LINE.search(text)
     return jobs.JobDetails(
-        shares=found, partition=partition[1], qos=qos[1] if qos else "", state=state[1] if state else ""
+        shares=found,
+        partition=partition[1],
+        qos=qos[1] if qos else "",
+        state=state[1] if state else "",
+        prepared=_MARK_LINE.search(text) is not None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.lab import certificates, files, passwd
 from penstock.lab.kubernetes import api, joining, layout
 from penstock.model import launches
-from penstock.render import pods, rbac
+from penstock.render import namespaces, pods, rbac
 
 ACCOUNT = "owner"
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -20,7 +20,7 @@ def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     namespace = namespace_of(name, namespace_pattern)
     admin = cluster.admin_kubeconfig
     inside = f"/api/v1/namespaces/{namespace}"
-    api.apply(admin, inside, pods.render_namespace(namespace, _owner(name)))
+    api.apply(admin, inside, namespaces.render_namespace(namespace, _owner(name)))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
     api.apply(admin, f"{inside}/serviceaccounts/{ACCOUNT}", account)
     binding = rbac.render_user_binding(rbac.service_account(ACCOUNT, namespace))

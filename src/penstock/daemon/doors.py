@@ -1,0 +1,54 @@
+"""How much of penstockd one user can take up: the socket is open to everybody on the host.
+
+Each user has a number of connections that have not said yet what they want, and time to
+say it; what comes on top is told to try again, which hooks and launchers do. A launcher keeps its
+connection for as long as its job runs and is not counted then: there are no more of those than jobs.
+Whoever says nothing, or says it too slowly, is closed. So a user can only stand in his own way.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Iterator
+
+from penstock import errors
+
+ASKING = 64
+"""Connections of one user whose question has not been heard whole."""
+SESSIONS = 4
+"""Connections of one job's launcher: a new one may come before the end of the old is seen."""
+SECONDS_TO_ASK = 20.0
+
+
+class TooMany(errors.PenstockError):
+    """One user has more connections open than anybody needs."""
+
+
+class Doors:
+    """Counts who is at the door."""
+
+    def __init__(self) -> None:
+        self._asking: collections.Counter[int] = collections.Counter()
+        self._sessions: collections.Counter[int] = collections.Counter()
+
+    def asking(self, uid: int) -> contextlib.AbstractContextManager[None]:
+        """One connection of that user, until its question is heard; TooMany when there are enough."""
+        return _counted(self._asking, uid, ASKING, f"uid {uid} has too many open questions")
+
+    def session(self, job_id: int) -> contextlib.AbstractContextManager[None]:
+        """One launcher's connection; TooMany when the job has several already."""
+        return _counted(self._sessions, job_id, SESSIONS, f"job {job_id} has too many launchers")
+
+
+@contextlib.contextmanager
+def _counted(counter: collections.Counter[int], key: int, limit: int, complaint: str) -> Iterator[None]:
+    if counter[key] >= limit:
+        raise TooMany(complaint)
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
