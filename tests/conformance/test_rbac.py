@@ -21,7 +21,7 @@ from penstock.kube import kubeconfig
 from penstock.lab import spec, testing
 from penstock.lab.kubernetes import api as lab_api
 from penstock.lab.kubernetes import choosing, joining
-from penstock.render import rbac
+from penstock.render import namespaces, rbac
 from tests.conformance import client
 
 ROLE_PATH = f"{joining.RBAC_PATH}/clusterroles/{rbac.ROLE}"
@@ -43,7 +43,8 @@ def asked_for(log: Path) -> list[tuple[str, str, int]]:
     for line in log.read_text().splitlines():
         entry = json.loads(line)
         what = entry["objectRef"]
-        resource = "/".join(part for part in (what["resource"], what.get("subresource")) if part)
+        plural = ".".join(part for part in (what["resource"], what.get("apiGroup")) if part)
+        resource = "/".join(part for part in (plural, what.get("subresource")) if part)
         found.append((resource, entry["verb"], entry.get("responseStatus", {}).get("code", 0)))
     return found
 
@@ -127,6 +128,12 @@ REQUESTS: dict[tuple[str, str], Request] = {
     ("nodes", "watch"): lambda kube, space: first_of(kube.watch("nodes", version="0", seconds=1)),
     ("namespaces", "create"): lambda kube, space: kube.create(
         "namespaces", {"metadata": {"name": f"{space}-made"}}
+    ),
+    ("resourcequotas", "create"): lambda kube, space: kube.create(
+        "resourcequotas", namespaces.render_quota({"pods": "1000"}), namespace=space
+    ),
+    (namespaces.NETWORK_POLICIES, "create"): lambda kube, space: kube.create(
+        namespaces.NETWORK_POLICIES, namespaces.render_network_policy(), namespace=space
     ),
     ("events", "list"): lambda kube, space: kube.get("events", namespace=space),
 }

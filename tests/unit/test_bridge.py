@@ -246,3 +246,11 @@ def test_the_wait_grows_and_is_bounded() -> None:
     assert [waits.refused(1) for _ in range(6)] == [12, 24, 48, 96, 120, 120]
     waits.forget(1)
     assert waits.refused(1) == 12
+
+
+async def test_a_job_that_skipped_job_submit_is_not_admitted(world: World) -> None:
+    """Its script would run on the node itself: no launcher stands before it."""
+    world.slurm.add(fakes.allocation(1))
+    world.slurm.allocations[1] = dataclasses.replace(world.slurm.allocations[1], prepared=False)
+    assert await world.bridge.admit(fakes.identity(1)) == (bridging.UNPREPARED,)
+    assert world.bridge.ledger.jobs() == ()

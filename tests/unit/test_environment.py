@@ -96,3 +96,9 @@ def test_the_rest_comes_along_in_order() -> None:
     """Users' and Slurm's variables enter; a value may hold an equals sign."""
     found = environment.entering([b"SLURM_JOB_ID=17", b"OPTIONS=a=b", b"PATH=/bin"])
     assert found == ((b"OPTIONS", b"a=b"), (b"SLURM_JOB_ID", b"17"))
+
+
+def test_what_job_submit_put_aside_has_its_name_again() -> None:
+    """The empty stand-in is replaced, and nothing of the detour is left."""
+    given_now = [b"LD_AUDIT=", b"PENSTOCK_GIVEN_LD_AUDIT=/x.so", b"A=1"]
+    assert environment.entering(given_now) == ((b"A", b"1"), (b"LD_AUDIT", b"/x.so"))

@@ -112,3 +112,10 @@ def test_a_line_we_do_not_understand_is_an_error(line: str) -> None:
     """A guess about jobs would be worse than none."""
     with pytest.raises(errors.SlurmError, match="do not understand"):
         parsing.live_jobs(line)
+
+
+def test_the_mark_of_job_submit_is_seen() -> None:
+    """Alone or beside what a site writes there; its absence, too."""
+    for text, expected in (("penstock ", True), ("ours; penstock", True), ("penstockish", False)):
+        assert parsing.details(f"{SHOW_JOB}   AdminComment={text}\n").prepared is expected
+    assert not parsing.details(SHOW_JOB).prepared

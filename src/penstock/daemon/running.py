@@ -24,6 +24,8 @@ from penstock.slurm import control
 
 log = logging.getLogger(__name__)
 
+BACKLOG = 1024  # connections that wait while many jobs start at once; the kernel may allow fewer
+
 
 def drop_privileges(user: str) -> None:
     """Become `user` for good; only root can."""
@@ -82,7 +84,7 @@ async def _run(settings: configuring.Settings) -> None:
 
 async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
     await asyncio.to_thread(path.unlink, missing_ok=True)
-    listening = await asyncio.start_unix_server(server.handle, path)
+    listening = await asyncio.start_unix_server(server.handle, path, backlog=BACKLOG)
     await asyncio.to_thread(path.chmod, 0o666)
     log.info("listening on %s", path)
     return listening

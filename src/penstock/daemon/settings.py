@@ -9,6 +9,9 @@ import msgspec
 from penstock import errors
 from penstock.render import pods
 
+NAMESPACE_QUOTA = {"pods": "2000", "secrets": "4000"}
+"""No user needs more at once, and no mistake of a user's fills the API server."""
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What penstockd must be told about its site."""
@@ -31,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image_pull_secrets: list[str] = []
     priority_classes: dict[str, str] = {}
     gpu_labels: dict[str, dict[str, str]] = {}
-    namespace_quota: dict[str, str] = {"pods": "2000", "secrets": "4000"}
+    namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     isolate_namespaces: bool = True
 
     @property

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 from pathlib import Path
 
 from penstock import wellknown
@@ -22,16 +21,17 @@ _MODULES = ("pam_exec.so", "pam_permit.so")
 
 
 def guard(place: paths.LabPaths) -> None:
-    """Write the lab's own /etc/pam.d, if slurmds can be made to see it."""
-    files.remove(place.pam)
+    """Write the lab's own /etc/pam.d, if slurmds can be made to see it.
+
+    In place, file by file: running slurmds have this very directory mounted.
+    """
     if not are_guarded():
         return
-    unfinished = place.etc / "pam.d.new"
-    files.remove(unfinished)
-    shutil.copytree(HOST_PAM, unfinished)
-    program = str(place.libexec / wellknown.SESSION)
-    files.write(unfinished / pam.SERVICE, pam.render_service(program))
-    unfinished.rename(place.pam)
+    files.directory(place.pam)
+    for found in HOST_PAM.iterdir():
+        if found.is_file():
+            files.write(place.pam / found.name, found.read_bytes())
+    files.write(place.pam / pam.SERVICE, pam.render_service(str(place.libexec / wellknown.SESSION)))
 
 
 def prefix(place: paths.LabPaths) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 The site decides about security, resources and placement; the script may add what concerns itself alone.
 Folders can be mounted only from within the site's shared mounts: anything else of the node is nobody's
-business.
+business. A kubelet follows a symbolic link in a hostPath to wherever it leads, but not out of a volume in a
+subPath; so a folder is mounted as a subPath of its shared mount. As a volume it is only named: a kubelet
+would make a missing subPath, as root, but does not start a pod whose volume is not there.
 """
 
 from __future__ import annotations
@@ -39,12 +41,22 @@ def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...])
 
 
 def _add_mount(spec: Manifest, container: Manifest, name: str, mount: Mount, shared: tuple[str, ...]) -> None:
-    if not any(mount.source == root or mount.source.startswith(f"{root}/") for root in shared):
+    found = [(len(root), number) for number, root in enumerate(shared) if _lies_in(mount.source, root)]
+    if not found or ".." in mount.source.split("/"):
         raise errors.UsageError(
             f"#K8S_MOUNT={mount.source}: only folders under {', '.join(shared)} can be mounted"
         )
+    length, number = max(found)
+    inside = mount.source[length:].strip("/")
     spec["volumes"].append({"name": name, "hostPath": {"path": mount.source, "type": "Directory"}})
-    container["volumeMounts"].append({"name": name, "mountPath": mount.target, "readOnly": mount.read_only})
+    container["volumeMounts"].append(
+        {"name": f"shared-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
+        | ({"subPath": inside} if inside else {})
+    )
+
+
+def _lies_in(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root}/")
 
 
 def _toleration(one: Any) -> Manifest:

@@ -1,0 +1,271 @@
+"""What a hostile user of the site may try: each attack is really made, docs/security.md lists them.
+
+Attacks on the node come with a control: the same trick in the unbridged partition works, so a test that finds
+nothing has looked in the right place.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e import labs
+
+from penstock.hooks import wire
+from penstock.lab import testing
+
+Lab = testing.RunningLab
+BROKEN_LIBRARY = "/nonexistent/penstock-attack.so"
+SAID_BY_THE_LOADER = "penstock-attack.so"
+
+
+@pytest.fixture
+def running(lab: Lab) -> Iterator[str]:
+    """A job of the lab's user that runs until the test is over."""
+    job_id = lab.sbatch("#!/bin/sh\nsleep 300\n", "--output=/dev/null", "--mem=100M")
+    lab.wait_for(job_id, "RUNNING")
+    yield job_id
+    lab.run(("scancel", job_id))
+
+
+def output_of(lab: Lab, job_id: str) -> str:
+    lab.accounted(job_id)
+    return (lab.home / f"slurm-{job_id}.out").read_text()
+
+
+# -- code on the Slurm node --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", ["gpu", "host"])
+def test_the_launcher_loads_no_library_of_the_users(lab: Lab, partition: str) -> None:
+    """LD_PRELOAD reaches a plain job's first process, never the launcher; the job itself runs."""
+    argv = ("env", f"LD_PRELOAD={BROKEN_LIBRARY}", "sbatch", "--parsable", f"--partition={partition}")
+    job_id = lab.run_as_user(argv, stdin="#!/bin/sh\necho done\n").stdout.strip()
+    text = output_of(lab, job_id)
+    assert text.endswith("done\n")
+    assert (SAID_BY_THE_LOADER in text) == (partition == "host")
+
+
+def test_put_aside_variables_come_back_in_the_pod(lab: Lab) -> None:
+    """Who names LD_LIBRARY_PATH in --export has it in the container, as before."""
+    script = '#!/bin/sh\necho "[$LD_LIBRARY_PATH] [$GLIBC_TUNABLES] [$PENSTOCK_GIVEN_LD_LIBRARY_PATH]"\n'
+    argv = ("env", "GLIBC_TUNABLES=glibc.malloc.check=0", "sbatch", "--parsable")
+    job_id = lab.run_as_user((*argv, "--export=ALL,LD_LIBRARY_PATH=/opt/mine"), stdin=script).stdout.strip()
+    assert output_of(lab, job_id) == "[/opt/mine] [glibc.malloc.check=0] []\n"
+
+
+@pytest.mark.parametrize("option", ["--export=NONE", "--get-user-env", "--export=COLOUR=red"])
+def test_no_login_shell_runs_on_the_node(lab: Lab, option: str) -> None:
+    """What makes slurmd start the user's login shell is switched off before the job starts."""
+    job_id = lab.sbatch('#!/bin/sh\necho "[$SLURM_GET_USER_ENV]"\n', option)
+    assert output_of(lab, job_id) == "[0]\n"
+
+
+def steps(marker: Path, program: Path) -> list[tuple[str, ...]]:
+    """Ways of an own step to run code on the node."""
+    return [
+        ("touch", str(marker)),
+        (f"--task-epilog={program}", "true"),
+        (f"--task-prolog={program}", "true"),
+        ("--export=ALL,SLURM_JOB_PARTITION=host,SLURM_STEP_ID=", "touch", str(marker)),
+        (f"--export=ALL,LD_PRELOAD={BROKEN_LIBRARY}", "touch", str(marker)),
+        (f"--bcast={marker}.copy", "/bin/true"),
+        ("--container=/", "touch", str(marker)),
+    ]
+
+
+def marking_program(lab: Lab, marker: Path) -> Path:
+    program = lab.home / "mark.sh"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_no_step_runs_on_the_node(lab: Lab, running: str) -> None:
+    """srun into an own job, with everything that runs beside the step, and what it says of itself."""
+    marker = lab.home / "escaped"
+    for options in steps(marker, marking_program(lab, marker)):
+        argv = ("srun", f"--jobid={running}", "--overlap", *options)
+        result = lab.run_as_user(argv, check=False)
+        assert "launch failed" in result.stderr or result.returncode != 0, options
+        assert SAID_BY_THE_LOADER not in result.stderr, options
+        assert not marker.exists(), options
+    assert lab.job(running)["JobState"] == "RUNNING"
+
+
+def test_such_steps_do_run_where_jobs_are_no_pods(lab: Lab) -> None:
+    """The control of the test above: a task epilog of the user's leaves its mark in a plain job."""
+    marker = lab.home / "ran"
+    program = marking_program(lab, marker)
+    lab.run_as_user(("srun", "--partition=host", f"--task-epilog={program}", "true"))
+    assert marker.exists()
+
+
+def test_a_reservations_partition_decides(lab: Lab) -> None:
+    """A job that names no partition and goes where its reservation lies is prepared for that place."""
+    what = ("ReservationName=attack", "StartTime=now", "Duration=10", f"Users={lab.user}")
+    where = ("NodeCnt=1", "PartitionName=host", "Flags=OVERLAP,IGNORE_JOBS")
+    lab.run(("scontrol", "create", "reservation", *what, *where))
+    try:
+        job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--reservation=attack", "--output=/dev/null")
+        script = lab.run(("scontrol", "write", "batch_script", job_id, "-")).stdout
+        assert lab.job(job_id)["Partition"] == "host"
+        assert script.startswith("#!/bin/sh\n")
+        lab.accounted(job_id)
+    finally:
+        lab.run(("scontrol", "delete", "ReservationName=attack"))
+
+
+def test_roots_jobs_are_refused(lab: Lab) -> None:
+    """A pod of uid 0 is nobody's wish unless the site says so."""
+    result = lab.run(("sbatch", "--wrap", "id"), check=False)
+    assert result.returncode != 0
+    assert "root's jobs do not run as pods" in result.stderr
+
+
+def test_the_mark_of_a_prepared_job_cannot_be_forged(lab: Lab, running: str) -> None:
+    """AdminComment is not the owner's to write."""
+    argv = ("scontrol", "update", f"JobId={running}", "AdminComment=penstock")
+    assert lab.run_as_user(argv, check=False).returncode != 0
+
+
+# -- text that users write ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--job-name=$(touch /tmp/x) `id` ' \" ; && |",),
+        ("--comment=x\n   Partition=host AllocNode:Sid=x\n     Nodes=n4 CPU_IDs=0-7 Mem=1 GRES=gpu:4",),
+        ("--job-name=" + "ü" * 100, "--comment=" + "{{}}\\u0000 %s"),
+    ],
+)
+def test_hostile_names_and_comments_stay_text(lab: Lab, options: tuple[str, ...]) -> None:
+    """The job runs with what Slurm gave it, whatever its words say."""
+    script = "#!/bin/sh\nhostname; echo $SLURM_JOB_PARTITION $SLURM_CPUS_ON_NODE\n"
+    job_id = lab.sbatch(script, *options, "--output=slurm-%j.out")
+    text = output_of(lab, job_id)
+    assert text == f"slurm-{job_id}-0-0\ngpu 1\n"
+    assert lab.accounted(job_id) == ["COMPLETED", "0:0"]
+
+
+def test_a_hostile_environment_arrives_or_stays_out(lab: Lab) -> None:
+    """Line breaks and quotes arrive byte for byte, names that no shell takes stay out, nothing breaks."""
+    script = '#!/bin/sh\nprintf "%s|" "$EVIL" "$LAST"; env | grep -c "^A.B=" ; echo "${#BIG}"\n'
+    evil = "a\n'b'\n$(touch /tmp/x)\n\"; exit 3 #"
+    assignments = (f"EVIL={evil}", "A.B=1", "BIG=" + "x" * 120_000, "LAST=end")
+    argv = ("env", *assignments, "sbatch", "--parsable", "--output=slurm-%j.out")
+    job_id = lab.run_as_user(argv, stdin=script).stdout.strip()
+    assert output_of(lab, job_id) == f"{evil}|end|0\n120000\n"
+
+
+def test_a_link_on_the_nas_leads_nowhere_else(lab: Lab) -> None:
+    """A folder that is a link to the node's own files is not mounted; the job says so or fails."""
+    link = lab.home / "innocent"
+    lab.run_as_user(("ln", "-sfn", "/etc", str(link)))
+    script = f"#!/bin/sh\n#K8S_MOUNT={link}:/data\ncat /data/hostname; ls /data/penstock* /data/passwd\n"
+    job_id = lab.sbatch(script, "--output=slurm-%j.out", "--time=1")
+    testing.until(lambda: lab.job(job_id)["JobState"] in ("RUNNING", "FAILED"))
+    time.sleep(3)
+    lab.run(("scancel", job_id))
+    lab.accounted(job_id, timeout=60)
+    output = lab.home / f"slurm-{job_id}.out"
+    assert "passwd" not in (output.read_text() if output.exists() else "")
+
+
+@pytest.mark.parametrize("source", ["/etc", "{nas}/../etc", "{nas}x", "/"])
+def test_only_folders_of_the_site_can_be_mounted(lab: Lab, source: str) -> None:
+    """Refused in words, at the latest when the job starts."""
+    script = f"#!/bin/sh\n#K8S_MOUNT={source.format(nas=lab.place.nas)}:/data\nls /data\n"
+    result = lab.run_as_user(("sbatch", "--parsable", "--output=slurm-%j.out"), stdin=script, check=False)
+    if result.returncode == 0:
+        assert "MOUNT" in output_of(lab, result.stdout.strip())
+        assert lab.accounted(result.stdout.strip())[0] == "FAILED"
+    else:
+        assert "MOUNT" in result.stderr
+
+
+# -- other users -------------------------------------------------------------------------------------
+
+
+def ask_as_nobody(lab: Lab, *fields: str) -> list[str]:
+    """What penstockd answers to one question of a user who has no part in anything."""
+    code = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); from penstock_hooks import wire\n"
+        "s = wire.connect(sys.argv[2], 20.0); s.sendall(wire.pack(*sys.argv[3:]))\n"
+        "print(json.dumps([field.decode('utf-8', 'replace') for field in wire.receive(s) or []]))\n"
+    )
+    argv = ("python3", "-c", code, str(lab.place.libexec), str(lab.place.penstockd_socket), *fields)
+    env = {"PATH": "/usr/bin:/bin"}
+    result = testing.run(argv, env=env, timeout=60, check=True, cwd=Path("/"), user="nobody")
+    found: list[str] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize("verb", ["admit", "release", "abandon"])
+def test_hooks_questions_are_for_hooks(lab: Lab, running: str, verb: str) -> None:
+    """Nobody signs another's job off, or a node."""
+    answer = ask_as_nobody(lab, verb, "job", running, "node", "n1", "uid", "1", "restart", "0")
+    assert answer[0] == "error"
+    assert lab.job(running)["JobState"] == "RUNNING"
+
+
+def test_others_learn_nothing_of_a_job(lab: Lab, running: str) -> None:
+    """Pods, nodes, image and times are shown to the owner and to administrators."""
+    own = json.loads(lab.run_as_user(("penstock", "show", running, "--format", "json")).stdout)
+    assert own["pods"]
+    answer = ask_as_nobody(lab, "describe", "job", running)
+    assert [(about["pods"], about["timeline"]) for about in json.loads(answer[1])] == [([], [])]
+
+
+def test_another_user_cannot_read_output_secret_or_script(lab: Lab, running: str) -> None:
+    """The API shows him no Secret, the host no spooled script."""
+    kubectl = ("kubectl", "get", "secrets", "-n", f"user-{lab.user}")
+    assert lab.run_as_user(kubectl, check=False).returncode != 0
+    spool = next(lab.place.spool.glob("*/job*/slurm_script"))
+    denied = testing.run(("cat", str(spool)), env={}, timeout=10, check=False, cwd=Path("/"), user=labs.GUEST)
+    assert denied.returncode != 0
+
+
+def test_a_crowd_at_the_socket_stops_nobody_else(lab: Lab) -> None:
+    """300 silent connections and a slow writer of one user: another's job starts, runs and ends."""
+    path = str(lab.place.penstockd_socket)
+    crowd = [wire.connect(path, 20.0) for _ in range(300)]
+    time.sleep(1)
+    try:
+        for sock in crowd[:60:10]:  # those beyond the limit were closed at once
+            sock.sendall((wire.MAX_FRAME - 1).to_bytes(4, "big"))
+        job_id = lab.sbatch("#!/bin/sh\necho through\n", "--output=slurm-%j.out")
+        assert output_of(lab, job_id) == "through\n"
+        assert lab.accounted(job_id) == ["COMPLETED", "0:0"]
+    finally:
+        for sock in crowd:
+            sock.close()
+
+
+def test_too_large_a_message_is_refused(lab: Lab) -> None:
+    """Nobody makes penstockd hold more than a frame may have."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20)
+    with sock:
+        sock.connect(str(lab.place.penstockd_socket))
+        sock.sendall((wire.MAX_FRAME + 1).to_bytes(4, "big"))
+        assert b"over the limit" in sock.recv(1000)
+
+
+# -- namespaces --------------------------------------------------------------------------------------
+
+
+def test_a_users_namespace_has_a_quota_and_is_closed_to_others(lab: Lab, running: str) -> None:
+    """Made with the first job: pods of other users cannot connect, and there is a bound to everything."""
+    assert lab.job(running)["JobState"] == "RUNNING"
+    namespace = f"user-{lab.user}"
+    found = lab.run(("kubectl", "get", "networkpolicy,resourcequota", "-n", namespace, "-o", "json"))
+    items = {item["kind"]: item["spec"] for item in json.loads(found.stdout)["items"]}
+    assert items["NetworkPolicy"]["policyTypes"] == ["Ingress"]
+    assert items["NetworkPolicy"]["ingress"] == [{"from": [{"podSelector": {}}]}]
+    assert items["ResourceQuota"]["hard"]["pods"] == "2000"
