@@ -17,6 +17,7 @@ ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
+OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched: files 1 and 2, and marks
 
 # -- Environment names -----------------------------------------------------------------------------
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on

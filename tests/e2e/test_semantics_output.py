@@ -113,14 +113,14 @@ def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "out_text", "error_text"),
-    [("e", "out\nerr\n", ""), ("shared", "out\n", "err\n")],
-    ids=["both-outside", "error-on-the-nas"],
+    [("e", "out\n", "err\n"), ("shared", "out\n", "err\n"), ("o", "out\nerr\n", "out\nerr\n")],
+    ids=["both-outside", "error-on-the-nas", "one-file-outside"],
 )
 def test_streams_outside_the_shared_folders(
     lab: Lab, outside: Path, error: str, out_text: str, error_text: str
 ) -> None:
-    """A container has one log: two files outside get it in the first; one on the NAS is on its own."""
-    error_file = semantics.folder(lab) / "e" if error == "shared" else outside / "e"
+    """Each gets what belongs to it, whoever writes it."""
+    error_file = semantics.folder(lab) / "e" if error == "shared" else outside / error
     job_id = lab.sbatch(HELLO, f"--output={outside}/o", f"--error={error_file}")
     semantics.record(lab, job_id)
     assert ((outside / "o").read_text(), error_file.read_text()) == (out_text, error_text)

@@ -108,6 +108,8 @@ def launch(peer: Peer, job_id: int, *, attach: str = "0", script: bytes = b"#!/x
         attach,
         "skip",
         "0",
+        "skip_error",
+        "0",
         "interpreter",
         "/bin/sh",
         "workdir",

@@ -166,6 +166,24 @@ class Bridge:
             command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
         )
 
+    def in_container(self, pod: types.Pod, *words: str) -> AsyncIterator[tuple[int, bytes]]:
+        """What the agent prints when it is called with these words beside the one that runs the job."""
+        meta = pod.metadata
+        command = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", *words)
+        return self.kube.stream(
+            command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+        )
+
+    async def touch(self, pod: types.Pod, file: str) -> None:
+        """Leave a mark in the pod: an empty file."""
+        meta = pod.metadata
+        await self.kube.run(
+            ("/bin/sh", "-c", f": >{file}"),
+            namespace=meta.namespace,
+            name=meta.name,
+            container=wellknown.CONTAINER_NAME,
+        )
+
     async def stop(self, pod: types.Pod) -> None:
         """End the pod when a signal cannot be delivered: kubelet's SIGTERM, then SIGKILL after Slurm's
         patience.

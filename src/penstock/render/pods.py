@@ -85,8 +85,23 @@ def is_shared(path: bytes, settings: PodSettings) -> bool:
 
 
 def written_by_pod(path: bytes, settings: PodSettings) -> bool:
-    """Whether the pod itself can write this output file; otherwise its container log is streamed there."""
+    """Whether the pod itself can write this output file; otherwise penstockd fetches what belongs there."""
     return path == b"/dev/null" or is_shared(path, settings)
+
+
+def is_fetched(request: launches.LaunchRequest, settings: PodSettings) -> bool:
+    """Whether the pod keeps output that penstockd has to fetch."""
+    both = (request.stdout, request.stderr)
+    return not request.pod.own_entrypoint and not all(written_by_pod(path, settings) for path in both)
+
+
+def _output_files(request: launches.LaunchRequest, settings: PodSettings) -> tuple[bytes, bytes]:
+    """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
+    kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
+    stdout = request.stdout if written_by_pod(request.stdout, settings) else kept[0]
+    if request.stderr == request.stdout:
+        return stdout, stdout
+    return stdout, request.stderr if written_by_pod(request.stderr, settings) else kept[1]
 
 
 def image_of(request: launches.LaunchRequest, settings: PodSettings) -> str:
@@ -120,7 +135,7 @@ def render_pod(
             "terminationGracePeriodSeconds": settings.kill_wait,
             "securityContext": _pod_security(owner),
             "containers": [_container(allocation, rank, request, settings)],
-            "volumes": _volumes(identity, settings),
+            "volumes": _volumes(identity, settings) + _output_volume(rank, request, settings),
         },
     }
     return directives.apply(manifest, request.pod, shared_mounts=settings.shared_mounts)
@@ -172,6 +187,10 @@ def _container(
         "volumeMounts": [
             {"name": "penstock", "mountPath": wellknown.AGENT_MOUNT, "readOnly": True},
             *({"name": f"shared-{n}", "mountPath": path} for n, path in enumerate(settings.shared_mounts)),
+            *(
+                {"name": volume["name"], "mountPath": wellknown.OUTPUT_MOUNT}
+                for volume in _output_volume(rank, request, settings)
+            ),
         ],
     }
 
@@ -202,6 +221,13 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
         {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o555}},
         *shared,
     ]
+
+
+def _output_volume(
+    rank: int, request: launches.LaunchRequest, settings: PodSettings
+) -> list[Manifest]:
+    """Room for output that has to be fetched: on the node, and as long as the pod is there."""
+    return [{"name": "output", "emptyDir": {}}] if rank == 0 and is_fetched(request, settings) else []
 
 
 def render_secret(
@@ -239,6 +265,8 @@ def render_secret(
 
 def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
+    stdout, stderr = _output_files(request, settings)
+    kept = wellknown.OUTPUT_MOUNT if is_fetched(request, settings) else ""
     return {
         "agent.sh": AGENT,
         "srun": NO_SRUN,
@@ -250,8 +278,9 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
                 "penstock_workdir": request.pod.workdir.encode() or request.workdir,
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
-                "penstock_stdout": request.stdout if written_by_pod(request.stdout, settings) else b"",
-                "penstock_stderr": request.stderr if written_by_pod(request.stderr, settings) else b"",
+                "penstock_stdout": stdout,
+                "penstock_stderr": stderr,
+                "penstock_kept": kept.encode(),
             }
         ),
     }
