@@ -24,6 +24,7 @@ from penstock.sbatch import pods as pods_of_scripts
 log = logging.getLogger(__name__)
 
 LAST_OUTPUT_SECONDS = 60.0  # how long the rest of the output may take to arrive after the container's end
+FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
 
@@ -103,13 +104,15 @@ class LaunchSession:
     async def _pods(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
-        delay = 0.2
+        delay, patience = 0.2, self.clock.now() + FORBIDDEN_SECONDS
         while True:
             try:
                 if message.one("attach") == b"1":
                     return await self.bridge.attach(allocation)
                 return await self.bridge.launch(allocation, request)
-            except errors.KubeUnavailable as error:
+            except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
+                if isinstance(error, errors.KubeNotAllowed) and self.clock.now() > patience:
+                    raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(delay)
                 delay = min(delay * 2, 5.0)

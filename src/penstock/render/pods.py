@@ -23,6 +23,7 @@ SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest i
 _HOOKS = package_files.files("penstock.hooks")
 AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
 NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
+_NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Manifest = dict[str, Any]
@@ -36,6 +37,8 @@ class PodSettings:
     shared_mounts: tuple[str, ...]
     namespace_pattern: str
     kill_wait: int
+    cluster: str = ""
+    """The Slurm cluster's name, which tells our pods from those of another Slurm on the same Kubernetes."""
     trusted_partitions: frozenset[str] = frozenset()
     """Partitions in mode `trust`: nothing is checked, kube-scheduler places."""
     image_pull_policy: str = ""
@@ -51,12 +54,11 @@ class PodSettings:
 
 def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
     """The namespace of a user's jobs; by number when the name is not one that Kubernetes takes."""
-    named = settings.namespace_pattern.format(user=owner.name, uid=owner.uid)
-    return (
-        named
-        if _DNS_LABEL.fullmatch(named)
-        else settings.namespace_pattern.format(user=owner.uid, uid=owner.uid)
-    )
+    pattern = settings.namespace_pattern
+    named = pattern.format(user=owner.name, uid=owner.uid, cluster=settings.cluster)
+    if _DNS_LABEL.fullmatch(named):
+        return named
+    return pattern.format(user=owner.uid, uid=owner.uid, cluster=settings.cluster)
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:
@@ -68,8 +70,14 @@ def secret_name(identity: jobs.JobIdentity) -> str:
     return f"slurm-{identity.job_id}-{identity.restart}"
 
 
-def labels_of(identity: jobs.JobIdentity) -> dict[str, str]:
+def label_of(cluster: str) -> str:
+    """The cluster's name as a label's value."""
+    return _NO_LABEL.sub("-", cluster)[:63].strip("-_.")
+
+
+def labels_of(identity: jobs.JobIdentity, cluster: str = "") -> dict[str, str]:
     return {
+        **({wellknown.LABEL_CLUSTER: label_of(cluster)} if cluster else {}),
         wellknown.LABEL_APP: wellknown.APP_VALUE,
         wellknown.LABEL_JOB_ID: str(identity.job_id),
         wellknown.LABEL_RESTART: str(identity.restart),
@@ -125,7 +133,7 @@ def render_pod(
         "metadata": {
             "name": pod_name(identity, rank),
             "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity) | {wellknown.LABEL_RANK: str(rank)},
+            "labels": labels_of(identity, settings.cluster) | {wellknown.LABEL_RANK: str(rank)},
         },
         "spec": _site_choices(allocation, rank, settings)
         | {
@@ -223,9 +231,7 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
     ]
 
 
-def _output_volume(
-    rank: int, request: launches.LaunchRequest, settings: PodSettings
-) -> list[Manifest]:
+def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSettings) -> list[Manifest]:
     """Room for output that has to be fetched: on the node, and as long as the pod is there."""
     return [{"name": "output", "emptyDir": {}}] if rank == 0 and is_fetched(request, settings) else []
 
@@ -254,7 +260,7 @@ def render_secret(
         "metadata": {
             "name": secret_name(identity),
             "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity),
+            "labels": labels_of(identity, settings.cluster),
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": pod_name(identity, 0), "uid": owner_pod_uid}
             ],
