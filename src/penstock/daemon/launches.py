@@ -118,9 +118,10 @@ class LaunchSession:
                 delay = min(delay * 2, 5.0)
 
     async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
-        if not request.pod.own_entrypoint and not rendering.is_fetched(request, self.bridge.settings):
+        streams = rendering.fetched(request, self.bridge.settings)
+        if not streams and not request.pod.own_entrypoint:
             return await self.bridge.end_of(self.gang)
-        way = output.follow_log() if request.pod.own_entrypoint else output.fetch()
+        way = output.fetch(streams) if streams else output.follow_log()
         streaming = asyncio.create_task(way)
         try:
             outcome = await self.bridge.end_of(self.gang)

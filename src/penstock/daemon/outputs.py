@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from penstock import clock, errors, wellknown
 from penstock.bridge import bridge as bridging
@@ -22,6 +23,7 @@ from penstock.kube import types
 log = logging.getLogger(__name__)
 
 AT_ONCE, LONGEST = 0.2, 5.0  # seconds between two tries
+STDOUT = 1  # the channel of a command's output
 TRIES = 10  # how often the command may fail without a byte before the output is given up
 INCOMPLETE = "the container ended before the last of its output could be fetched"
 GIVEN_UP = "the rest of the output cannot be read in the container and is lost"
@@ -42,49 +44,47 @@ class Output:
     ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     """The container has ended: what is not here by now cannot be fetched any more."""
 
-    async def fetch(self) -> None:
-        """Until all of it is with the launcher; what cannot be had is said."""
+    async def fetch(self, streams: Sequence[int]) -> None:
+        """Until all of it is with the launcher, and the agent knows; what cannot be had is said."""
         if await self.bridge.follower.started(self.pod) is not None:
             return
+        whole = all(
+            await asyncio.gather(*(self._persist(lambda one=one: self._collect(one)) for one in streams))
+        )
+        if not whole:
+            await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
+        await self.connection.send("sync")
+        await self.synced.wait()
+        await self._persist(self._acknowledge)
+
+    async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try until it succeeds; False when it cannot any more, or fails again and again."""
         delay, failures = AT_ONCE, 0
-        while True:
+        while not self.ended.is_set() and failures < TRIES:
             before = dict(self.sent)
             try:
-                await self._collect()
-                return
+                await attempt()
+                return True
             except errors.KubeError as error:
                 log.debug("output of %s broke off: %s", self.pod.metadata.name, error.message)
                 progress = self.sent != before
                 lasting = not isinstance(error, errors.KubeUnavailable)
                 failures = 0 if progress else failures + lasting
                 delay = AT_ONCE if progress else min(delay * 2, LONGEST)
-            if self.ended.is_set() or failures >= TRIES:
-                await self._give_up()
-                return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), delay)
+        return False
 
-    async def _collect(self) -> None:
-        printed = self.bridge.in_container(self.pod, "collect", str(self.sent[1]), str(self.sent[2]))
-        async for stream, chunk in printed:
-            await self.connection.send("output", chunk, str(stream))
-            self.sent[stream] += len(chunk)
-        await self.connection.send("sync")
-        await self.synced.wait()
-        await self._acknowledge()
+    async def _collect(self, stream: int) -> None:
+        """All of one stream: what the command prints on its stdout; its stderr would be its own troubles."""
+        printed = self.bridge.in_container(self.pod, "collect", str(stream), str(self.sent[stream]))
+        async for channel, chunk in printed:
+            if channel == STDOUT:
+                await self.connection.send("output", chunk, str(stream))
+                self.sent[stream] += len(chunk)
 
     async def _acknowledge(self) -> None:
-        """The agent may end; if it has, it heard of it before."""
-        try:
-            await self.bridge.touch(self.pod, f"{wellknown.OUTPUT_MOUNT}/collected")
-        except errors.KubeError:
-            if not self.ended.is_set():
-                raise
-
-    async def _give_up(self) -> None:
-        await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
-        with contextlib.suppress(errors.KubeError):
-            await self._acknowledge()
+        await self.bridge.touch(self.pod, f"{wellknown.OUTPUT_MOUNT}/collected")
 
     async def follow_log(self) -> None:
         """The container's log into the job's stdout, from where an earlier connection stopped."""

@@ -16,20 +16,19 @@ if [ "${1:-}" = hold ]; then # not rank 0: keep the room until the job ends
     while :; do sleep 3600 & wait $!; done
 fi
 
-# penstockd runs this beside the agent: what the kept files hold from these offsets on, until the script has ended and all of it
-# is out. Each `cat` goes on where the last one stopped, because they share the open file: every byte comes once.
+# penstockd runs `collect FILE OFFSET` beside the agent: what that kept file holds from there on, until the script has ended and
+# all of it is out. Each `cat` goes on where the last one stopped, because they share the open file: every byte comes once.
 if [ "${1:-}" = collect ]; then
     trap '' TERM HUP INT # "end, all of you" is not for the one who fetches the last words
     trap : USR1
-    cd "$penstock_kept" && echo $$ >collector && exec 3<1 4<2 || exit 1
-    tail -c "+$(($2 + 1))" <&3 && tail -c "+$(($3 + 1))" <&4 >&2 || exit 1
+    cd "$penstock_kept" && : >>"$2" && echo $$ >"collector.$2" && exec 3<"$2" || exit 1
+    tail -c "+$(($3 + 1))" <&3 || exit 1
     while :; do
         last=
         [ ! -e ended ] || last=1
         cat <&3 || exit 1
-        [ ! -s 2 ] || cat <&4 >&2 || exit 1
         [ -z "$last" ] || exit 0
-        read -r newest <collector && [ "$newest" = $$ ] || exit 1 # nobody listens to this one any more
+        read -r newest <"collector.$2" && [ "$newest" = $$ ] || exit 1 # nobody listens to this one any more
         sleep 1 &
         wait $!
     done
@@ -43,7 +42,7 @@ finish() {
     [ -n "$penstock_kept" ] || exit "$status"
     trap 'exit "$status"' TERM
     : >"$penstock_kept/ended"
-    read -r collector <"$penstock_kept/collector" && kill -USR1 "$collector"
+    for fd in 1 2; do read -r collector <"$penstock_kept/collector.$fd" && kill -USR1 "$collector"; done
     while [ ! -e "$penstock_kept/collected" ]; do sleep 0.1 || sleep 1; done
     exit "$status"
 } 2>/dev/null
@@ -54,7 +53,6 @@ if [ -n "$penstock_kept" ]; then
         note "the image has no $penstock_tool, so output can only go to the shared folders" 2>/dev/termination-log
         exit 126
     done
-    { : >>"$penstock_kept/1" && : >>"$penstock_kept/2"; } || exit 126
 fi
 exec 7>&1 # the container's log
 [ -z "$penstock_stdout" ] || exec >>"$penstock_stdout" || exit 126

@@ -97,10 +97,12 @@ def written_by_pod(path: bytes, settings: PodSettings) -> bool:
     return path == b"/dev/null" or is_shared(path, settings)
 
 
-def is_fetched(request: launches.LaunchRequest, settings: PodSettings) -> bool:
-    """Whether the pod keeps output that penstockd has to fetch."""
-    both = (request.stdout, request.stderr)
-    return not request.pod.own_entrypoint and not all(written_by_pod(path, settings) for path in both)
+def fetched(request: launches.LaunchRequest, settings: PodSettings) -> tuple[int, ...]:
+    """Which streams (1 and 2) the pod keeps for penstockd to fetch; an image that runs itself keeps none."""
+    if request.pod.own_entrypoint:
+        return ()
+    paths = {1: request.stdout} | ({2: request.stderr} if request.stderr != request.stdout else {})
+    return tuple(stream for stream, path in paths.items() if not written_by_pod(path, settings))
 
 
 def _output_files(request: launches.LaunchRequest, settings: PodSettings) -> tuple[bytes, bytes]:
@@ -233,7 +235,7 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
 
 def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSettings) -> list[Manifest]:
     """Room for output that has to be fetched: on the node, and as long as the pod is there."""
-    return [{"name": "output", "emptyDir": {}}] if rank == 0 and is_fetched(request, settings) else []
+    return [{"name": "output", "emptyDir": {}}] if rank == 0 and fetched(request, settings) else []
 
 
 def render_secret(
@@ -272,7 +274,7 @@ def render_secret(
 def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
     stdout, stderr = _output_files(request, settings)
-    kept = wellknown.OUTPUT_MOUNT if is_fetched(request, settings) else ""
+    kept = wellknown.OUTPUT_MOUNT if fetched(request, settings) else ""
     return {
         "agent.sh": AGENT,
         "srun": NO_SRUN,
