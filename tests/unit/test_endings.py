@@ -31,6 +31,8 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         ),
         (fakes.ended(0, reason="Completed"), outcomes.Outcome(0)),
         (fakes.ended(7), outcomes.Outcome(7)),
+        (fakes.ended(126, message="penstock: no cat\n"), outcomes.Outcome(126, "no cat")),
+        (fakes.ended(126, message="what the job wrote there"), outcomes.Outcome(126)),
         (
             fakes.ended(137, reason="OOMKilled"),
             outcomes.Outcome(137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)"),

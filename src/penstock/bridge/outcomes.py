@@ -9,6 +9,7 @@ from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
 SIGNAL_WORD = "signal"  # what the agent leaves as termination message when the script died of a signal
+AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 _NO_SHELL = "/bin/sh"
 
@@ -54,7 +55,9 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
     died = end.exit_code > 128 and end.message.strip() == SIGNAL_WORD
     signal = end.exit_code - 128 if died else 0
     if end.reason in ("Completed", "Error", ""):
-        return Outcome(end.exit_code, signal=signal)
+        said = " ".join(end.message.split())
+        reason = said.removeprefix(AGENTS_WORD) if said.startswith(AGENTS_WORD) else ""
+        return Outcome(end.exit_code, reason, signal=signal)
     return Outcome(end.exit_code or LOST, _abnormal(end, pod), signal=signal)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -48,10 +49,9 @@ class Output:
         """Until all of it is with the launcher, and the agent knows; what cannot be had is said."""
         if await self.bridge.follower.started(self.pod) is not None:
             return
-        whole = all(
-            await asyncio.gather(*(self._persist(lambda one=one: self._collect(one)) for one in streams))
-        )
-        if not whole:
+        ways = (functools.partial(self._collect, stream) for stream in streams)
+        whole = await asyncio.gather(*(self._persist(way) for way in ways))
+        if not all(whole):
             await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
         await self.connection.send("sync")
         await self.synced.wait()

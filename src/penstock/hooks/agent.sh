@@ -50,7 +50,8 @@ finish() {
 if [ -n "$penstock_kept" ]; then
     for penstock_tool in cat sleep tail; do
         command -v "$penstock_tool" >/dev/null 2>&1 && continue
-        note "the image has no $penstock_tool, so output can only go to the shared folders" 2>/dev/termination-log
+        [ ! -w /dev/termination-log ] || exec 2>/dev/termination-log # nobody can read anything else
+        note "the image has no $penstock_tool, so output can only go to the shared folders"
         exit 126
     done
 fi
