@@ -116,13 +116,19 @@ begin() {
     exec $undo "$@"
 }
 
-begin "$@" <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
-child=$!
-passed=
+# A signal may come before the script is there: it is kept, and passed on then.
+child= passed= early=
+pass_on() {
+    passed="$passed $1"
+    if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
+}
 for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
-    trap "passed=\"\$passed $name\"; kill -$name $child 2>/dev/null" "$name"
+    trap "pass_on $name" "$name"
 done
+begin "$@" <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
+child=$!
+for name in $early; do kill "-$name" "$child" 2>/dev/null; done
 # Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
 everyone=$child
 [ $$ -eq 1 ] && everyone=-1
