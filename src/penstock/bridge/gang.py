@@ -118,6 +118,9 @@ class GangMaker:
         """The pod, on its node."""
         if pod.spec.node_name == node:
             return pod
+        nodes = self.follower.nodes
+        if nodes.fresh and f"/{node}" not in nodes.objects:  # the API would take the binding all the same
+            raise GangRefused(f"node {node} has left Kubernetes", requeue=True)
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
