@@ -1,4 +1,4 @@
-"""What goes wrong on either kind of cluster: on the dev cluster by a fault, on a real one by the true thing."""
+"""What goes wrong on either kind of cluster: on the dev cluster by a fault, on a real one truly."""
 
 from __future__ import annotations
 
@@ -119,3 +119,22 @@ def bring_back(lab: Lab, node: str) -> None:
     pid = next(int(part["pid"]) for part in status["components"] if part["name"] == f"kubelet-{node}")
     os.kill(pid, signal.SIGKILL)
     testing.lab_command(lab.place, "up")
+
+
+@contextlib.contextmanager
+def without_image(lab: Lab, image: str) -> Iterator[None]:
+    """That image cannot be pulled; a real registry just does not have it."""
+    if is_real():
+        yield
+        return
+    with breaking.DevCluster(lab) as cluster:
+        cluster.set("images", {"missing": [image]})
+        yield
+
+
+@contextlib.contextmanager
+def refusing_node(lab: Lab, node: str) -> Iterator[None]:
+    """The node's kubelet refuses every pod: only the dev cluster can do that on demand."""
+    with breaking.DevCluster(lab) as cluster:
+        cluster.set(f"nodes/{node}", {"reject": "OutOfcpu"})
+        yield
