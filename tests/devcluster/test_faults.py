@@ -154,7 +154,7 @@ def test_pods_are_refused_by_their_labels(own: testing.Client) -> None:
     assert own.create("pods", labelled("p", "1"))["kind"] == "Pod"
 
 
-def labelled(name: str, rank: str) -> testing.Json:
+def labelled(name: str, rank: str) -> dict[str, Any]:
     made = testing.pod(name, "true")
     made["metadata"]["labels"] = {"rank": rank}
     return made
