@@ -49,17 +49,19 @@ def asked_for(log: Path) -> list[tuple[str, str, int]]:
 
 
 def run_jobs_of_every_kind(lab: testing.RunningLab) -> None:
-    """Output on the NAS and through the API, a signal into a pod, an end that is cancelled, a new daemon."""
+    """Output on the NAS, fetched and from a log, a signal into a pod, an end that is cancelled."""
     output = lab.home / "rights.out"
     script = "#!/bin/bash\ntrap 'echo got it' USR1\necho up\nfor i in {1..300}; do sleep 0.2; done\n"
     running = lab.sbatch(script, f"--output={output}")
     streamed = lab.sbatch("#!/bin/sh\necho hello\n", "--output=/dev/shm/penstock-%j.out")
+    by_itself = lab.sbatch("#!/bin/sh\n#K8S_COMMAND=@entrypoint\n")
     wait_for_text(output, "up")
     lab.run_as_user(("scancel", "--batch", "--signal=USR1", running))
     wait_for_text(output, "got it")
     lab.run_as_user(("scancel", running))
     try:
         assert lab.accounted(streamed)[0] == "COMPLETED"
+        assert lab.accounted(by_itself)[0] == "COMPLETED"
         assert lab.accounted(running)[0].startswith("CANCELLED")
         lab.wait_for(running, "CANCELLED")
     finally:
