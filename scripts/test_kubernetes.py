@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_compiler_oracle.py"]
 """They have no pods: `make test` runs them, and once is enough."""
-WORKERS = ("--numprocesses=4", "--dist=loadfile")
+WORKERS = ("--numprocesses=3", "--dist=loadfile")
 """Tests mostly wait, each worker in a cluster of its own (1.2 GB); a file is never split."""
 
 

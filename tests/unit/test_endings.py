@@ -51,7 +51,7 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         (fakes.ended(137), outcomes.Outcome(137)),
         (
             fakes.ended(128, reason="StartError", message='exec: "/bin/sh": no such file'),
-            outcomes.Outcome(128, "StartError: the image has no /bin/sh, which the job's agent needs"),
+            outcomes.Outcome(1, "StartError: the image has no /bin/sh, which the job's agent needs"),
         ),
         (
             waiting("CreateContainerConfigError", "no\nkey"),
