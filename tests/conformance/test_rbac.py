@@ -172,6 +172,21 @@ def test_without_a_right_its_request_is_forbidden(
         time.sleep(0.1)
 
 
+@pytest.mark.usefixtures("restored_role")
+def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> None:
+    """An API server that has just started forbids everything: the launch waits, and nothing is lost."""
+    log = choosing.cluster_of(real.place, spec.load(real.place)).audit_log
+    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role(without=("pods", "create")))
+    output = real.home / "moment.out"
+    before = len(asked_for(log))
+    job_id = real.sbatch("#!/bin/sh\necho ran\n", f"--output={output}")
+    testing.until(lambda: ("pods", "create", 403) in asked_for(log)[before:], seconds=60)
+    assert real.job(job_id)["JobState"] == "RUNNING"
+    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role())
+    assert real.accounted(job_id, timeout=60) == ["COMPLETED", "0:0"]
+    assert output.read_text() == "ran\n"
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
