@@ -115,10 +115,14 @@ def without_node(lab: Lab, node: str) -> Iterator[None]:
 
 def bring_back(lab: Lab, node: str) -> None:
     """A kubelet registers its node when it starts, and only then."""
-    status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
-    pid = next(int(part["pid"]) for part in status["components"] if part["name"] == f"kubelet-{node}")
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid_of(lab, f"kubelet-{node}"), signal.SIGKILL)
     testing.lab_command(lab.place, "up")
+
+
+def pid_of(lab: Lab, name: str) -> int:
+    """The process of one part of the lab."""
+    status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
+    return next(int(part["pid"]) for part in status["components"] if part["name"] == name)
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ fi
 finish() {
     status=$1
     PATH=$penstock_path # the image's: the user's may hold nothing
+    [ -s "$penstock_stdout" ] || [ -s "$penstock_stderr" ] || penstock_mirrors=
     for fd in $penstock_mirrors; do dd bs=65536 count=16 <&"$fd" >&7; done # what the copy still lacks, within reason
     [ -n "$penstock_kept" ] || exit "$status"
     trap 'exit "$status"' TERM
@@ -62,19 +63,19 @@ if [ -n "$penstock_stderr" ]; then
 fi
 
 # A copy of the output for `kubectl logs`, as far as it goes: the files are what counts. It starts behind what a file holds already.
-mirror() { # FD
-    tail -c 1 <&"$1" >/dev/null
+mirror() { # FD FILE
+    [ ! -s "$2" ] || tail -c 1 <&"$1" >/dev/null
     ( trap '' TERM; tail -c +1 -f <&"$1" >&7 & )
 }
 penstock_mirrors= penstock_path=$PATH
 if [ $$ -eq 1 ] && command -v tail >/dev/null; then
     if [ -f "$penstock_stdout" ] && [ -r "$penstock_stdout" ] && exec 5<"$penstock_stdout"; then
         penstock_mirrors=5
-        mirror 5
+        mirror 5 "$penstock_stdout"
     fi
     if [ "$penstock_stderr" != "$penstock_stdout" ] && [ -f "$penstock_stderr" ] && [ -r "$penstock_stderr" ] && exec 6<"$penstock_stderr"; then
         penstock_mirrors="$penstock_mirrors 6"
-        mirror 6
+        mirror 6 "$penstock_stderr"
     fi
 fi 2>/dev/null
 
