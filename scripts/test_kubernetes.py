@@ -22,8 +22,8 @@ from penstock.lab.kubernetes import building, requirements
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
-"""About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough. What a
-real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
+"""About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
+What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
 WORKERS = ("--numprocesses=3", "--dist=loadfile")
 """Tests mostly wait, each worker in a cluster of its own (1.2 GB); a file is never split."""
 
