@@ -11,7 +11,6 @@ import pytest
 from penstock.lab import processes, spec, testing
 from penstock.lab.kubernetes import cgroups, mounting, registry
 
-
 NODES = ["n1", "n2", "n3", "n4"]
 
 
