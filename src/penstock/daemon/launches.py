@@ -23,7 +23,8 @@ from penstock.sbatch import pods as pods_of_scripts
 
 log = logging.getLogger(__name__)
 
-LAST_OUTPUT_SECONDS = 60.0  # how long the rest of the output may take to arrive after the container's end
+LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive after the container's end
+UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
 FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
@@ -122,11 +123,12 @@ class LaunchSession:
         if not streams and not request.pod.own_entrypoint:
             return await self.bridge.end_of(self.gang)
         way = output.fetch(streams) if streams else output.follow_log()
+        patience = UNDER_WAY_SECONDS if streams else LAST_OUTPUT_SECONDS
         streaming = asyncio.create_task(way)
         try:
             outcome = await self.bridge.end_of(self.gang)
             output.ended.set()
-            await asyncio.wait((streaming,), timeout=LAST_OUTPUT_SECONDS)
+            await asyncio.wait((streaming,), timeout=patience)
             return outcome
         finally:
             streaming.cancel()
