@@ -7,6 +7,8 @@ PenstockError                 anything we report to a person in one line
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
+    ├── KubeNotAllowed        ... 403: whoever asks has not the right (an API server that has just started
+    │                         forbids everything for a moment)
     ├── KubeNotFound          ... 404: the object is not there
     ├── KubeConflict          ... 409: it is there already, or has changed meanwhile
     ├── KubeGone              ... 410: the resource version is too old, list again
@@ -58,6 +60,10 @@ class KubeError(PenstockError):
         super().__init__(message, hint=hint)
         self.status = status
         self.reason = reason
+
+
+class KubeNotAllowed(KubeError):
+    """403 for want of rights; not what quotas, webhooks or Pod Security refuse, which is 403 too."""
 
 
 class KubeNotFound(KubeError):

@@ -10,6 +10,7 @@ LABEL_APP = "app"  # always APP_VALUE on what we make for a job: `kubectl get po
 APP_VALUE = "slurm-job"
 INSTANCE_VALUE = "slurm-instance"  # of pods that `penstock mkinst` made: nobody's job, so never swept
 LABEL_JOB_ID = "penstock.dev/job-id"  # Slurm's job id (of the array task itself, never the array's)
+LABEL_CLUSTER = "penstock.dev/cluster"  # Slurm's ClusterName: penstockd touches the pods of its own only
 LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of the job this object belongs to
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script
 LABEL_USER_ID = "penstock.dev/uid"  # uid of the job's owner, as Slurm knows it
@@ -17,6 +18,7 @@ ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
+OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched: files 1 and 2, and marks
 
 # -- Environment names -----------------------------------------------------------------------------
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on

@@ -18,13 +18,9 @@ NODE = "n1"
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[testing.RunningLab]:
-    """A lab with two nodes; Slurm is there too and minds its own business."""
-    reason = testing.missing()
-    if reason:
-        pytest.skip(reason)
-    with testing.temporary_lab("--nodes", "2") as running:
-        yield running
+def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
+    """Slurm is there too and minds its own business."""
+    return shared_lab
 
 
 @pytest.fixture

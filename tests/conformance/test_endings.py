@@ -38,6 +38,29 @@ def test_too_much_memory_is_an_end_of_its_own(api: client.Client, node: str) -> 
     assert (end["reason"], end["exitCode"]) == ("OOMKilled", 137)
 
 
+def test_a_program_that_the_image_lacks(api: client.Client, node: str) -> None:
+    """The container has not run, and its message names the program."""
+    api.create("pods", client.pod("bare", "/bin/sh", "-c", "true", container={"image": "lab/pause:1"}))
+    api.bind("bare", node)
+    end = client.terminated(api.phase("bare", "Failed"))
+    assert (end["reason"], end["exitCode"]) == ("StartError", 128)
+    assert 'exec: "/bin/sh": stat /bin/sh: no such file or directory' in end["message"]
+
+
+def test_every_container_is_told_of_the_api_server(api: client.Client, node: str) -> None:
+    """Eight variables, also without service links and without a token: whoever wants none unsets them."""
+    script = "env | sed -n 's/^\\(KUBERNETES_[^=]*\\)=.*/\\1/p' | sort | tr '\\n' ' ' >/dev/termination-log"
+    api.create("pods", client.shell("told", script, enableServiceLinks=False))
+    api.bind("told", node)
+    names = client.terminated(api.phase("told", "Succeeded", "Failed"))["message"].split()
+    port = "KUBERNETES_PORT_443_TCP"
+    service = "KUBERNETES_SERVICE"
+    assert names == [
+        *("KUBERNETES_PORT", port, f"{port}_ADDR", f"{port}_PORT", f"{port}_PROTO"),
+        *(f"{service}_HOST", f"{service}_PORT", f"{service}_PORT_HTTPS"),
+    ]
+
+
 def test_a_pod_is_not_started_again(api: client.Client, node: str) -> None:
     """restartPolicy Never means what it says."""
     api.create("pods", client.shell("once", "exit 1"))

@@ -11,6 +11,8 @@ import pytest
 from penstock.lab import processes, spec, testing
 from penstock.lab.kubernetes import cgroups, mounting, registry
 
+NODES = ["n1", "n2", "n3", "n4"]
+
 
 @pytest.fixture
 def _real_only() -> None:
@@ -18,9 +20,12 @@ def _real_only() -> None:
         pytest.skip("needs a cluster built here: make test-k8s")
 
 
-def interfaces() -> set[str]:
-    """Network interfaces of the host."""
-    return {path.name for path in Path("/sys/class/net").iterdir()}
+def interface_of(lab: testing.RunningLab, job_id: str) -> Path:
+    """The host's end of the way to the job's pod; other labs have theirs at the same time."""
+    selector = f"penstock.dev/job-id={job_id}"
+    argv = ("kubectl", "get", "pods", "-A", "-l", selector, "-o", "jsonpath={.items[0].status.podIP}")
+    words = lab.run(("ip", "-o", "route", "get", lab.run(argv).stdout)).stdout.split()
+    return Path("/sys/class/net") / words[words.index("dev") + 1]
 
 
 def traces(directory: Path, name: str) -> dict[str, list[str]]:
@@ -39,7 +44,6 @@ def traces(directory: Path, name: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("violently", [False, True], ids=["in-order", "after-kill-9"])
 def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
     """With a job running in it: no process, container, mount, cgroup, interface or file stays."""
-    before = interfaces()
     forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
     with testing.temporary_lab("--nodes", "1") as lab:
         name = f"penstock-k8s-{spec.load(lab.place).devcluster_port}"
@@ -52,12 +56,13 @@ def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
             time.sleep(0.1)
         there = traces(lab.place.directory, name)
         assert all(there.values())
-        assert len(interfaces() - before) >= 1
+        interface = interface_of(lab, job_id)
+        assert interface.exists()
         if violently:
             kill_everything(lab)
     left = traces(lab.place.directory, name)
     assert left == {"processes": [], "mounts": [], "cgroups": [], "files": []}
-    wait_for_interfaces(before)
+    testing.until(lambda: not interface.exists())  # the kernel takes a moment to end a network namespace
     others = [path for tree in cgroups.trees() for path in tree.glob("penstock-k8s-*")]
     assert others or Path("/proc/sys/net/ipv4/ip_forward").read_text() == forwarding
 
@@ -67,14 +72,6 @@ def kill_everything(lab: testing.RunningLab) -> None:
     for process in processes.snapshot():
         if str(lab.place.directory) in " ".join(process.argv) and "shim" not in process.name:
             processes.send(process.identity, signal.SIGKILL)
-
-
-def wait_for_interfaces(expected: set[str]) -> None:
-    """The kernel takes a moment to remove what was in a network namespace."""
-    deadline = time.monotonic() + 10
-    while interfaces() - expected:
-        assert time.monotonic() < deadline, f"still there: {interfaces() - expected}"
-        time.sleep(0.1)
 
 
 @pytest.mark.usefixtures("_real_only")
@@ -99,7 +96,7 @@ def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch
     """Its nodes are Slurm's nodes, a job's output comes through the API, and its record is true."""
     monkeypatch.setenv("PENSTOCK_TEST_KUBERNETES", str(kubeconfig))
     with testing.temporary_lab() as guest:
-        assert guest.run(("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N")).stdout.split() == ["n1", "n2"]
+        assert guest.run(("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N")).stdout.split() == NODES
         job_id = guest.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/host-userland:1\necho from afar; exit 7\n")
         assert guest.accounted(job_id) == ["FAILED", "7:0"]
         text = (guest.home / f"slurm-{job_id}.out").read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.conformance import client
 
 
@@ -58,3 +60,16 @@ def test_the_container_can_be_named(api: client.Client, node: str) -> None:
     api.phase("named", "Succeeded")
     assert api.log("named", container="job").text == "hi\n"
     assert api.log("named", container="other").status_code == 400
+
+
+def test_a_large_log_begins_anew(api: client.Client, node: str) -> None:
+    """Kubelets look every ten seconds and put away what is over 10 MiB: no way for output to be whole."""
+    script = f"yes {'x' * 99} | head -n 120000; sleep 21; echo end; sleep 60"
+    api.create("pods", client.shell("large", script))
+    api.bind("large", node)
+    api.phase("large", "Running")
+    deadline = time.monotonic() + 60
+    while not (log := api.log("large").text).endswith("end\n"):
+        assert time.monotonic() < deadline, log[-200:]
+        time.sleep(1)
+    assert len(log) < 120000 * 100

@@ -50,17 +50,19 @@ def asked_for(log: Path) -> list[tuple[str, str, int]]:
 
 
 def run_jobs_of_every_kind(lab: testing.RunningLab) -> None:
-    """Output on the NAS and through the API, a signal into a pod, an end that is cancelled, a new daemon."""
+    """Output on the NAS, fetched and from a log, a signal into a pod, an end that is cancelled."""
     output = lab.home / "rights.out"
     script = "#!/bin/bash\ntrap 'echo got it' USR1\necho up\nfor i in {1..300}; do sleep 0.2; done\n"
     running = lab.sbatch(script, f"--output={output}")
     streamed = lab.sbatch("#!/bin/sh\necho hello\n", "--output=/dev/shm/penstock-%j.out")
+    by_itself = lab.sbatch("#!/bin/sh\n#K8S_COMMAND=@entrypoint\n")
     wait_for_text(output, "up")
     lab.run_as_user(("scancel", "--batch", "--signal=USR1", running))
     wait_for_text(output, "got it")
     lab.run_as_user(("scancel", running))
     try:
         assert lab.accounted(streamed)[0] == "COMPLETED"
+        assert lab.accounted(by_itself)[0] == "COMPLETED"
         assert lab.accounted(running)[0].startswith("CANCELLED")
         lab.wait_for(running, "CANCELLED")
     finally:
@@ -175,6 +177,21 @@ def test_without_a_right_its_request_is_forbidden(
     while answer_to(place.penstockd_kubeconfig, REQUESTS[pair], api.namespace) != 403:
         assert time.monotonic() < deadline, f"still allowed without {pair}"
         time.sleep(0.1)
+
+
+@pytest.mark.usefixtures("restored_role")
+def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> None:
+    """An API server that has just started forbids everything: the launch waits, and nothing is lost."""
+    log = choosing.cluster_of(real.place, spec.load(real.place)).audit_log
+    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role(without=("pods", "create")))
+    output = real.home / "moment.out"
+    before = len(asked_for(log))
+    job_id = real.sbatch("#!/bin/sh\necho ran\n", f"--output={output}")
+    testing.until(lambda: ("pods", "create", 403) in asked_for(log)[before:], seconds=60)
+    assert real.job(job_id)["JobState"] == "RUNNING"
+    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role())
+    assert real.accounted(job_id, timeout=60) == ["COMPLETED", "0:0"]
+    assert output.read_text() == "ran\n"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,23 @@ def test_pod_stuck_terminating(own: testing.Client) -> None:
     own.gone("q")
 
 
+def test_pods_are_refused_by_their_labels(own: testing.Client) -> None:
+    """As an admission webhook would: 403 in its words; others are made."""
+    fault(own, "admission", {"labels": {"rank": "1"}, "message": "not here"})
+    refused = own.call("POST", own.path("pods"), labelled("p", "1"))
+    assert (refused["code"], refused["reason"]) == (403, "Forbidden")
+    assert "denied the request: not here" in refused["message"]
+    assert own.create("pods", labelled("q", "2"))["kind"] == "Pod"
+    fault(own, "admission", {})
+    assert own.create("pods", labelled("p", "1"))["kind"] == "Pod"
+
+
+def labelled(name: str, rank: str) -> dict[str, Any]:
+    made = testing.pod(name, "true")
+    made["metadata"]["labels"] = {"rank": rank}
+    return made
+
+
 def test_faults_are_listed_and_cleared_together(own: testing.Client) -> None:
     """GET shows all faults, DELETE without a name clears them."""
     fault(own, "nodes/n1", {"ready": False})
@@ -153,9 +170,11 @@ def test_faults_are_listed_and_cleared_together(own: testing.Client) -> None:
         "nodes": {"n1": {"ready": False}},
         "pods": {"default/p": {"stuckTerminating": True}},
         "images": {"missing": ["a", "b"]},
+        "admission": {},
     }
     own.call("DELETE", "/devcluster/v1/faults")
-    assert own.call("GET", "/devcluster/v1/faults") == {"nodes": {}, "pods": {}, "images": {"missing": []}}
+    none: dict[str, object] = {"nodes": {}, "pods": {}, "images": {"missing": []}, "admission": {}}
+    assert own.call("GET", "/devcluster/v1/faults") == none
     assert node_ready(own, "n1") == "True"
 
 

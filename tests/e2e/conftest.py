@@ -27,10 +27,9 @@ def _faults_are_the_dev_clusters(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[testing.RunningLab]:
-    """The whole thing: Slurm, dev cluster, penstockd and hooks."""
-    with testing.temporary_lab() as running:
-        yield running
+def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
+    """The whole thing: Slurm, a cluster, penstockd and hooks."""
+    return shared_lab
 
 
 @pytest.fixture(scope="session")

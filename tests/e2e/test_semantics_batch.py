@@ -28,7 +28,7 @@ ROWS = {
     "exit-143-by-itself": Row(script="#!/bin/sh\nexit 143\n"),
     "set-e": Row(script="#!/bin/bash -e\necho before\nfalse\necho after\n"),
     "no-such-command": Row(script="#!/bin/sh\nexec /nonexistent/program 2>/dev/null\n"),
-    "not-executable": Row(script="#!/bin/sh\nexec /etc/hostname 2>/dev/null\n"),
+    "not-executable": Row(script="#!/bin/sh\nexec /etc/passwd 2>/dev/null\n"),
     "two-streams-one-file": Row(
         script="#!/bin/bash\nfor i in 1 2 3; do echo out $i; echo err $i >&2; done\n"
     ),

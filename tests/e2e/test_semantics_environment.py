@@ -102,6 +102,7 @@ def without(variables: Variables, names: set[str]) -> Variables:
 def test_every_form_of_export(by_form: dict[str, tuple[Variables, Variables]], name: str) -> None:
     """The pod gets what plain Slurm's script gets, but the host's own variables only when they are named."""
     plain, pod = by_form[name]
+    pod = pod | {"PATH": pod["PATH"].removesuffix(":/penstock")}  # an srun that says why, where there is none
     named = FORMS[name][1]
     differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB
     assert without(pod, differs) == without(plain, differs)

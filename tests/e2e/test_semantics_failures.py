@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e import breaking, semantics
+from tests.e2e import clusters, semantics
 from tests.e2e.semantics import Record
 
 Lab = semantics.Lab
 LOST = Record("FAILED", "1:0")
+MISSING = "nas-hub.local:5407/lab/none:1"
 
 
-@pytest.fixture
-def breakable(lab: Lab) -> Iterator[breaking.DevCluster]:
-    """The lab's dev cluster; whole again afterwards."""
-    with breaking.DevCluster(lab) as cluster:
-        yield cluster
+@pytest.fixture(scope="module", autouse=True)
+def nowhere(lab: Lab) -> tuple[str, Path]:
+    """A job with a folder that is not on its node, and its folder: it takes a minute until that is an end."""
+    folder = semantics.folder(lab)
+    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/nowhere:/data\ntrue\n"
+    return lab.sbatch(script, "--output=o", cwd=folder), folder
 
 
 def words(lab: Lab, job_id: str, output: Path) -> tuple[list[str], str]:
@@ -34,14 +35,24 @@ def check_words(lab: Lab, job_id: str, output: Path, pattern: str) -> None:
     assert comment == line
 
 
-def test_an_image_that_cannot_be_pulled(lab: Lab, breakable: breaking.DevCluster) -> None:
+def test_an_image_that_cannot_be_pulled(lab: Lab) -> None:
     """The job fails at once instead of running for ever without running."""
-    breakable.set("images", {"missing": ["registry.example/none:1"]})
     folder = semantics.folder(lab)
-    job_id = lab.sbatch("#!/bin/sh\n#K8S_IMAGE=registry.example/none:1\ntrue\n", "--output=o", cwd=folder)
-    assert semantics.record(lab, job_id, timeout=60) == LOST
-    check_words(lab, job_id, folder / "o", "^(ImagePullBackOff|ErrImagePull): .*registry.example/none:1")
-    assert semantics.pods(lab, job_id) == []
+    with clusters.without_image(lab, MISSING):
+        job_id = lab.sbatch(f"#!/bin/sh\n#K8S_IMAGE={MISSING}\ntrue\n", "--output=o", cwd=folder)
+        assert semantics.record(lab, job_id, timeout=60) == LOST
+    check_words(lab, job_id, folder / "o", f"^(ImagePullBackOff|ErrImagePull): .*{MISSING}")
+    semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
+
+
+def test_an_image_without_a_shell(lab: Lab) -> None:
+    """The agent cannot run: said in words, not in those of the container's runtime."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/pause:1\ntrue\n", "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == LOST
+    check_words(
+        lab, job_id, folder / "o", "^StartError: the image has no /bin/sh, which the job's agent needs$"
+    )
 
 
 def test_an_image_name_that_is_none(lab: Lab) -> None:
@@ -81,3 +92,16 @@ def test_a_pod_deleted_by_hand(lab: Lab) -> None:
     assert semantics.record(lab, job_id).state == "FAILED"
     check_words(lab, job_id, folder / "o", "^the job's pod was deleted from outside$")
     assert lab.job(job_id)["Restarts"] == "0"
+
+
+def test_a_folder_that_is_not_on_the_node(lab: Lab, nowhere: tuple[str, Path]) -> None:
+    """NAS missing: the job does not wait for ever, and says which folder is not there."""
+    job_id, folder = nowhere
+    assert semantics.record(lab, job_id, timeout=120) == LOST
+    check_words(
+        lab,
+        job_id,
+        folder / "o",
+        f"^not started within 60 s: FailedMount: .*hostPath type check failed: {folder}/nowhere is not a dir",
+    )
+    semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")

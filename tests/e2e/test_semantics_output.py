@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
-from tests.e2e import semantics
+from tests.e2e import clusters, semantics
 from tests.e2e.semantics import Row
 
 Lab = semantics.Lab
@@ -22,6 +24,7 @@ PATTERNS = {
     "folder": ("--output=./%x.o", "--job-name=plain"),
 }
 BIG_LINES = 13_000_000  # `seq` makes 105 MB of them
+MANY_LINES = 3_000_000
 MOST_OF_A_PIPE = 60_000
 
 
@@ -102,6 +105,35 @@ def test_a_hundred_megabytes_arrive_whole(lab: Lab, outside: Path) -> None:
         file.unlink()
 
 
+def test_output_goes_on_where_a_killed_penstockd_stopped(lab: Lab, outside: Path) -> None:
+    """SIGKILL in the midst of it: the next one fetches the rest, and no byte comes twice."""
+    size, digest = digest_of_seq(MANY_LINES)
+    half = MANY_LINES // 2
+    script = f"#!/bin/sh\nseq 1 {half}; sleep 4; seq {half + 1} {MANY_LINES}\n"
+    job_id = lab.sbatch(script, f"--output={outside}/many.o")
+    file = outside / "many.o"
+    semantics.wait_until(lambda: file.exists() and file.stat().st_size > 100_000, "output comes")
+    os.kill(clusters.pid_of(lab, "penstockd"), signal.SIGKILL)
+    lab.penstock("lab", "up", "--dir", str(lab.place.directory))
+    assert semantics.record(lab, job_id, timeout=90) == semantics.Record("COMPLETED", "0:0")
+    with file.open("rb") as opened:
+        assert (file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest()) == (size, digest)
+
+
+def test_the_containers_log_shows_the_output_too(lab: Lab) -> None:
+    """`kubectl logs` of a running job: what this job has written, not what its file held before."""
+    folder = semantics.folder(lab)
+    lab.run_as_user(("tee", str(folder / "o")), stdin="from before\n")
+    script = "#!/bin/sh\necho live\nuntil [ -e go ]; do sleep 0.1; done\n"
+    job_id = lab.sbatch(script, "--output=o", "--open-mode=append", cwd=folder)
+    semantics.wait_for_text(folder / "o", "live\n")
+    (pod,) = semantics.pods(lab, job_id)
+    argv = ("kubectl", "logs", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    semantics.wait_until(lambda: lab.run(argv).stdout == "live\n", "the log shows the output")
+    lab.run_as_user(("touch", str(folder / "go")))
+    assert semantics.record(lab, job_id) == semantics.Record("COMPLETED", "0:0")
+
+
 def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
     """Twenty jobs that write a burst without a last newline and are gone."""
     script = f"#!/bin/bash\nprintf '%0{MOST_OF_A_PIPE}d' $SLURM_ARRAY_TASK_ID\n"
@@ -113,14 +145,14 @@ def test_the_fastest_jobs_lose_nothing(lab: Lab, outside: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "out_text", "error_text"),
-    [("e", "out\nerr\n", ""), ("shared", "out\n", "err\n")],
-    ids=["both-outside", "error-on-the-nas"],
+    [("e", "out\n", "err\n"), ("shared", "out\n", "err\n"), ("o", "out\nerr\n", "out\nerr\n")],
+    ids=["both-outside", "error-on-the-nas", "one-file-outside"],
 )
 def test_streams_outside_the_shared_folders(
     lab: Lab, outside: Path, error: str, out_text: str, error_text: str
 ) -> None:
-    """A container has one log: two files outside get it in the first; one on the NAS is on its own."""
-    error_file = semantics.folder(lab) / "e" if error == "shared" else outside / "e"
+    """Each gets what belongs to it, whoever writes it."""
+    error_file = semantics.folder(lab) / "e" if error == "shared" else outside / error
     job_id = lab.sbatch(HELLO, f"--output={outside}/o", f"--error={error_file}")
     semantics.record(lab, job_id)
     assert ((outside / "o").read_text(), error_file.read_text()) == (out_text, error_text)

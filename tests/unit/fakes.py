@@ -204,6 +204,7 @@ class FakeKube:
         self.refuse: dict[tuple[str, str], Exception] = {}
         self.logs: list[bytes] = []
         self.commands: list[tuple[str, ...]] = []
+        self.printed: list[tuple[int, bytes]] = []
         self._uids = 0
         self.on_bind: Callable[[tuple[str, str, str]], None] = lambda key: None
 
@@ -269,6 +270,14 @@ class FakeKube:
     async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
         self._note("run", "pods", name)
         self.commands.append(tuple(command))
+
+    async def stream(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        self._note("stream", "pods", name)
+        self.commands.append(tuple(command))
+        for one in self.printed:
+            yield one
 
     async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
         self._note("watch", resource, version)

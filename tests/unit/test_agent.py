@@ -6,7 +6,10 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -26,23 +29,34 @@ class Stage:
         (folder / "srun").write_bytes(pods.NO_SRUN)
         (folder / "srun").chmod(0o755)
 
-    def start(self, script: str, *, path: str = "/usr/bin:/bin", **settings: str) -> Process:
+    def start(
+        self,
+        script: str,
+        *,
+        path: str = "/usr/bin:/bin",
+        start_path: str = "/usr/bin:/bin",
+        added: Mapping[str, str] = MappingProxyType({}),
+        exported: Mapping[str, str] = MappingProxyType({}),
+        **settings: str,
+    ) -> Process:
         """Run a script of sh; settings are the agent's, by name."""
         (self.folder / "script").write_text(script)
         words = (b"/bin/sh", str(self.folder / "script").encode(), b"a b")
         (self.folder / "arguments").write_bytes(environment.set_line(words))
         pairs = [(b"COLOUR", b"it's blue"), (b"SLURM_JOB_ID", b"17"), (b"PATH", path.encode())]
+        pairs += [(name.encode(), value.encode()) for name, value in exported.items()]
         (self.folder / "environment").write_bytes(environment.export_lines(pairs))
-        known = {"workdir": str(self.folder), "umask": "", "stdin": "/dev/null", "stdout": "", "stderr": ""}
+        known = {"workdir": str(self.folder), "umask": "", "stdin": "/dev/null"}
+        known |= {"stdout": "", "stderr": "", "kept": ""}
         values = {f"penstock_{name}": value.encode() for name, value in (known | settings).items()}
         (self.folder / "settings").write_bytes(environment.assignments(values))
         argv = [*self.shell, str(self.folder / "agent.sh")]
-        return subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin"}
-        )
+        env = {"PATH": start_path, **added}
+        program = shutil.which(argv[0]) or argv[0]
+        return subprocess.Popen([program, *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
-    def run(self, script: str, *, path: str = "/usr/bin:/bin", **settings: str) -> tuple[int, str, str]:
-        return finish(self.start(script, path=path, **settings))
+    def run(self, script: str, **how: Any) -> tuple[int, str, str]:
+        return finish(self.start(script, **how))
 
 
 def finish(process: Process) -> tuple[int, str, str]:
@@ -158,6 +172,90 @@ def test_two_signals_are_two(stage: Stage) -> None:
     time.sleep(0.05)
     process.send_signal(signal.SIGUSR1)
     assert finish(process)[:2] == (0, "xx\n")
+
+
+@pytest.fixture
+def kept(stage: Stage) -> Iterator[dict[str, Any]]:
+    """Settings of an agent whose output is fetched; none of its processes stays."""
+    folder = stage.folder / "kept"
+    folder.mkdir()
+    yield {"kept": str(folder), "stdout": f"{folder}/1", "stderr": f"{folder}/2"}
+    (folder / "collected").touch()
+
+
+def collect(stage: Stage, stream: int, offset: int = 0) -> Process:
+    """What penstockd runs in the container."""
+    argv = [*stage.shell, str(stage.folder / "agent.sh"), "collect", str(stream), str(offset)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_kept_output_is_fetched_whole_before_the_agent_ends(stage: Stage, kept: dict[str, Any]) -> None:
+    """Both streams, all bytes; the exit code comes when somebody has said that they are out."""
+    agent = stage.start("printf 'a\\000b'; echo err >&2; exit 3\n", **kept)
+    assert finish(collect(stage, 1)) == (0, "a\0b", "")
+    assert finish(collect(stage, 2)) == (0, "err\n", "")
+    assert agent.poll() is None
+    (Path(kept["kept"]) / "collected").touch()
+    assert finish(agent)[0] == 3
+
+
+def test_fetching_goes_on_from_an_offset_while_the_script_runs(stage: Stage, kept: dict[str, Any]) -> None:
+    """A second collector gets the rest, and the first one, which nobody hears any more, ends."""
+    go = stage.folder / "go"
+    agent = stage.start(f"echo first; until [ -e {go} ]; do sleep 0.05; done; echo second\n", **kept)
+    one = collect(stage, 1)
+    assert one.stdout is not None
+    assert one.stdout.readline() == b"first\n"
+    other = collect(stage, 1, len("first\n"))
+    assert finish(one) == (1, "", "")
+    go.touch()
+    assert finish(other) == (0, "second\n", "")
+    (Path(kept["kept"]) / "collected").touch()
+    assert finish(agent)[0] == 0
+
+
+def test_a_collector_survives_the_end_of_all_others(stage: Stage, kept: dict[str, Any]) -> None:
+    """SIGTERM to every process of the job is not for the one who fetches its last words."""
+    agent = stage.start("trap 'echo bye; exit 5' TERM\necho up\nwhile :; do sleep 0.05; done\n", **kept)
+    collector = collect(stage, 1)
+    assert collector.stdout is not None
+    assert collector.stdout.readline() == b"up\n"
+    collector.terminate()
+    agent.terminate()
+    assert finish(collector) == (0, "bye\n", "")
+    (Path(kept["kept"]) / "collected").touch()
+    assert finish(agent)[0] == 5
+
+
+def test_a_pod_that_is_removed_does_not_wait_to_be_fetched(stage: Stage, kept: dict[str, Any]) -> None:
+    """SIGTERM once the script has ended: nobody will come."""
+    agent = stage.start("exit 4\n", **kept)
+    ended = Path(kept["kept"]) / "ended"
+    deadline = time.monotonic() + 10
+    while not ended.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    agent.terminate()
+    assert finish(agent)[0] == 4
+
+
+def test_an_image_that_cannot_be_read_from_is_said(stage: Stage, kept: dict[str, Any]) -> None:
+    """Output that is fetched needs cat, tail and sleep; where one is missing the job does not start."""
+    if stage.shell[0] == "busybox":
+        pytest.skip("busybox brings them itself")
+    process = stage.start("echo ran\n", start_path="/nonexistent", **kept)
+    expected = "penstock: the image has no cat, so output can only go to the shared folders\n"
+    assert finish(process) == (126, "", expected)
+    assert not Path(kept["stdout"]).exists()
+
+
+def test_what_a_kubelet_adds_is_not_the_jobs(stage: Stage) -> None:
+    """The address of the API server is gone, the user's own variable of such a name is not."""
+    service = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
+    service |= {"KUBERNETES_PORT_6443_TCP": "x", "KUBERNETES_PORT_6443_TCP_ADDR": "y"}
+    code, out, _ = stage.run("/usr/bin/env\n", added=service, exported={"KUBERNETES_PORT": "mine"})
+    found = [line for line in out.splitlines() if line.startswith("KUBERNETES_")]
+    assert (code, found) == (0, ["KUBERNETES_PORT=mine"])
 
 
 def test_other_ranks_hold_until_they_are_told(stage: Stage) -> None:

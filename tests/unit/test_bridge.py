@@ -11,8 +11,9 @@ import pytest
 from penstock import errors
 from penstock.bridge import backoff, draining, sweeping
 from penstock.bridge import bridge as bridging
-from penstock.kube import reflecting, types
+from penstock.kube import reading, reflecting, types
 from penstock.model import jobs
+from penstock.render import pods as rendering
 from tests.unit import fakes
 
 
@@ -172,6 +173,27 @@ async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> N
     for _ in range(3):
         await world.sweeper.sweep()
     assert len(world.kube.objects) == 2
+
+
+async def test_pods_of_another_slurm_cluster_take_room_and_are_left_alone(world: World) -> None:
+    """Same job id, same labels but for the cluster's name: foreign for admission, sweeping and release."""
+    world.bridge.cluster = "ours"
+    theirs = fakes.pod("theirs", cpus="7", job=fakes.identity(17))
+    theirs.metadata.labels["penstock.dev/cluster"] = "theirs"
+    world.add_pod(reading.as_seen_by("ours", theirs))
+    world.slurm.add(fakes.allocation(17))
+    assert "held by default/theirs" in (await world.bridge.admit(fakes.identity(17)))[0]
+    del world.slurm.live[17]
+    await world.sweeper.sweep()
+    await world.sweeper.sweep()
+    assert not [call for call in world.kube.calls if call[0] == "delete"]
+
+
+def test_labels_name_the_slurm_cluster() -> None:
+    """As far as a label can; a site without a name has none."""
+    labels = rendering.labels_of(fakes.identity(), "my cluster_")
+    assert labels["penstock.dev/cluster"] == "my-cluster"
+    assert "penstock.dev/cluster" not in rendering.labels_of(fakes.identity())
 
 
 def test_an_older_attempts_pod_has_no_right() -> None:

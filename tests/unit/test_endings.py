@@ -31,6 +31,8 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         ),
         (fakes.ended(0, reason="Completed"), outcomes.Outcome(0)),
         (fakes.ended(7), outcomes.Outcome(7)),
+        (fakes.ended(126, message="penstock: no cat\n"), outcomes.Outcome(126, "no cat")),
+        (fakes.ended(126, message="what the job wrote there"), outcomes.Outcome(126)),
         (
             fakes.ended(137, reason="OOMKilled"),
             outcomes.Outcome(137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)"),
@@ -49,7 +51,7 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         (fakes.ended(137), outcomes.Outcome(137)),
         (
             fakes.ended(128, reason="StartError", message='exec: "/bin/sh": no such file'),
-            outcomes.Outcome(128, "StartError: the image has no /bin/sh, which the job's agent needs"),
+            outcomes.Outcome(1, "StartError: the image has no /bin/sh, which the job's agent needs"),
         ),
         (
             waiting("CreateContainerConfigError", "no\nkey"),

@@ -197,6 +197,7 @@ class TestConfiguration:
             "socket": "/lab/run/penstockd/penstockd.sock",
             "kubeconfig": "/lab/etc/penstockd.kubeconfig",
             "slurm_conf": "/lab/etc/slurm.conf",
+            "start_timeout": 60,
             "hook_uids": [64030, 0],
             "bridged_partitions": ["gpu", "cpu"],
             "shared_mounts": ["/lab/nas"],

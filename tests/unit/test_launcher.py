@@ -152,6 +152,21 @@ def test_it_dies_of_the_containers_signal(stage: Stage) -> None:
     assert finish(process)[0] == -signal.SIGKILL
 
 
+def test_it_says_when_all_is_written(stage: Stage) -> None:
+    """And counts its two streams apart, to go on with both where it stopped."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(
+            wire.pack("started") + wire.pack("output", "out", "1") + wire.pack("output", "error", "2")
+        )
+        peer.sendall(wire.pack("sync"))
+        assert wire.receive(peer) == [b"synced"]
+    with stage.accept() as (peer, message):
+        assert (message.number("skip"), message.number("skip_error")) == (3, 5)
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process) == (0, b"out", b"error")
+
+
 def test_it_attaches_after_penstockd_was_killed(stage: Stage) -> None:
     """Once started it never asks for another start, and says how much output it has."""
     process = stage.start()

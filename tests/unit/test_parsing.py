@@ -99,6 +99,16 @@ def test_cpu_ids_are_counted(ids: str, count: int) -> None:
     assert parsing.count_ids(ids) == count
 
 
+def test_the_clusters_name_is_found_in_the_configuration() -> None:
+    """As `scontrol show config` prints it; without it nothing is known."""
+    text = (
+        "CliFilterPlugins        = (null)\nClusterName             = lab7\nCommunicationParameters = (null)\n"
+    )
+    assert parsing.cluster_name(text) == "lab7"
+    with pytest.raises(errors.SlurmError):
+        parsing.cluster_name("nothing")
+
+
 def test_squeue_lines_become_jobs() -> None:
     """Numbers and the site's own names, nothing else."""
     found = parsing.live_jobs("17|1001|2|RUNNING|gpu|\n18|1002|0|PENDING|cpu|\n")

@@ -16,6 +16,7 @@ from penstock.render import pods
 from penstock.sbatch import pods as scripts
 from tests.unit import fakes
 
+KEPT = "/penstock-output"
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
@@ -85,21 +86,27 @@ def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: 
 @pytest.mark.parametrize(
     ("stdout", "stderr", "expected"),
     [
-        (b"/nas/out", b"/nas/out", (b"'/nas/out'", b"'/nas/out'")),
-        (b"/nas/out", b"/home/a/err", (b"'/nas/out'", b"''")),
-        (b"/nas/out", b"/nas/err", (b"'/nas/out'", b"'/nas/err'")),
-        (b"/home/a/out", b"/home/a/out", (b"''", b"''")),
-        (b"/dev/null", b"/nas/err", (b"'/dev/null'", b"'/nas/err'")),
-        (b"/nasty/out", b"/nasty/out", (b"''", b"''")),
+        ("/nas/out", "/nas/out", ("/nas/out", "/nas/out", "")),
+        ("/nas/out", "/home/a/err", ("/nas/out", f"{KEPT}/2", KEPT)),
+        ("/nas/out", "/nas/err", ("/nas/out", "/nas/err", "")),
+        ("/home/a/out", "/home/a/out", (f"{KEPT}/1", f"{KEPT}/1", KEPT)),
+        ("/home/a/out", "/home/a/err", (f"{KEPT}/1", f"{KEPT}/2", KEPT)),
+        ("/home/a/out", "/nas/err", (f"{KEPT}/1", "/nas/err", KEPT)),
+        ("/dev/null", "/nas/err", ("/dev/null", "/nas/err", "")),
+        ("/nasty/out", "/nasty/out", (f"{KEPT}/1", f"{KEPT}/1", KEPT)),
     ],
 )
 def test_the_pod_writes_only_files_it_can_see(
-    stdout: bytes, stderr: bytes, expected: tuple[bytes, bytes]
+    stdout: str, stderr: str, expected: tuple[str, str, str]
 ) -> None:
-    """A path outside the shared mounts is left to the container's log."""
-    request = dataclasses.replace(fakes.REQUEST, stdout=stdout, stderr=stderr)
-    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].splitlines()
-    assert lines[-2:] == [b"penstock_stdout=" + expected[0], b"penstock_stderr=" + expected[1]]
+    """What belongs outside the shared mounts is kept in a folder of the pod's own, which is there then."""
+    request = dataclasses.replace(fakes.REQUEST, stdout=stdout.encode(), stderr=stderr.encode())
+    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].decode().splitlines()
+    names = ("stdout", "stderr", "kept")
+    assert lines[-3:] == [f"penstock_{name}='{value}'" for name, value in zip(names, expected, strict=True)]
+    spec = render(0, stdout=request.stdout, stderr=request.stderr)["spec"]
+    mounts = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]]
+    assert (KEPT in mounts) == ({"name": "output", "emptyDir": {}} in spec["volumes"]) == bool(expected[2])
 
 
 def test_the_agent_learns_umask_and_input() -> None:

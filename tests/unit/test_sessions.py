@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from penstock import errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining
 from penstock.daemon import metrics, server
@@ -100,20 +102,30 @@ async def connect(world: World) -> Peer:
     return peer
 
 
-def launch(peer: Peer, job_id: int, *, attach: str = "0", script: bytes = b"#!/x\ntrue\n") -> None:
+def launch(
+    peer: Peer,
+    job_id: int,
+    *,
+    attach: str = "0",
+    script: bytes = b"#!/x\ntrue\n",
+    stdout: str = "/nas/o",
+    skip: str = "0",
+) -> None:
     fields = [
         "slurm_job_id",
         str(job_id),
         "attach",
         attach,
         "skip",
+        skip,
+        "skip_error",
         "0",
         "interpreter",
         "/bin/sh",
         "workdir",
         "/nas",
     ]
-    peer.send("launch", *fields, "script", script, "stdout", "/nas/o", "stderr", "/nas/o")
+    peer.send("launch", *fields, "script", script, "stdout", stdout, "stderr", stdout)
 
 
 async def test_a_job_is_launched_and_its_end_is_told(world: World) -> None:
@@ -141,6 +153,80 @@ async def test_a_signal_reaches_the_pod(world: World) -> None:
     assert [command[2] for command in world.kube.commands] == ["kill -USR1 1", "kill -TERM -1"]
     world.end(fakes.ended(137, message="signal"))
     assert await peer.hear() == [b"signal", b"9"]
+
+
+async def test_output_is_fetched_and_the_agent_told_when_it_is_written(world: World) -> None:
+    """From where the launcher stopped; the mark comes after the launcher's own word."""
+    world.run(7)
+    world.kube.printed = [(1, b"lo "), (2, b"a trouble of the command's own"), (1, b"world")]
+    peer = await connect(world)
+    launch(peer, 7, stdout="/home/o", skip="3")
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"output", b"lo ", b"1"]
+    assert await peer.hear() == [b"output", b"world", b"1"]
+    assert await peer.hear() == [b"sync"]
+    agent = "/penstock/agent.sh"
+    assert world.kube.commands == [("/bin/sh", agent, "collect", "1", "3")]
+    peer.send("synced")
+    await until(lambda: len(world.kube.commands) == 2)
+    assert world.kube.commands[1] == ("/bin/sh", "-c", ": >/penstock-output/collected")
+    world.end(fakes.ended(0))
+    assert await peer.hear() == [b"exit", b"0"]
+
+
+async def test_output_that_cannot_be_fetched_is_said(world: World) -> None:
+    """The container was killed as a whole: its last words may be missing."""
+    world.run(7)
+    world.kube.refuse["stream", "pods"] = errors.KubeUnavailable("broke off")
+    peer = await connect(world)
+    launch(peer, 7, stdout="/home/o")
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.ended(137))
+    assert (await peer.hear())[1].startswith(b"the container ended before the last of its output")
+    assert await peer.hear() == [b"sync"]
+    peer.send("synced")
+    assert await peer.hear() == [b"exit", b"137"]
+
+
+async def test_a_right_that_is_missing_for_a_moment_is_waited_for(world: World) -> None:
+    """An API server that has just started forbids everything; the job starts when it does no longer."""
+    world.run(7)
+    refusals = iter([errors.KubeNotAllowed("forbidden for now")] * 3)
+    world.kube.refuse = RunsOut(("create", "pods"), refusals)
+    peer = await connect(world)
+    launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+
+
+async def test_a_right_that_stays_missing_ends_the_job_with_the_reason(world: World) -> None:
+    """After a bounded time, in the API's words."""
+    world.run(7)
+    world.kube.refuse["create", "pods"] = errors.KubeNotAllowed('User "p" cannot create resource "pods"')
+    before = world.clock.now()
+    peer = await connect(world)
+    launch(peer, 7)
+    assert await peer.hear() == [b"note", b'not started: User "p" cannot create resource "pods"']
+    assert await peer.hear() == [b"exit", b"1"]
+    assert 30 <= world.clock.now() - before < 60
+
+
+class RunsOut(dict[tuple[str, str], Exception]):
+    """Refusals of one kind of request, one after the other, until there are no more."""
+
+    def __init__(self, key: tuple[str, str], refusals: Iterator[Exception]) -> None:
+        super().__init__()
+        self.key, self.refusals = key, refusals
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return next(self.refusals, None) if key == self.key else default
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("did not become true")
 
 
 async def test_a_requeued_jobs_launcher_is_kept_until_slurm_ends_it(world: World) -> None:

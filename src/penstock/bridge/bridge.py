@@ -61,6 +61,7 @@ class Bridge:
         self.pods = pods
         self.nodes = nodes
         self.settings = settings
+        self.cluster = rendering.label_of(settings.cluster)
         self.ledger = ledger.Ledger()
         self._admitting: set[int] = set()
         self.backoff = backoff.Backoff()
@@ -143,7 +144,9 @@ class Bridge:
     async def attach(self, allocation: jobs.Allocation) -> tuple[types.Pod, ...]:
         """The gang of an attempt that was launched before; empty when rank 0 is not there any more."""
         namespace = self._namespace(allocation)
-        found = await release.pods_of(self.kube, allocation.identity.job_id, namespace)
+        found = await release.pods_of(
+            self.kube, allocation.identity.job_id, cluster=self.cluster, namespace=namespace
+        )
         own = [pod for pod in found if reading.belongs_to(pod, allocation.identity)]
         own.sort(key=lambda pod: int(pod.metadata.labels[wellknown.LABEL_RANK]))
         return tuple(own) if own and own[0].metadata.labels[wellknown.LABEL_RANK] == "0" else ()
@@ -167,6 +170,24 @@ class Bridge:
         meta = pod.metadata
         await self.kube.run(
             command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+        )
+
+    def in_container(self, pod: types.Pod, *words: str) -> AsyncIterator[tuple[int, bytes]]:
+        """What the agent prints when it is called with these words beside the one that runs the job."""
+        meta = pod.metadata
+        command = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", *words)
+        return self.kube.stream(
+            command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+        )
+
+    async def touch(self, pod: types.Pod, file: str) -> None:
+        """Leave a mark in the pod: an empty file."""
+        meta = pod.metadata
+        await self.kube.run(
+            ("/bin/sh", "-c", f": >{file}"),
+            namespace=meta.namespace,
+            name=meta.name,
+            container=wellknown.CONTAINER_NAME,
         )
 
     async def stop(self, pod: types.Pod) -> None:
@@ -195,7 +216,12 @@ class Bridge:
         # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
         anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
         await release.remove_from_node(
-            job_id, "" if anywhere else node, namespace=namespace, kube=self.kube, pods=self.pods
+            job_id,
+            "" if anywhere else node,
+            cluster=self.cluster,
+            namespace=namespace,
+            kube=self.kube,
+            pods=self.pods,
         )
         self.ledger.release(job_id, node)
 

@@ -54,8 +54,8 @@ class GangMaker:
                 made.append(await self._create_pod(manifest, allocation.identity, owner))
             await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
             await self._place(made, allocation)
-        except errors.KubeUnavailable:
-            raise
+        except (errors.KubeUnavailable, errors.KubeNotAllowed):
+            raise  # to be tried again, and what is there is found then
         except GangRefused:
             await self._remove(made)
             raise
@@ -92,7 +92,8 @@ class GangMaker:
             answer = await self.kube.create("pods", manifest, namespace=meta["namespace"])
         except errors.KubeConflict:
             answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
-        pod = msgspec.json.decode(answer, type=types.Pod)
+        cluster = rendering.label_of(self.settings.cluster)
+        pod = reading.as_seen_by(cluster, msgspec.json.decode(answer, type=types.Pod))
         if not reading.belongs_to(pod, identity) or pod.metadata.deletion_timestamp:
             raise errors.KubeError(
                 f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
@@ -117,6 +118,9 @@ class GangMaker:
         """The pod, on its node."""
         if pod.spec.node_name == node:
             return pod
+        nodes = self.follower.nodes
+        if nodes.fresh and f"/{node}" not in nodes.objects:  # the API would take the binding all the same
+            raise GangRefused(f"node {node} has left Kubernetes", requeue=True)
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")

@@ -9,7 +9,9 @@ from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
 SIGNAL_WORD = "signal"  # what the agent leaves as termination message when the script died of a signal
+AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
 _NO_SHELL = "/bin/sh"
 
 
@@ -54,8 +56,12 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
     died = end.exit_code > 128 and end.message.strip() == SIGNAL_WORD
     signal = end.exit_code - 128 if died else 0
     if end.reason in ("Completed", "Error", ""):
-        return Outcome(end.exit_code, signal=signal)
-    return Outcome(end.exit_code or LOST, _abnormal(end, pod), signal=signal)
+        said = " ".join(end.message.split())
+        reason = said.removeprefix(AGENTS_WORD) if said.startswith(AGENTS_WORD) else ""
+        return Outcome(end.exit_code, reason, signal=signal)
+    # What never ran has no code of its own; the runtime's 128 would be a FAILED 0:0 in sacct.
+    code = LOST if end.reason in NEVER_RAN else end.exit_code or LOST
+    return Outcome(code, _abnormal(end, pod), signal=signal)
 
 
 def _abnormal(end: types.Terminated, pod: types.Pod) -> str:
@@ -63,7 +69,7 @@ def _abnormal(end: types.Terminated, pod: types.Pod) -> str:
     if end.reason == "OOMKilled":
         limit = reading.requested(pod).memory // 2**20
         return f"OOMKilled: the job used more memory than its limit of {limit}Mi (--mem)"
-    if end.reason in ("StartError", "ContainerCannotRun") and _NO_SHELL in end.message:
+    if end.reason in NEVER_RAN and _NO_SHELL in end.message:
         return f"{end.reason}: the image has no /bin/sh, which the job's agent needs"
     return _words(end.reason, end.message)
 

@@ -21,20 +21,29 @@ class PodList(msgspec.Struct):
     items: list[types.Pod]
 
 
-async def pods_of(kube: ports.Kube, job_id: int, namespace: str) -> list[types.Pod]:
-    """All pods of a job as the API has them now; an empty namespace means all of them."""
-    selector = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE},{wellknown.LABEL_JOB_ID}={job_id}"
+async def pods_of(kube: ports.Kube, job_id: int, *, cluster: str, namespace: str) -> list[types.Pod]:
+    """All pods of a cluster's job as the API has them now; an empty namespace means all of them."""
+    labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}
+    if cluster:
+        labels[wellknown.LABEL_CLUSTER] = cluster
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
     answer = await kube.get("pods", namespace=namespace, query={"labelSelector": selector})
     return msgspec.json.decode(answer, type=PodList).items
 
 
 async def remove_from_node(
-    job_id: int, node: str, *, namespace: str, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]
+    job_id: int,
+    node: str,
+    *,
+    cluster: str,
+    namespace: str,
+    kube: ports.Kube,
+    pods: reflecting.Reflector[types.Pod],
 ) -> None:
     """Returns when no pod of the job is left on the node (empty: anywhere) or waiting for one;
     KubeUnavailable when that cannot be known.
     """
-    for pod in await pods_of(kube, job_id, namespace):
+    for pod in await pods_of(kube, job_id, cluster=cluster, namespace=namespace):
         if not node or pod.spec.node_name in ("", node):
             await remove(pod, kube=kube, pods=pods)
 

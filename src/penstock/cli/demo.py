@@ -17,17 +17,19 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
 
     A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
-    user; every outcome is checked; the lab goes down again. Exit 0 when all was right.
+    user; every outcome is checked; the lab goes down again. Exit 0 when all was right. On a real Kubernetes
+    also: a job with an image of its own, and one that is killed at its memory limit.
 
     \b
     Examples:
       penstock demo             see it work, leave nothing behind
       penstock demo --keep      and keep the lab: eval "$(penstock lab env --name demo)"
+      penstock demo --kubernetes real    in real containers (docs/real-kubernetes.md)
     """
     from rich import console
 
-    from penstock.demo import running
-    from penstock.lab import actions, bringup, paths, privilege, progress
+    from penstock.demo import running, scenario
+    from penstock.lab import actions, bringup, paths, privilege, progress, spec
 
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
@@ -36,7 +38,8 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     with progress.listener() as listener:
         wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
         made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
-    show = running.Demo(place, made.user, out)
+    real = scenario.IN_CONTAINERS if made.kubernetes != spec.DEV else ()
+    show = running.Demo(place, made.user, out, (*scenario.JOBS, *real))
     try:
         asyncio.run(show.run())
     finally:

@@ -14,7 +14,7 @@ import signal
 from penstock import clock, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import gang, outcomes
-from penstock.daemon import connections
+from penstock.daemon import connections, outputs
 from penstock.daemon import metrics as measuring
 from penstock.kube import types
 from penstock.model import jobs, launches
@@ -23,7 +23,9 @@ from penstock.sbatch import pods as pods_of_scripts
 
 log = logging.getLogger(__name__)
 
-LAST_OUTPUT_SECONDS = 60.0  # how long the rest of the output may take to arrive after the container's end
+LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive after the container's end
+UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
+FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
 
@@ -44,13 +46,6 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
     )
 
 
-def streamed(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str | None:
-    """Which of the launcher's streams the container's log belongs to: "1", "2", or none of them."""
-    if request.pod.own_entrypoint or not rendering.written_by_pod(request.stdout, settings):
-        return "1"
-    return None if rendering.written_by_pod(request.stderr, settings) else "2"
-
-
 @dataclasses.dataclass
 class LaunchSession:
     """One launcher's connection."""
@@ -62,6 +57,7 @@ class LaunchSession:
     stopped: bool = False
     over: bool = False
     gang: tuple[types.Pod, ...] = ()
+    output: outputs.Output | None = None
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
@@ -101,57 +97,47 @@ class LaunchSession:
             self.metrics.start_seconds.observe(self.clock.now() - began)
             self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
         await self.connection.send("started")
-        outcome = await self._until_end(request, skip=message.number("skip"))
+        sent = {1: message.number("skip"), 2: message.number("skip_error")}
+        self.output = outputs.Output(self.connection, self.bridge, self.clock, self.gang[0], sent)
+        outcome = await self._until_end(request, self.output)
         await self._tell_end(allocation, outcome)
 
     async def _pods(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
-        delay = 0.2
+        delay, patience = 0.2, self.clock.now() + FORBIDDEN_SECONDS
         while True:
             try:
                 if message.one("attach") == b"1":
                     return await self.bridge.attach(allocation)
                 return await self.bridge.launch(allocation, request)
-            except errors.KubeUnavailable as error:
+            except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
+                if isinstance(error, errors.KubeNotAllowed) and self.clock.now() > patience:
+                    raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(delay)
                 delay = min(delay * 2, 5.0)
 
-    async def _until_end(self, request: launches.LaunchRequest, *, skip: int) -> outcomes.Outcome:
-        stream = streamed(request, self.bridge.settings)
-        if stream is None:
+    async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
+        streams = rendering.fetched(request, self.bridge.settings)
+        if not streams and not request.pod.own_entrypoint:
             return await self.bridge.end_of(self.gang)
-        streaming = asyncio.create_task(self._stream_output(stream, skip=skip))
+        way = output.fetch(streams) if streams else output.follow_log()
+        patience = UNDER_WAY_SECONDS if streams else LAST_OUTPUT_SECONDS
+        streaming = asyncio.create_task(way)
         try:
             outcome = await self.bridge.end_of(self.gang)
-            await asyncio.wait((streaming,), timeout=LAST_OUTPUT_SECONDS)
+            output.ended.set()
+            await asyncio.wait((streaming,), timeout=patience)
             return outcome
         finally:
             streaming.cancel()
             await asyncio.gather(streaming, return_exceptions=True)
 
-    async def _stream_output(self, stream: str, *, skip: int) -> None:
-        """The container's log into the job's output, from where an earlier connection stopped."""
-        sent = skip
-        while True:
-            try:
-                at = 0
-                async for chunk in self.bridge.output_of(self.gang[0]):
-                    fresh = chunk[max(sent - at, 0) :]
-                    at += len(chunk)
-                    if fresh:
-                        await self.connection.send("output", fresh, stream)
-                        sent += len(fresh)
-                return
-            except errors.KubeNotFound:
-                return
-            except errors.KubeError as error:
-                log.debug("output not there yet: %s", error.message)
-                await self.clock.sleep(0.2)
-
     async def _until_peer_leaves(self) -> None:
         while (message := await self.connection.receive()) is not None:
+            if message.verb == "synced" and self.output:
+                self.output.synced.set()
             if message.verb != "signal":
                 continue
             number = signal.Signals(message.number("number"))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import logging
 import os
 import pwd
@@ -19,7 +21,8 @@ from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
-from penstock.kube import kubeconfig, reflecting, types
+from penstock.kube import kubeconfig, reading, reflecting, types
+from penstock.render import pods as rendering
 from penstock.slurm import control
 
 log = logging.getLogger(__name__)
@@ -57,14 +60,17 @@ async def _run(settings: configuring.Settings) -> None:
         access, on_answer=lambda verb, code: figures.requests.labels(verb, code).inc()
     )
     on_list = lambda resource: figures.relists.labels(resource).inc()  # noqa: E731  # one line, used twice
-    pods = reflecting.Reflector(kube, "pods", types.Pod, time=time, on_list=on_list)
+    slurm = control.SlurmControl(settings.slurm_conf)
+    shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
+    ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=time, on_list=on_list, view=ours)
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time, on_list=on_list)
     bridge = bridging.Bridge(
-        slurm=control.SlurmControl(settings.slurm_conf),
+        slurm=slurm,
         kube=kube,
         pods=pods,
         nodes=nodes,
-        settings=settings.pods,
+        settings=shapes,
         time=time,
         start_timeout=settings.start_timeout,
     )
@@ -80,6 +86,16 @@ async def _run(settings: configuring.Settings) -> None:
         if settings.metrics_port:
             tasks.append(asyncio.create_task(metrics.serve(figures, settings.metrics_port)))
         await _until_stopped(tasks)
+
+
+async def _cluster_name(slurm: control.SlurmControl, time: clock.Clock) -> str:
+    """Whose pods are ours; before slurmctld has said so, nothing can be done anyway."""
+    while True:
+        try:
+            return await slurm.cluster_name()
+        except errors.SlurmError as error:
+            log.warning("cannot ask Slurm for the cluster's name yet: %s", error.message)
+            await time.sleep(1.0)
 
 
 async def _listen(path: Path, server: serving.Server) -> asyncio.Server:

@@ -13,6 +13,7 @@ from rich import console, live
 
 from penstock import errors
 from penstock.demo import scenario, snapshots, views
+from penstock.kube import reading
 from penstock.lab import environment, passwd, paths
 
 PATIENCE = 90.0  # seconds from the last submission to the last job's end
@@ -27,7 +28,9 @@ class Demo:
     place: paths.LabPaths
     user: str
     out: console.Console
+    jobs: tuple[scenario.DemoJob, ...] = scenario.JOBS
     problems: list[str] = dataclasses.field(default_factory=list)
+    logs: dict[int, asyncio.Task[bytes]] = dataclasses.field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -46,10 +49,11 @@ class Demo:
             await observer.kube.close()
 
     def _submit_all(self) -> dict[str, scenario.DemoJob]:
-        self.out.print(f"\nFour plain sbatch scripts, submitted by [bold]{self.user}[/] in {self.home}\n")
-        self.out.print(views.script(scenario.JOBS[0]))
+        number = len(self.jobs)
+        self.out.print(f"\n{number} plain sbatch scripts, submitted by [bold]{self.user}[/] in {self.home}\n")
+        self.out.print(views.script(self.jobs[0]))
         submitted = {}
-        for job in scenario.JOBS:
+        for job in self.jobs:
             (self.home / job.file).write_text(job.script, encoding="utf-8")
             job_id = self._as_user("sbatch", "--parsable", job.file)
             submitted[job_id] = job
@@ -91,6 +95,7 @@ class Demo:
                     self.out.print(views.side_by_side(now))
                 if not now.queue:
                     return
+                self._follow_logs(observer, now, submitted)
                 to_cancel -= self._cancel_running(now, to_cancel)
                 if asyncio.get_running_loop().time() > deadline:
                     self.problems.append(
@@ -99,6 +104,16 @@ class Demo:
                     return
                 before = now
                 await asyncio.sleep(LOOK_EVERY)
+
+    def _follow_logs(
+        self, observer: snapshots.Observer, now: snapshots.Snapshot, submitted: Mapping[str, scenario.DemoJob]
+    ) -> None:
+        """Begin to read the logs that are to be shown, as soon as their containers run."""
+        for pod in now.pods:
+            job_id = reading.job_id(pod)
+            job = submitted.get(str(job_id))
+            if job and job.logged and job_id and job_id not in self.logs and reading.has_started(pod):
+                self.logs[job_id] = asyncio.create_task(observer.log(pod))
 
     def _cancel_running(self, now: snapshots.Snapshot, wanted: set[int]) -> set[int]:
         """Jobs of `wanted` that ran by themselves with nothing else left to watch, now cancelled."""
@@ -116,6 +131,10 @@ class Demo:
         }
         outputs = {name: text for name, text in outputs.items() if _belongs(name, submitted)}
         self.out.print(views.outputs(outputs))
+        for job_id, log in self.logs.items():
+            shown = (await log).decode(errors="replace")
+            self.out.print(views.log(job_id, shown))
+            self.problems += scenario.wrong_log(submitted[str(job_id)], shown)
         self.out.print(views.records(records))
         self.problems += scenario.wrong_records(submitted, records)
         self.problems += scenario.wrong_outputs(submitted, outputs)
@@ -132,7 +151,7 @@ class Demo:
 
 def _belongs(name: str, submitted: Mapping[str, scenario.DemoJob]) -> bool:
     return any(
-        name.startswith(f"{job.file.removesuffix('.sh')}-{job_id}") for job_id, job in submitted.items()
+        name.startswith(f"{job.file.rpartition('.')[0]}-{job_id}") for job_id, job in submitted.items()
     )
 
 

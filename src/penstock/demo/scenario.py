@@ -35,8 +35,25 @@ LONG = """\
 #SBATCH --job-name=too-long
 #SBATCH --time=10:00
 #SBATCH --output=%x-%j.out
+trap 'echo "told to stop, and did"; exit 0' TERM
 echo "counting sheep until somebody stops me"
-sleep 600
+sleep 600 &
+wait
+"""
+OTHER_IMAGE = """\
+#!/bin/bash
+#SBATCH --job-name=tools
+#SBATCH --output=%x-%j.out
+#K8S_IMAGE=nas-hub.local:5407/lab/tools:1
+echo "this container's image is $(cat /etc/image)"
+"""
+HUNGRY = """\
+#!/usr/bin/python3
+#SBATCH --job-name=hungry
+#SBATCH --mem=100M
+#SBATCH --output=%x-%j.out
+print("eating memory", flush=True)
+plate = bytearray(b"x") * 400_000_000
 """
 
 
@@ -52,10 +69,19 @@ class DemoJob:
     says: str
     """What its output must hold."""
     cancelled: bool = False
+    logged: bool = False
+    """Its container's log is shown, too."""
 
 
 JOBS = (
-    DemoJob(file="hello.sh", script=HELLO, state="COMPLETED", exit_code="0:0", says="Hello from pod slurm-"),
+    DemoJob(
+        file="hello.sh",
+        script=HELLO,
+        state="COMPLETED",
+        exit_code="0:0",
+        says="Hello from pod slurm-",
+        logged=True,
+    ),
     DemoJob(file="sweep.sh", script=ARRAY, tasks=3, state="COMPLETED", exit_code="0:0", says="of array"),
     DemoJob(file="fails.sh", script=FAILS, state="FAILED", exit_code="7:0", says="this one gives up"),
     DemoJob(
@@ -63,10 +89,17 @@ JOBS = (
         script=LONG,
         state="CANCELLED",
         exit_code="0:0",
-        says="counting sheep",
+        says="told to stop, and did",
         cancelled=True,
     ),
 )
+IN_CONTAINERS = (
+    DemoJob(
+        file="tools.sh", script=OTHER_IMAGE, state="COMPLETED", exit_code="0:0", says="image is lab/tools"
+    ),
+    DemoJob(file="hungry.py", script=HUNGRY, state="FAILED", exit_code="0:9", says="penstock: OOMKilled"),
+)
+"""What only real containers show: images of their own and limits that the kernel keeps."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +112,11 @@ class Record:
     exit_code: str
     elapsed: str
     nodes: str
+
+
+def wrong_log(job: DemoJob, log: str) -> list[str]:
+    """Whether the container's log holds what the output file must hold."""
+    return [] if job.says in log else [f"{job.file}: its container's log does not say {job.says!r}"]
 
 
 def wrong_records(submitted: Mapping[str, DemoJob], records: tuple[Record, ...]) -> list[str]:
@@ -99,7 +137,7 @@ def wrong_outputs(submitted: Mapping[str, DemoJob], outputs: Mapping[str, str]) 
     """Jobs whose output files are missing or do not hold what they must; outputs are by file name."""
     found = []
     for job_id, job in submitted.items():
-        stem = job.file.removesuffix(".sh")
+        stem = job.file.rpartition(".")[0]
         own = [text for name, text in outputs.items() if name.startswith(f"{stem}-{job_id}")]
         good = [text for text in own if job.says in text]
         if len(good) != job.tasks:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.demo import scenario
 from penstock.kube import client, kubeconfig, reading, types
 from penstock.slurm import commands
@@ -67,6 +67,18 @@ class Observer:
         selector = {"labelSelector": f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"}
         answer = await self.kube.get("pods", query=selector)
         return tuple(msgspec.json.decode(answer, type=PodList).items)
+
+    async def log(self, pod: types.Pod) -> bytes:
+        """The container's log, to its end: what `kubectl logs --follow` shows."""
+        found, meta = b"", pod.metadata
+        try:
+            async for chunk in self.kube.log(
+                namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+            ):
+                found += chunk
+        except errors.KubeError as error:
+            found += f"(the log broke off: {error.message})".encode()
+        return found
 
     async def _queue(self) -> tuple[QueueLine, ...]:
         argv = ("squeue", "--noheader", "--array", f"--Format={_QUEUE}")

@@ -70,6 +70,12 @@ def outputs(found: Mapping[str, str]) -> table.Table:
     return shown
 
 
+def log(job_id: int, content: str) -> panel.Panel:
+    """A container's log, which has the job's output, too."""
+    title = f"kubectl logs of job {job_id}'s pod"
+    return panel.Panel(text.Text(content.strip()), title=title, title_align="left", border_style="dim")
+
+
 def records(found: tuple[scenario.Record, ...]) -> table.Table:
     """Slurm's record."""
     shown = table.Table(title="sacct", box=box.SIMPLE, title_justify="left")

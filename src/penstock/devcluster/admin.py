@@ -43,6 +43,8 @@ class Admin:
                 return lambda body: self._faults.set_pod(namespace, name, body)
             case ["images"]:
                 return self._faults.set_images
+            case ["admission"]:
+                return self._faults.set_admission
         raise statuses.no_such_path()
 
     def _clear(self, parts: list[str]) -> None:

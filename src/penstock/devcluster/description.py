@@ -28,11 +28,14 @@ def describe(pod: Json, container: Json, sources: dict[str, Path], directory: Pa
         mounts = _mounts_without_privilege(mounts)
     else:
         mounts = [*mounts, _last_words(container, directory)]
+    argv = environment.command_of(container, variables)
+    if container["image"] == environment.BARE_IMAGE and argv[0] != environment.BARE_PROGRAM:
+        raise children.StartError(f'exec: "{argv[0]}": stat {argv[0]}: no such file or directory')
     root = directory / "root"
     root.mkdir(parents=True, exist_ok=True)
     context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     return {
-        "argv": environment.command_of(container, variables),
+        "argv": argv,
         "env": variables,
         "cwd": container.get("workingDir") or "/",
         "uid": user.uid,

@@ -16,6 +16,19 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Store
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SERVICE: Final = {
+    "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+    "KUBERNETES_SERVICE_PORT": "443",
+    "KUBERNETES_SERVICE_PORT_HTTPS": "443",
+    "KUBERNETES_PORT": "tcp://10.96.0.1:443",
+    "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
+    "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
+    "KUBERNETES_PORT_443_TCP_PORT": "443",
+    "KUBERNETES_PORT_443_TCP_ADDR": "10.96.0.1",
+}
+"""What a kubelet tells every container, whatever enableServiceLinks says; nothing answers there."""
+BARE_IMAGE: Final = "lab/pause:1"  # the one image that has no files of the host, but a single program
+BARE_PROGRAM: Final = "/pause"
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
@@ -71,6 +84,7 @@ class Environment:
     def of(self, container: Json, user: User) -> dict[str, str]:
         """All variables of this container; nothing of the server's own environment is among them."""
         variables = {"PATH": DEFAULT_PATH, "HOSTNAME": self._pod["metadata"]["name"], "HOME": user.home}
+        variables |= _SERVICE
         for source in container.get("envFrom") or ():
             variables.update(self._whole(source))
         for item in container.get("env") or ():

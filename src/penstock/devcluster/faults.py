@@ -11,6 +11,7 @@ from penstock.devcluster.statuses import Json
 NODE_FAULTS = {"ready": bool, "gone": bool, "reject": str}
 POD_FAULTS = {"stuckTerminating": bool}
 IMAGE_FAULTS = {"missing": list}
+ADMISSION_FAULTS = {"labels": dict, "message": str}
 
 
 def _checked(body: Any, allowed: Mapping[str, type[Any]]) -> Json:
@@ -30,6 +31,7 @@ class Faults:
         self._nodes: dict[str, Json] = {}
         self._pods: dict[tuple[str, str], Json] = {}
         self._images: set[str] = set()
+        self._admission: Json = {}
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -44,6 +46,7 @@ class Faults:
             "nodes": self._nodes,
             "pods": {f"{namespace}/{name}": fault for (namespace, name), fault in self._pods.items()},
             "images": {"missing": sorted(self._images)},
+            "admission": self._admission,
         }
 
     def set_node(self, name: str, body: Any) -> None:
@@ -65,7 +68,20 @@ class Faults:
         self._images = {str(image) for image in _checked(body, IMAGE_FAULTS).get("missing", [])}
         self._tell()
 
+    def set_admission(self, body: Any) -> None:
+        """Pods with these labels are refused, as a webhook would: {"labels": {...}, "message": "..."}."""
+        self._admission = _checked(body, ADMISSION_FAULTS)
+
+    def check_admission(self, pod: Json) -> None:
+        """ApiError when the pod is one of those."""
+        wanted = self._admission.get("labels")
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        if wanted and wanted.items() <= labels.items():
+            why = f'admission webhook "faults.devcluster" denied the request: {self._admission["message"]}'
+            raise statuses.ApiError(403, "Forbidden", why)
+
     def clear(self) -> None:
+        self._admission = {}
         self._nodes.clear()
         self._pods.clear()
         self._images.clear()

@@ -23,6 +23,7 @@ from penstock.devcluster import (
 from penstock.devcluster.agent import Agents
 from penstock.devcluster.apply import Applier
 from penstock.devcluster.collector import Collector
+from penstock.devcluster.faults import Faults
 from penstock.devcluster.objects import DeleteOptions, Objects
 from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry
@@ -32,12 +33,15 @@ from penstock.devcluster.streams import Streams
 class Handlers:
     """One method per verb."""
 
-    def __init__(self, objects: Objects, agents: Agents, collector: Collector, streams: Streams) -> None:
+    def __init__(
+        self, objects: Objects, agents: Agents, collector: Collector, streams: Streams, faults: Faults
+    ) -> None:
         self._objects = objects
         self._store = objects.store
         self._agents = agents
         self._collector = collector
         self._streams = streams
+        self._faults = faults
         self._applier = Applier(objects.store)
         self.expired_as_http_error = False
 
@@ -126,6 +130,8 @@ class Handlers:
         if target.kind.namespaced and target.namespace is None:
             raise statuses.method_not_allowed()
         queries.check_type(target, obj)
+        if target.kind is kinds.PODS:
+            self._faults.check_admission(obj)
         return queries.answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
 
     def _bind(self, target: routing.Target, binding: Json, dry_run: bool) -> Response:

@@ -1,4 +1,7 @@
-"""What a container wrote: a file per run, a time per chunk, followers that are told instead of polling."""
+"""What a container wrote: a file per run, a time per chunk, followers that are told instead of polling.
+
+Like a kubelet's, a log that has grown too large begins anew: whoever asks later gets only what came since.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from penstock.devcluster import times
 from penstock.devcluster.bell import Bell
 
 _CHUNK: Final = 65536
+ROTATED_AT: Final = 10 * 2**20  # a kubelet's default; what was before can be read by nobody who comes later
 _DRAIN_SECONDS: Final = 2.0
 _logger = logging.getLogger(__name__)
 
@@ -27,6 +31,8 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
+        self.begin = 0
+        """Where the log begins for whoever asks now."""
         self.ended = asyncio.Event()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._offsets: list[int] = []
@@ -54,6 +60,8 @@ class Log:
         self._times.append(time.time())
         os.write(self._file, chunk)
         self.size += len(chunk)
+        if self.size - self.begin > ROTATED_AT:
+            self.begin = self.size
         self._news.ring()
 
     async def drained(self) -> None:
@@ -94,8 +102,8 @@ class Log:
             return end
         if os.pread(file, 1, end - 1) == b"\n":
             end -= 1
-        while end > 0:
-            start = max(0, end - _CHUNK)
+        while end > self.begin:
+            start = max(self.begin, end - _CHUNK)
             block = os.pread(file, end - start, start)
             if block.count(b"\n") >= missing:
                 place = len(block)
@@ -104,7 +112,7 @@ class Log:
                 return start + place + 1
             missing -= block.count(b"\n")
             end = start
-        return 0
+        return self.begin
 
     async def more_than(self, offset: int) -> None:
         """Wait until there is more than this, or the end."""
@@ -141,7 +149,7 @@ async def stream(log: Log, wish: Wish) -> AsyncGenerator[bytes, None]:
 
 
 async def _chunks(log: Log, file: int, wish: Wish) -> AsyncGenerator[bytes, None]:
-    offset = log.offset_of_tail(file, wish.tail) if wish.tail is not None else 0
+    offset = log.offset_of_tail(file, wish.tail) if wish.tail is not None else log.begin
     if wish.since is not None:
         offset = max(offset, log.offset_at(wish.since))
     at_line_start = True

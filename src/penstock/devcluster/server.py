@@ -73,7 +73,7 @@ class Cluster:
         self._collector = Collector(self.objects, registry)
         self._scheduler = Scheduler(self.objects, events)
         self._streams = Streams()
-        resources = Handlers(self.objects, self._agents, self._collector, self._streams)
+        resources = Handlers(self.objects, self._agents, self._collector, self._streams, faults)
         admin = Admin(self.objects.store, faults, resources)
         execs = Execs(self.objects, self._agents)
         application = Application(registry, resources, admin, execs, auth.Authenticator(settings.tokens))

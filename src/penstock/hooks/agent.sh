@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
 # Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), script, and settings:
-#   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own).
+#   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own),
+#   penstock_kept (a folder of the pod's own whose files 1 and 2 penstockd fetches with `collect`; empty: none).
 # As the first process it would ignore every signal it has no trap for, so it traps, passes on, and waits on.
 
 here=${0%/*}
@@ -15,23 +16,82 @@ if [ "${1:-}" = hold ]; then # not rank 0: keep the room until the job ends
     while :; do sleep 3600 & wait $!; done
 fi
 
-if [ -n "$penstock_stdout" ]; then
-    exec >>"$penstock_stdout" || exit 126
+# penstockd runs `collect FILE OFFSET` beside the agent: what that kept file holds from there on, until the script has ended and
+# all of it is out. Each `cat` goes on where the last one stopped, because they share the open file: every byte comes once.
+if [ "${1:-}" = collect ]; then
+    trap '' TERM HUP INT # "end, all of you" is not for the one who fetches the last words
+    trap : USR1
+    cd "$penstock_kept" && : >>"$2" && echo $$ >"collector.$2" && exec 3<"$2" || exit 1
+    tail -c "+$(($3 + 1))" <&3 || exit 1
+    while :; do
+        last=
+        [ ! -e ended ] || last=1
+        cat <&3 || exit 1
+        [ -z "$last" ] || exit 0
+        read -r newest <"collector.$2" && [ "$newest" = $$ ] || exit 1 # nobody listens to this one any more
+        sleep 1 &
+        wait $!
+    done
 fi
+
+# The end of the agent, and not before penstockd has all that was written: with the container its files are out of reach.
+finish() {
+    status=$1
+    PATH=$penstock_path # the image's: the user's may hold nothing
+    [ -s "$penstock_stdout" ] || [ -s "$penstock_stderr" ] || penstock_mirrors=
+    for fd in $penstock_mirrors; do dd bs=65536 count=16 <&"$fd" >&7; done # what the copy still lacks, within reason
+    [ -n "$penstock_kept" ] || exit "$status"
+    trap 'exit "$status"' TERM
+    : >"$penstock_kept/ended"
+    for fd in 1 2; do read -r collector <"$penstock_kept/collector.$fd" && kill -USR1 "$collector"; done
+    while [ ! -e "$penstock_kept/collected" ]; do sleep 0.1 || sleep 1; done
+    exit "$status"
+} 2>/dev/null
+
+if [ -n "$penstock_kept" ]; then
+    for penstock_tool in cat sleep tail; do
+        command -v "$penstock_tool" >/dev/null 2>&1 && continue
+        [ ! -w /dev/termination-log ] || exec 2>/dev/termination-log # nobody can read anything else
+        note "the image has no $penstock_tool, so output can only go to the shared folders"
+        exit 126
+    done
+fi
+exec 7>&1 # the container's log
+[ -z "$penstock_stdout" ] || exec >>"$penstock_stdout" || exit 126
 if [ -n "$penstock_stderr" ]; then
     if [ "$penstock_stderr" = "$penstock_stdout" ]; then exec 2>&1; else exec 2>>"$penstock_stderr" || exit 126; fi
 fi
 
+# A copy of the output for `kubectl logs`, as far as it goes: the files are what counts. It starts behind what a file holds already.
+mirror() { # FD FILE
+    [ ! -s "$2" ] || tail -c 1 <&"$1" >/dev/null
+    ( trap '' TERM; tail -c +1 -f <&"$1" >&7 & )
+}
+penstock_mirrors= penstock_path=$PATH
+if [ $$ -eq 1 ] && command -v tail >/dev/null; then
+    if [ -f "$penstock_stdout" ] && [ -r "$penstock_stdout" ] && exec 5<"$penstock_stdout"; then
+        penstock_mirrors=5
+        mirror 5 "$penstock_stdout"
+    fi
+    if [ "$penstock_stderr" != "$penstock_stdout" ] && [ -f "$penstock_stderr" ] && [ -r "$penstock_stderr" ] && exec 6<"$penstock_stderr"; then
+        penstock_mirrors="$penstock_mirrors 6"
+        mirror 6 "$penstock_stderr"
+    fi
+fi 2>/dev/null
+
 cd "$penstock_workdir" 2>/dev/null || {
     note "the working directory $penstock_workdir is not in the container; using /tmp"
-    cd /tmp || exit 126
+    cd /tmp || finish 126
 }
 
+# What a kubelet tells every container of the API server is not what the user exported.
+for penstock_tail in "" _ADDR _PORT _PROTO; do unset "KUBERNETES_PORT_${KUBERNETES_SERVICE_PORT:-443}_TCP$penstock_tail"; done
+unset KUBERNETES_PORT KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT KUBERNETES_SERVICE_PORT_HTTPS
 unset OLDPWD
 [ -z "$penstock_umask" ] || umask "$penstock_umask"
 if [ ! -r "${penstock_stdin:=/dev/null}" ]; then
     note "the input file $penstock_stdin is not in the container"
-    exit 126
+    finish 126
 fi
 . "$here/environment"
 . "$here/arguments"
@@ -39,7 +99,7 @@ command -v srun >/dev/null 2>&1 || PATH=$PATH:$here # one that says why it does 
 
 if ! command -v "$1" >/dev/null 2>&1; then
     note "the image has no $1, which the script's first line asks for"
-    exit 127
+    finish 127
 fi
 
 # A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr, and
@@ -57,13 +117,19 @@ begin() {
     exec $undo "$@"
 }
 
-begin "$@" <"$penstock_stdin" 2>&9 9>&- &
-child=$!
-passed=
+# A signal may come before the script is there: it is kept, and passed on then.
+child= passed= early=
+pass_on() {
+    passed="$passed $1"
+    if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
+}
 for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
-    trap "passed=\"\$passed $name\"; kill -$name $child 2>/dev/null" "$name"
+    trap "pass_on $name" "$name"
 done
+begin "$@" <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
+child=$!
+for name in $early; do kill "-$name" "$child" 2>/dev/null; done
 # Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
 everyone=$child
 [ $$ -eq 1 ] && everyone=-1
@@ -85,4 +151,4 @@ if [ "$status" -gt 128 ]; then
     case "$passed " in *" ${name:-none} "*) echo passed >>"$announced" ;; esac
     if [ -s "$announced" ] && [ -w /dev/termination-log ]; then echo signal >/dev/termination-log; fi
 fi
-exit "$status"
+finish "$status"

@@ -32,7 +32,7 @@ class Launcher:
         self.socket_path = socket_path
         self.request = request
         self.started = False
-        self.written = 0
+        self.written = {1: 0, 2: 0}
         self.lost_output = ""
         self.continued = -ENDING_SECONDS
         self.signals: list[int] = []
@@ -86,8 +86,8 @@ class Launcher:
         """One connection: ask, then act on what comes; None when it broke off."""
         sock = wire.connect(self.socket_path, 10.0)
         try:
-            again = ("attach", "1" if self.started else "0", "skip", str(self.written))
-            sock.sendall(wire.pack("launch", *again, *self.request))
+            far = ("skip", str(self.written[1]), "skip_error", str(self.written[2]))
+            sock.sendall(wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request))
             sock.settimeout(None)
             self.sock = sock
             self.pass_signals_on()
@@ -103,13 +103,16 @@ class Launcher:
             sock.close()
 
     def act(self, message: "list[bytes]") -> "int | None":
-        """What penstockd says: started, output, note, exit or signal."""
+        """What penstockd says: started, output, sync, note, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
             self.started = True
         elif verb == b"output":
-            self.written += len(value)
-            self.write(2 if message[2:] == [b"2"] else 1, value)
+            stream = 2 if message[2:] == [b"2"] else 1
+            self.written[stream] += len(value)
+            self.write(stream, value)
+        elif verb == b"sync" and self.sock is not None:  # all that came before is written
+            self.sock.sendall(wire.pack("synced"))
         elif verb == b"note":
             self.write(2, b"penstock: " + value + b"\n")
         elif verb == b"exit":

@@ -96,6 +96,14 @@ class KubeClient:
         """Run a short command in a container; KubeError when it fails."""
         await execs.run(self._access, namespace=namespace, name=name, container=container, command=command)
 
+    def stream(
+        self, command: Sequence[str], *, namespace: str, name: str, container: str
+    ) -> AsyncIterator[execs.Output]:
+        """What a command in a container prints, until it has succeeded; KubeError when it fails."""
+        return execs.stream(
+            self._access, namespace=namespace, name=name, container=container, command=command
+        )
+
     @contextlib.asynccontextmanager
     async def _stream(
         self, path: str, query: dict[str, str], *, read_timeout: float | None

@@ -1,15 +1,17 @@
-"""Runs one short command in a container: `pods/exec` over a WebSocket, which is all that signals need.
+"""Commands in containers: `pods/exec` over a WebSocket, for signals and for output that is fetched.
 
-The API server speaks channels: the first byte of a message says which stream it belongs to. We send nothing
-and want to know only whether the command succeeded, which the server tells on the error channel as a Status
-object just before it closes.
+The API server speaks channels: the first byte of a message says which stream it belongs to. We send nothing,
+take what the command prints, and learn how it ended from a Status object that the server sends on the error
+channel just before it closes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import urllib.parse
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import msgspec
 import wsproto
@@ -21,6 +23,9 @@ from penstock.kube import kubeconfig, paths, refusals
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
 TIMEOUT = 10.0
+QUIET_SECONDS = 60  # a peer that says nothing for so long is asked by the kernel whether it is still there
+Output = tuple[int, bytes]
+"""Which of the command's streams (1 or 2), and what it printed there."""
 
 
 class ExecStatus(msgspec.Struct, frozen=True):
@@ -34,31 +39,62 @@ async def run(
     access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
 ) -> None:
     """Returns when the command has succeeded; KubeError when it failed, KubeUnavailable when nobody knows."""
+    printed = stream(access, namespace=namespace, name=name, container=container, command=command)
+    try:
+        async with asyncio.timeout(TIMEOUT), contextlib.aclosing(printed):
+            async for _ in printed:
+                pass
+    except TimeoutError as error:
+        raise errors.KubeUnavailable(f"cannot run a command in pod {name}: no answer") from error
+
+
+async def stream(
+    access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
+) -> AsyncGenerator[Output, None]:
+    """What the command prints, until it has succeeded; errors as `run` has them."""
     query = [("container", container), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
     path = paths.path_of("pods", namespace=namespace, name=name, sub="exec")
+    status = ExecStatus()
     try:
-        async with asyncio.timeout(TIMEOUT):
-            result = await _converse(access, f"{path}?{urllib.parse.urlencode(query)}")
+        async with _messages(access, f"{path}?{urllib.parse.urlencode(query)}") as messages:
+            async for channel, data in messages:
+                if channel == ERROR_CHANNEL:
+                    status = msgspec.json.decode(data, type=ExecStatus)
+                    break
+                yield channel, data
     except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:
         raise errors.KubeUnavailable(f"cannot run a command in pod {name}: {error or 'no answer'}") from error
-    if result.status != "Success":
-        raise errors.KubeError(f"a command in pod {name} failed: {result.message or 'no reason given'}")
+    if not status.status:
+        raise errors.KubeUnavailable("the API closed the connection without a result")
+    if status.status != "Success":
+        raise errors.KubeError(f"a command in pod {name} failed: {status.message or 'no reason given'}")
 
 
-async def _converse(access: kubeconfig.Access, target: str) -> ExecStatus:
+@contextlib.asynccontextmanager
+async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[AsyncIterator[Output]]:
+    """A connection, and what comes over it by channel."""
     address = urllib.parse.urlsplit(access.server)
     port = address.port or (443 if address.scheme == "https" else 80)
-    reader, writer = await asyncio.open_connection(address.hostname, port, ssl=access.tls)
+    async with asyncio.timeout(TIMEOUT):
+        reader, writer = await asyncio.open_connection(address.hostname, port, ssl=access.tls)
+    _keep_asking(writer.get_extra_info("socket"))
     try:
         connection = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         headers = [(b"Authorization", f"Bearer {access.token}".encode())] if access.token else []
         host = f"{address.hostname}:{port}"
         request = events.Request(host=host, target=target, subprotocols=[PROTOCOL], extra_headers=headers)
         writer.write(connection.send(request))
-        return await _result(_events(connection, reader, writer))
+        yield _by_channel(_events(connection, reader, writer))
     finally:
         writer.transport.abort()  # all is said; a polite end of TLS would outlive a caller's event loop
+
+
+def _keep_asking(sock: socket.socket) -> None:
+    """A stream may be silent for hours: only the kernel can tell that from a peer that is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, QUIET_SECONDS // 4)
 
 
 async def _events(
@@ -75,20 +111,23 @@ async def _events(
             return
 
 
-async def _result(stream: AsyncIterator[events.Event]) -> ExecStatus:
-    """The Status from the error channel; a server that refuses the upgrade says why in plain HTTP."""
-    body, code = b"", 0
+async def _by_channel(stream: AsyncIterator[events.Event]) -> AsyncIterator[Output]:
+    """Whole messages; a server that refuses the upgrade says why in plain HTTP."""
+    message, refusal, code = bytearray(), b"", 0
     async for event in stream:
-        if isinstance(event, events.BytesMessage) and event.data[:1] == bytes((ERROR_CHANNEL,)):
-            return msgspec.json.decode(bytes(event.data[1:]), type=ExecStatus)
-        if isinstance(event, events.RejectConnection):
+        if isinstance(event, events.BytesMessage):
+            message += event.data
+            if event.message_finished:
+                if len(message) > 1:
+                    yield message[0], bytes(message[1:])
+                message.clear()
+        elif isinstance(event, events.RejectConnection):
             code = event.status_code
         elif isinstance(event, events.RejectData):
-            body += event.data
+            refusal += event.data
             if event.body_finished:
                 break
         elif isinstance(event, events.CloseConnection):
             break
     if code:
-        refusals.raise_for(body, code)
-    raise errors.KubeUnavailable("the API closed the connection without a result")
+        refusals.raise_for(refusal, code)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from penstock import wellknown
 from penstock.kube import types
 from penstock.model import jobs, resources
@@ -87,6 +89,18 @@ def disruption(pod: types.Pod) -> str:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
     return ""
+
+
+def as_seen_by(cluster: str, pod: types.Pod) -> types.Pod:
+    """A pod of another Slurm cluster is somebody else's here: it takes room, and is never touched."""
+    labels = pod.metadata.labels
+    if (
+        labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE
+        or labels.get(wellknown.LABEL_CLUSTER, "") == cluster
+    ):
+        return pod
+    kept = {name: value for name, value in labels.items() if name != wellknown.LABEL_APP}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=kept))
 
 
 def job_id(pod: types.Pod) -> int | None:

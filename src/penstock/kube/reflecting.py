@@ -86,6 +86,7 @@ class Reflector(Generic[T]):
         *,
         time: clock.Clock,
         on_list: Callable[[str], None] = lambda resource: None,
+        view: Callable[[T], T] = lambda obj: obj,
     ) -> None:
         self.objects: dict[str, T] = {}
         self.listed = asyncio.Event()
@@ -97,6 +98,7 @@ class Reflector(Generic[T]):
         self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
         self._on_list = on_list
+        self._view = view
 
     @property
     def fresh(self) -> bool:
@@ -156,7 +158,7 @@ class Reflector(Generic[T]):
             page: ObjectList[T] = self._list_decoder.decode(
                 await self._source.get(self._resource, query=query)
             )
-            found.update((key_of(item.metadata), item) for item in page.items)
+            found.update((key_of(item.metadata), self._view(item)) for item in page.items)
             if not page.metadata.continue_:
                 break
             query["continue"] = page.metadata.continue_
@@ -169,7 +171,7 @@ class Reflector(Generic[T]):
         """Take one watch event into the picture; the version to go on from."""
         if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
             return msgspec.json.decode(event.object, type=types.Bookmark).metadata.resource_version
-        obj = self._decoder.decode(event.object)
+        obj = self._view(self._decoder.decode(event.object))
         if event.type in ("ADDED", "MODIFIED"):
             self._set(key_of(obj.metadata), obj)
         elif event.type == "DELETED":

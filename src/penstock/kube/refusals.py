@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 import msgspec
@@ -17,6 +18,10 @@ _ERRORS: dict[int, type[errors.KubeError]] = {
 }
 
 
+_NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ ')
+"""How the API server's authorizer says no; admission (quota, webhooks, Pod Security) has other words."""
+
+
 def raise_for(body: bytes, code: int) -> NoReturn:
     """The error that an HTTP answer means."""
     try:
@@ -29,4 +34,6 @@ def raise_for(body: bytes, code: int) -> NoReturn:
 def raise_status(status: types.ApiStatus, code: int) -> NoReturn:
     """The error that a Status object means."""
     kind = _ERRORS.get(code, errors.KubeUnavailable if code >= 500 else errors.KubeError)
+    if code == 403 and _NO_RIGHT.search(status.message):
+        kind = errors.KubeNotAllowed
     raise kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)

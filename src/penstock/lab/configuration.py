@@ -17,6 +17,10 @@ PROLOG_EPILOG_TIMEOUT = 300
 RELEASE_TIMEOUT = PROLOG_EPILOG_TIMEOUT - 30
 """The Epilog gives up in time to say why, before Slurm would kill it."""
 DEFAULT_IMAGE = images.USERLAND
+START_TIMEOUT = 60
+"""A lab has its images: what has not started after a minute never will."""
+FOREIGN_START_TIMEOUT = 300
+"""Another's cluster may have to pull them first."""
 
 
 def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
@@ -100,6 +104,7 @@ def penstockd_config(
         "namespace_pattern": spec.NAMESPACE_PATTERN,
         "kill_wait": cluster.kill_wait,
         "log_level": "info",
+        "start_timeout": START_TIMEOUT,
         "trusted_partitions": list(cluster.bridged_partitions) if trust else [],
     }
 
@@ -123,7 +128,11 @@ def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, 
     uid = passwd.owner_of(places.SLURM).uid
     config = penstockd_config(place, cluster, slurm_uid=uid, trust=lab.mode == "trust")
     if lab.foreign:  # its nodes do not have this machine's files, neither folders nor images
-        config |= {"shared_mounts": [], "default_image": foreign.IMAGE}
+        config |= {
+            "shared_mounts": [],
+            "default_image": foreign.IMAGE,
+            "start_timeout": FOREIGN_START_TIMEOUT,
+        }
     files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
 
 

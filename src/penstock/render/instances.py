@@ -41,8 +41,8 @@ def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.Po
         arguments=(),
         environment=(),
         workdir=b"/",
-        stdout=b"",
-        stderr=b"",
+        stdout=b"/dev/null",
+        stderr=b"/dev/null",
         pod=instance.wish,
     )
     return [

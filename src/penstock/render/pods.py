@@ -23,6 +23,7 @@ SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest i
 _HOOKS = package_files.files("penstock.hooks")
 AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
 NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
+_NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Manifest = dict[str, Any]
@@ -36,6 +37,8 @@ class PodSettings:
     shared_mounts: tuple[str, ...]
     namespace_pattern: str
     kill_wait: int
+    cluster: str = ""
+    """The Slurm cluster's name, which tells our pods from those of another Slurm on the same Kubernetes."""
     trusted_partitions: frozenset[str] = frozenset()
     """Partitions in mode `trust`: nothing is checked, kube-scheduler places."""
     image_pull_policy: str = ""
@@ -55,12 +58,11 @@ class PodSettings:
 
 def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
     """The namespace of a user's jobs; by number when the name is not one that Kubernetes takes."""
-    named = settings.namespace_pattern.format(user=owner.name, uid=owner.uid)
-    return (
-        named
-        if _DNS_LABEL.fullmatch(named)
-        else settings.namespace_pattern.format(user=owner.uid, uid=owner.uid)
-    )
+    pattern = settings.namespace_pattern
+    named = pattern.format(user=owner.name, uid=owner.uid, cluster=settings.cluster)
+    if _DNS_LABEL.fullmatch(named):
+        return named
+    return pattern.format(user=owner.uid, uid=owner.uid, cluster=settings.cluster)
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:
@@ -72,8 +74,14 @@ def secret_name(identity: jobs.JobIdentity) -> str:
     return f"slurm-{identity.job_id}-{identity.restart}"
 
 
-def labels_of(identity: jobs.JobIdentity) -> dict[str, str]:
+def label_of(cluster: str) -> str:
+    """The cluster's name as a label's value."""
+    return _NO_LABEL.sub("-", cluster)[:63].strip("-_.")
+
+
+def labels_of(identity: jobs.JobIdentity, cluster: str = "") -> dict[str, str]:
     return {
+        **({wellknown.LABEL_CLUSTER: label_of(cluster)} if cluster else {}),
         wellknown.LABEL_APP: wellknown.APP_VALUE,
         wellknown.LABEL_JOB_ID: str(identity.job_id),
         wellknown.LABEL_RESTART: str(identity.restart),
@@ -89,8 +97,25 @@ def is_shared(path: bytes, settings: PodSettings) -> bool:
 
 
 def written_by_pod(path: bytes, settings: PodSettings) -> bool:
-    """Whether the pod itself can write this output file; otherwise its container log is streamed there."""
+    """Whether the pod itself can write this output file; otherwise penstockd fetches what belongs there."""
     return path == b"/dev/null" or is_shared(path, settings)
+
+
+def fetched(request: launches.LaunchRequest, settings: PodSettings) -> tuple[int, ...]:
+    """Which streams (1 and 2) the pod keeps for penstockd to fetch; an image that runs itself keeps none."""
+    if request.pod.own_entrypoint:
+        return ()
+    paths = {1: request.stdout} | ({2: request.stderr} if request.stderr != request.stdout else {})
+    return tuple(stream for stream, path in paths.items() if not written_by_pod(path, settings))
+
+
+def _output_files(request: launches.LaunchRequest, settings: PodSettings) -> tuple[bytes, bytes]:
+    """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
+    kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
+    stdout = request.stdout if written_by_pod(request.stdout, settings) else kept[0]
+    if request.stderr == request.stdout:
+        return stdout, stdout
+    return stdout, request.stderr if written_by_pod(request.stderr, settings) else kept[1]
 
 
 def image_of(request: launches.LaunchRequest, settings: PodSettings) -> str:
@@ -114,7 +139,7 @@ def render_pod(
         "metadata": {
             "name": pod_name(identity, rank),
             "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity) | {wellknown.LABEL_RANK: str(rank)},
+            "labels": labels_of(identity, settings.cluster) | {wellknown.LABEL_RANK: str(rank)},
         },
         "spec": _site_choices(allocation, rank, settings)
         | {
@@ -124,7 +149,7 @@ def render_pod(
             "terminationGracePeriodSeconds": settings.kill_wait,
             "securityContext": _pod_security(owner),
             "containers": [_container(allocation, rank, request, settings)],
-            "volumes": _volumes(identity, settings),
+            "volumes": _volumes(identity, settings) + _output_volume(rank, request, settings),
         },
     }
     return directives.apply(manifest, request.pod, shared_mounts=settings.shared_mounts)
@@ -176,6 +201,10 @@ def _container(
         "volumeMounts": [
             {"name": "penstock", "mountPath": wellknown.AGENT_MOUNT, "readOnly": True},
             *({"name": f"shared-{n}", "mountPath": path} for n, path in enumerate(settings.shared_mounts)),
+            *(
+                {"name": volume["name"], "mountPath": wellknown.OUTPUT_MOUNT}
+                for volume in _output_volume(rank, request, settings)
+            ),
         ],
     }
 
@@ -208,6 +237,11 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
     ]
 
 
+def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSettings) -> list[Manifest]:
+    """Room for output that has to be fetched: on the node, and as long as the pod is there."""
+    return [{"name": "output", "emptyDir": {}}] if rank == 0 and fetched(request, settings) else []
+
+
 def render_secret(
     identity: jobs.JobIdentity,
     *,
@@ -232,7 +266,7 @@ def render_secret(
         "metadata": {
             "name": secret_name(identity),
             "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity),
+            "labels": labels_of(identity, settings.cluster),
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": pod_name(identity, 0), "uid": owner_pod_uid}
             ],
@@ -243,6 +277,8 @@ def render_secret(
 
 def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
+    stdout, stderr = _output_files(request, settings)
+    kept = wellknown.OUTPUT_MOUNT if fetched(request, settings) else ""
     return {
         "agent.sh": AGENT,
         "srun": NO_SRUN,
@@ -254,8 +290,9 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
                 "penstock_workdir": request.pod.workdir.encode() or request.workdir,
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
-                "penstock_stdout": request.stdout if written_by_pod(request.stdout, settings) else b"",
-                "penstock_stderr": request.stderr if written_by_pod(request.stderr, settings) else b"",
+                "penstock_stdout": stdout,
+                "penstock_stderr": stderr,
+                "penstock_kept": kept.encode(),
             }
         ),
     }

@@ -15,6 +15,11 @@ class SlurmControl:
 
     slurm_conf: str
 
+    async def cluster_name(self) -> str:
+        """ClusterName, as slurmctld has it."""
+        text = await commands.run(("scontrol", "show", "config"), slurm_conf=self.slurm_conf)
+        return parsing.cluster_name(text)
+
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
         """Every job slurmctld still remembers, finished ones included for MinJobAge."""
         argv = (

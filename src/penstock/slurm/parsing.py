@@ -26,7 +26,16 @@ _GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
 _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
+_CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
+
+
+def cluster_name(text: str) -> str:
+    """ClusterName from `scontrol show config`."""
+    found = _CLUSTER_LINE.search(text)
+    if found is None:
+        raise errors.SlurmError("scontrol show config names no ClusterName")
+    return found[1]
 
 
 def live_jobs(text: str) -> tuple[jobs.LiveJob, ...]:

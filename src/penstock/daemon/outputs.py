@@ -1,0 +1,105 @@
+"""A job's output on its way to files that pods cannot see: fetched from the pod, handed to the launcher.
+
+Not from the container's log: kubelets rotate that, and what was put away is lost. The agent keeps the output
+in files of the pod's own, a command in the container reads them from an offset on, and the agent waits with
+its end until it is told that the launcher has written everything (docs/decisions/0006). A penstockd that is
+killed changes nothing: the launcher knows how far it got. Only an image that runs its own entrypoint has no
+agent; there the log is all there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from penstock import clock, errors, wellknown
+from penstock.bridge import bridge as bridging
+from penstock.daemon import connections
+from penstock.kube import types
+
+log = logging.getLogger(__name__)
+
+AT_ONCE, LONGEST = 0.2, 5.0  # seconds between two tries
+STDOUT = 1  # the channel of a command's output
+TRIES = 10  # how often the command may fail without a byte before the output is given up
+INCOMPLETE = "the container ended before the last of its output could be fetched"
+GIVEN_UP = "the rest of the output cannot be read in the container and is lost"
+
+
+@dataclasses.dataclass
+class Output:
+    """The output of one job, over one connection to its launcher."""
+
+    connection: connections.Connection
+    bridge: bridging.Bridge
+    clock: clock.Clock
+    pod: types.Pod
+    sent: dict[int, int]
+    """Bytes that the launcher has of each stream."""
+    synced: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    """The launcher has written all that it was sent."""
+    ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    """The container has ended: what is not here by now cannot be fetched any more."""
+
+    async def fetch(self, streams: Sequence[int]) -> None:
+        """Until all of it is with the launcher, and the agent knows; what cannot be had is said."""
+        if await self.bridge.follower.started(self.pod) is not None:
+            return
+        ways = (functools.partial(self._collect, stream) for stream in streams)
+        whole = await asyncio.gather(*(self._persist(way) for way in ways))
+        if not all(whole):
+            await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
+        await self.connection.send("sync")
+        await self.synced.wait()
+        await self._persist(self._acknowledge)
+
+    async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try until it succeeds; False when it cannot any more, or fails again and again."""
+        delay, failures = AT_ONCE, 0
+        while not self.ended.is_set() and failures < TRIES:
+            before = dict(self.sent)
+            try:
+                await attempt()
+                return True
+            except errors.KubeError as error:
+                log.debug("output of %s broke off: %s", self.pod.metadata.name, error.message)
+                progress = self.sent != before
+                lasting = not isinstance(error, errors.KubeUnavailable)
+                failures = 0 if progress else failures + lasting
+                delay = AT_ONCE if progress else min(delay * 2, LONGEST)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), delay)
+        return False
+
+    async def _collect(self, stream: int) -> None:
+        """All of one stream: what the command prints on its stdout; its stderr would be its own troubles."""
+        printed = self.bridge.in_container(self.pod, "collect", str(stream), str(self.sent[stream]))
+        async for channel, chunk in printed:
+            if channel == STDOUT:
+                await self.connection.send("output", chunk, str(stream))
+                self.sent[stream] += len(chunk)
+
+    async def _acknowledge(self) -> None:
+        await self.bridge.touch(self.pod, f"{wellknown.OUTPUT_MOUNT}/collected")
+
+    async def follow_log(self) -> None:
+        """The container's log into the job's stdout, from where an earlier connection stopped."""
+        while True:
+            try:
+                at = 0
+                async for chunk in self.bridge.output_of(self.pod):
+                    fresh = chunk[max(self.sent[1] - at, 0) :]
+                    at += len(chunk)
+                    if fresh:
+                        await self.connection.send("output", fresh, "1")
+                        self.sent[1] += len(fresh)
+                return
+            except errors.KubeNotFound:
+                return
+            except errors.KubeError as error:
+                log.debug("output not there yet: %s", error.message)
+                await self.clock.sleep(AT_ONCE)

@@ -1,0 +1,79 @@
+"""All pods of a job or none, when the cluster refuses one of them: by policy, by its node, by its kubelet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.e2e import clusters, semantics
+from tests.e2e.semantics import Record
+
+Lab = semantics.Lab
+NO = "no such rank on this site"
+
+
+def held_up(lab: Lab, folder: Path, nodes: int, *options: str) -> str:
+    """A gang that cannot start until its folder is there: rank 0 is placed when all others run."""
+    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/late:/late\necho ran-${{SLURM_RESTART_COUNT:-0}}\n"
+    words = (f"-N{nodes}", "--output=o", "--open-mode=append", *options)
+    job_id = lab.sbatch(script, *words, cwd=folder)
+
+    def placed() -> bool:
+        pods = semantics.pods(lab, job_id)
+        return len(pods) == nodes and sum("nodeName" in pod["spec"] for pod in pods) == nodes - 1
+
+    semantics.wait_until(placed, "all ranks but 0 are placed")
+    return job_id
+
+
+def comment_with(lab: Lab, job_id: str, words: str) -> None:
+    semantics.wait_until(
+        lambda: words in semantics.field(lab, job_id, "Comment"), f"job {job_id} says {words!r}", timeout=90
+    )
+
+
+def check_nothing_ran(lab: Lab, job_id: str, output: Path, words: str) -> None:
+    """No container of the script, no pod, no Secret; the reason is in the output."""
+    semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
+    assert "ran-" not in output.read_text()
+    assert words in output.read_text()
+    argv = ("kubectl", "get", "secrets", "-A", "-l", f"penstock.dev/job-id={job_id}", "-o", "name")
+    semantics.wait_until(lambda: lab.run(argv).stdout == "", "no Secret is left")
+
+
+def test_a_pod_that_policy_refuses_fails_the_job(lab: Lab) -> None:
+    """Policy is not capacity: no retry, the policy's own words, nothing left."""
+    folder = semantics.folder(lab)
+    with clusters.refusing_rank(lab, 1, NO):
+        job_id = lab.sbatch("#!/bin/sh\necho ran-0\n", "-N2", "--output=o", cwd=folder)
+        assert semantics.record(lab, job_id) == Record("FAILED", "1:0")
+        check_nothing_ran(lab, job_id, folder / "o", NO)
+    assert NO in semantics.field(lab, job_id, "Comment")
+    assert lab.job(job_id)["Restarts"] == "0"
+
+
+@pytest.fixture
+def folder(lab: Lab) -> Path:
+    return semantics.folder(lab)
+
+
+def test_a_node_that_leaves_between_admission_and_binding(lab: Lab, folder: Path) -> None:
+    """The job was admitted there; it goes back to the queue and runs when the node is back."""
+    job_id = held_up(lab, folder, 2, "--nodelist=n3,n4")
+    with clusters.without_node(lab, "n3"):
+        lab.run_as_user(("mkdir", str(folder / "late")))
+        comment_with(lab, job_id, "node n3 has left Kubernetes")
+        check_nothing_ran(lab, job_id, folder / "o", "node n3 has left Kubernetes")
+    lab.wait_for(job_id, "COMPLETED", timeout=120)
+    assert "ran-1\n" in (folder / "o").read_text()
+
+
+def test_a_kubelet_that_refuses_one_of_four(lab: Lab, folder: Path) -> None:
+    """Somebody took the GPUs of one node after the job was admitted: requeued, and no pod runs meanwhile."""
+    job_id = held_up(lab, folder, 4, "--gpus-per-node=1")
+    with clusters.foreign_pod(lab, "greedy", node="n1", gpus=4):
+        lab.run_as_user(("mkdir", str(folder / "late")))
+        comment_with(lab, job_id, "OutOfnvidia.com/gpu")
+        check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
+    lab.wait_for(job_id, "COMPLETED", timeout=120)
+    assert "ran-1\n" in (folder / "o").read_text()
