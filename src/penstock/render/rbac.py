@@ -3,8 +3,8 @@
 It sees all pods and nodes, because room on a node depends on everybody's pods. It makes namespaces (each with
 its quota and NetworkPolicy), pods and Secrets for jobs, binds pods to the nodes that Slurm chose, sends
 signals into them, fetches their output and deletes them, and looks up why one does not start. It never
-reads a Secret, changes no object that exists, and cannot grant anything to anybody. A command over a WebSocket is a
-GET that newer API servers count as a create, too.
+reads a Secret, changes no object that exists, and cannot grant anything to anybody. A command over a
+WebSocket is a GET that newer API servers count as a create, too.
 """
 
 from __future__ import annotations
