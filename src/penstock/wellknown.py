@@ -47,4 +47,5 @@ VERB_ADMIT = "admit"  # PrologSlurmctld: may this job start on these nodes?
 VERB_LAUNCH = "launch"  # launcher: make the pods, then tell me how they end
 VERB_ABANDON = "abandon"  # Epilog: I cannot wait any longer; see that nothing new starts on this node
 VERB_DESCRIBE = "describe"  # a job's owner or the site: what is known of these jobs on the Kubernetes side
+VERB_AUDIT = "audit"  # the site: what penstockd holds and how jobs ended, for `penstock check`
 VERB_RELEASE = "release"  # Epilog: remove this job's pods from this node and tell me when they are gone

@@ -26,6 +26,15 @@ def _faults_are_the_dev_clusters(request: pytest.FixtureRequest) -> None:
         pytest.skip("only the dev cluster has faults on demand")
 
 
+@pytest.fixture(autouse=True)
+def _both_worlds_agree(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test on the shared lab ends with a proof of the invariants, whatever it was about."""
+    yield
+    if "lab" in request.fixturenames:
+        running: testing.RunningLab = request.getfixturevalue("lab")
+        running.check()
+
+
 @pytest.fixture(scope="session")
 def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
     """The whole thing: Slurm, a cluster, penstockd and hooks."""

@@ -24,6 +24,9 @@ class Ledger:
     def of(self, job_id: int) -> jobs.Allocation | None:
         return self._held.get(job_id)
 
+    def allocations(self) -> tuple[jobs.Allocation, ...]:
+        return tuple(self._held.values())
+
     def release(self, job_id: int, node: str) -> None:
         """The job is off this node."""
         allocation = self._held.get(job_id)

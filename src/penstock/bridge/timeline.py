@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
+from penstock.model.audits import End
 from penstock.model.views import StepView
 
 LATEST_JOBS = 5000
@@ -17,6 +18,7 @@ class Timeline:
         self._now = now
         self._jobs: collections.OrderedDict[int, list[StepView]] = collections.OrderedDict()
         self._owners: dict[int, int] = {}
+        self._ends: dict[int, End] = {}
 
     def own(self, job_id: int, uid: int) -> None:
         """The job is this user's, who may read about it."""
@@ -33,6 +35,14 @@ class Timeline:
         while len(self._jobs) > LATEST_JOBS:
             forgotten, _ = self._jobs.popitem(last=False)
             self._owners.pop(forgotten, None)
+            self._ends.pop(forgotten, None)
+
+    def ended(self, end: End) -> None:
+        """The launcher is being told that end: what Slurm's record has to say."""
+        self._ends[end.job_id] = end
+
+    def ends(self) -> tuple[End, ...]:
+        return tuple(self._ends.values())
 
     def of(self, job_id: int) -> tuple[StepView, ...]:
         return tuple(self._jobs.get(job_id, ()))

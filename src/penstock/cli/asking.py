@@ -15,9 +15,13 @@ DEFAULT_SOCKET = "/run/penstock/penstockd.sock"
 SECONDS = 10.0
 
 
+def socket_path() -> str:
+    return os.environ.get(wellknown.ENV_SOCKET, DEFAULT_SOCKET)
+
+
 def describe(job_ids: Iterable[int] = ()) -> list[views.JobView]:
     """The Kubernetes side of these jobs, or of all that have pods; as far as we may see them."""
-    path = os.environ.get(wellknown.ENV_SOCKET, DEFAULT_SOCKET)
+    path = socket_path()
     fields = [word for job_id in job_ids for word in ("job", str(job_id))]
     try:
         sock = wire.connect(path, SECONDS)

@@ -19,6 +19,7 @@ import click  # noqa: E402  # after the line above, which is about this import
 from penstock import __version__, errors  # noqa: E402  # as above
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "check": ("penstock.cli.check:check", "Prove on the live site that Slurm and Kubernetes agree."),
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
     "jobs": ("penstock.cli.jobs:jobs", "List jobs that wait or run, with their pods."),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock import wellknown
 from penstock.bridge import bridge as bridging
 from penstock.kube import reading, types
-from penstock.model import views
+from penstock.model import audits, views
 
 
 def describe(
@@ -21,6 +21,28 @@ def describe(
             by_job.setdefault(job_id, []).append(pod)
     wanted = tuple(job_ids) or tuple(sorted(by_job))
     return [_view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all) for job_id in wanted]
+
+
+def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.DaemonView:
+    """All that `penstock check` compares with Slurm and Kubernetes; for the site only."""
+    held = (
+        audits.Held(
+            job_id=allocation.identity.job_id,
+            restart=allocation.identity.restart,
+            node=share.node,
+            millicpus=share.amount.millicpus,
+            memory=share.amount.memory,
+            gpus=share.amount.gpus,
+        )
+        for allocation in bridge.ledger.allocations()
+        for share in allocation.shares
+    )
+    return audits.DaemonView(
+        bridged_partitions=tuple(bridged_partitions),
+        trusted_partitions=tuple(bridge.settings.trusted_partitions),
+        held=tuple(held),
+        ends=bridge.timeline.ends(),
+    )
 
 
 def _view(

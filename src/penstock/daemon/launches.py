@@ -17,7 +17,7 @@ from penstock.bridge import gang, outcomes
 from penstock.daemon import connections, outputs
 from penstock.daemon import metrics as measuring
 from penstock.kube import types
-from penstock.model import jobs, launches
+from penstock.model import audits, jobs, launches
 from penstock.render import pods as rendering
 from penstock.sbatch import pods as pods_of_scripts
 
@@ -175,6 +175,15 @@ class LaunchSession:
             await self._comment(allocation.identity.job_id, reason)
         if outcome.requeue and await self._requeued(allocation.identity.job_id):
             await asyncio.Event().wait()  # the launcher must not ask again: it stays until Slurm ends it
+        self.bridge.timeline.ended(
+            audits.End(
+                job_id=allocation.identity.job_id,
+                restart=allocation.identity.restart,
+                exit_code=outcome.exit_code,
+                signal=outcome.signal,
+                reason=reason,
+            )
+        )
         if outcome.signal:
             await self.connection.send("signal", str(outcome.signal))
         else:

@@ -77,7 +77,15 @@ async def _run(settings: configuring.Settings) -> None:
     drainer = draining.Drainer(bridge)
     sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))
     recovered = asyncio.Event()
-    server = serving.Server(bridge, frozenset(settings.hook_uids), recovered, drainer, figures, time)
+    server = serving.Server(
+        bridge,
+        frozenset(settings.hook_uids),
+        recovered,
+        drainer,
+        figures,
+        time,
+        bridged_partitions=tuple(settings.bridged_partitions),
+    )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)
         await stack.enter_async_context(await _listen(Path(settings.socket), server))

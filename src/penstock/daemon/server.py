@@ -34,6 +34,7 @@ class Server:
     metrics: measuring.Metrics
     clock: clock.Clock
     doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
+    bridged_partitions: tuple[str, ...] = ()
     later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,6 +85,10 @@ class Server:
             return
         if connection.uid not in self.hook_uids:
             raise wire.WireError(f"{message.verb} is for Slurm's hooks, not for uid {connection.uid}")
+        if message.verb == wellknown.VERB_AUDIT:
+            found = describing.audit(self.bridge, self.bridged_partitions)
+            await connection.send("audit", msgspec.json.encode(found))
+            return
         if not self.recovered.is_set():
             await connection.send("wait")
         elif message.verb == wellknown.VERB_ADMIT:

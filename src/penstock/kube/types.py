@@ -106,6 +106,12 @@ class Pod(msgspec.Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """A Secret, without what is in it."""
+
+    metadata: Meta = Meta()
+
+
 class Taint(msgspec.Struct, frozen=True):
     """spec.taints[] of a node"""
 

@@ -5,6 +5,7 @@ Tests drive the real command line, so that what they prove is what a person gets
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import errors, wellknown
-from penstock.lab import commands, environment, passwd, paths, preparations, spec
+from penstock.checking import confirming
+from penstock.lab import commands, environment, inspecting, passwd, paths, preparations, spec
 from penstock.lab.kubernetes import requirements
 
 PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
@@ -116,6 +118,10 @@ class RunningLab:
         """Run `penstock` as root against this lab."""
         argv = (sys.executable, "-m", "penstock", *arguments)
         return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
+
+    def check(self, *, patience: Mapping[str, float] = confirming.PATIENCE) -> None:
+        """AssertionError with the evidence when Slurm and Kubernetes disagree, or nobody can know."""
+        asyncio.run(inspecting.check(self.env, patience))
 
     def _environment(self, *, root: bool, user: str = "") -> dict[str, str]:
         path = f"{self.place.bin}:{commands.SYSTEM_PATH}"

@@ -1,0 +1,123 @@
+"""I1, no double booking: on every node, requests of our pods ≤ Slurm's allocation ≤ allocatable − the others.
+
+Three ways to break it: a job whose pods ask for more than its share, a node that Slurm has freed while a pod
+of ours is still there, and a node on which the jobs and everybody else together have more than there is.
+Partitions in mode `trust` promise nothing and are left out of the first and the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.checking import snapshots
+from penstock.kube import reading, types
+from penstock.model import audits, resources
+
+Violation = snapshots.Violation
+NOT_YET_OR_NO_MORE = frozenset({"CONFIGURING", "COMPLETING"})
+"""States in which Slurm keeps the room but the job may never have been let in."""
+
+
+def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
+    """Every double booking in this look."""
+    yield from _more_than_its_share(seen)
+    yield from _freed_too_early(seen)
+    yield from _crowded(seen)
+
+
+def words(amount: resources.Amount) -> str:
+    return f"{amount.millicpus / 1000:g} cpu, {amount.memory // 2**20}Mi, {amount.gpus} gpu"
+
+
+def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
+    for job_id, pods in seen.pods_by_job.items():
+        job = seen.jobs.get(job_id)
+        if job is None or not job.live.holds_resources or seen.is_trusted(job):
+            continue
+        for node in sorted({pod.spec.node_name for pod in pods if snapshots.takes_room(pod)}):
+            there = [pod for pod in pods if snapshots.takes_room(pod) and pod.spec.node_name == node]
+            if _sum(there).shortages(job.share_of(node)):
+                yield Violation(
+                    invariant="I1",
+                    kind="more-than-its-share",
+                    subject=f"job {job_id} on {node}",
+                    evidence=(
+                        snapshots.in_words(job),
+                        f"Slurm's share on {node}: {words(job.share_of(node))}",
+                        *_each(there),
+                    ),
+                )
+
+
+def _freed_too_early(seen: snapshots.Snapshot) -> Iterator[Violation]:
+    for pod in seen.ours:
+        node = pod.spec.node_name
+        if snapshots.takes_room(pod) and node not in seen.drained and not seen.holds(pod.metadata.labels):
+            yield Violation(
+                invariant="I1",
+                kind="freed-too-early",
+                subject=snapshots.name_of(pod),
+                evidence=(
+                    snapshots.in_words(seen.job_of(pod.metadata.labels)),
+                    f"Slurm gives {node} to others while the pod is there: {words(reading.requested(pod))}",
+                    f"deletionTimestamp: {pod.metadata.deletion_timestamp or 'none'}",
+                ),
+            )
+
+
+def _crowded(seen: snapshots.Snapshot) -> Iterator[Violation]:
+    if seen.daemon is None:
+        return
+    for node in seen.nodes:
+        name = node.metadata.name
+        taken = resources.Amount()
+        evidence = []
+        for what, amount in _takers(seen, name):
+            taken += amount
+            evidence.append(f"{what}: {words(amount)}")
+        allocatable = reading.amount(node.status.allocatable)
+        if taken.shortages(allocatable):
+            yield Violation(
+                invariant="I1",
+                kind="crowded",
+                subject=f"node {name}",
+                evidence=(f"allocatable: {words(allocatable)}", *evidence),
+            )
+
+
+def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resources.Amount]]:
+    """Everybody on the node: jobs by what Slurm or penstockd gave them, the rest pod by pod."""
+    booked = {
+        job.job_id: amount
+        for job in seen.jobs.values()
+        if seen.is_bridged(job) and not seen.is_trusted(job)
+        if (amount := _booked(seen, job, node)) != resources.Amount()
+    }
+    for job_id, amount in booked.items():
+        yield f"job {job_id} ({seen.jobs[job_id].live.state})", amount
+    for pod in seen.pods:
+        if pod.spec.node_name == node and not reading.is_over(pod) and reading.job_id(pod) not in booked:
+            yield snapshots.name_of(pod), reading.requested(pod)
+
+
+def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resources.Amount:
+    if not job.live.holds_resources:
+        return resources.Amount()
+    if job.live.state not in NOT_YET_OR_NO_MORE:
+        return job.share_of(node)
+    total = resources.Amount()
+    for held in seen.daemon.held if seen.daemon else ():
+        if held.job_id == job.job_id and held.node == node:
+            total += held.amount
+    return total
+
+
+def _sum(pods: list[types.Pod]) -> resources.Amount:
+    total = resources.Amount()
+    for pod in pods:
+        total += reading.requested(pod)
+    return total
+
+
+def _each(pods: list[types.Pod]) -> Iterator[str]:
+    return (f"{snapshots.name_of(pod)} requests {words(reading.requested(pod))}" for pod in pods)

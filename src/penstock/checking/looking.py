@@ -1,0 +1,103 @@
+"""Reads both worlds for a check: Kubernetes first, then Slurm, then penstockd.
+
+Whoever checks reads with rights of its own and not through penstockd's eyes. A side that does not answer is
+an error: nothing can be said, and "nothing wrong was seen" would be a lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.checking import snapshots
+from penstock.hooks import wire
+from penstock.kube import types
+from penstock.model import audits
+from penstock.slurm import auditing, control
+
+T = TypeVar("T")
+SOCKET_SECONDS = 10.0
+OURS = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
+
+
+class Kube(Protocol):
+    """What is asked of the API."""
+
+    async def get(
+        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    ) -> bytes: ...
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A page of a list."""
+
+    metadata: types.ListMeta
+    items: list[T]
+
+
+@dataclasses.dataclass(frozen=True)
+class Looker:
+    """Where both worlds are."""
+
+    kube: Kube
+    slurm_conf: str
+    socket: str
+
+    async def look(self) -> snapshots.Snapshot:
+        """One snapshot; KubeError or SlurmError when a side cannot be read."""
+        pods, nodes, secrets = await asyncio.gather(
+            listed(self.kube, "pods", types.Pod),
+            listed(self.kube, "nodes", types.Node),
+            listed(self.kube, "secrets", types.Secret, selector=OURS),
+        )
+        jobs, drained, daemon = await asyncio.gather(
+            auditing.all_jobs(self.slurm_conf),
+            control.SlurmControl(self.slurm_conf).drained(),
+            asyncio.to_thread(ask_daemon, self.socket),
+        )
+        return snapshots.Snapshot(
+            pods=pods,
+            nodes=nodes,
+            secrets=secrets,
+            jobs={job.job_id: job for job in jobs},
+            drained=drained,
+            daemon=daemon,
+        )
+
+
+async def listed(kube: Kube, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:
+    """Everything of a kind, page by page."""
+    decoder = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # kind is a class at run time
+    query = {"limit": "1000"} | ({"labelSelector": selector} if selector else {})
+    found: list[T] = []
+    while True:
+        page = decoder.decode(await kube.get(resource, query=query))
+        found += page.items
+        if not page.metadata.continue_:
+            return tuple(found)
+        query["continue"] = page.metadata.continue_
+
+
+def ask_daemon(path: str) -> audits.DaemonView | None:
+    """What penstockd believes; None when it does not answer. UsageError when it will not tell us."""
+    try:
+        sock = wire.connect(path, SOCKET_SECONDS)
+        try:
+            sock.sendall(wire.pack(wellknown.VERB_AUDIT))
+            answer = wire.receive(sock)
+        finally:
+            sock.close()
+    except (OSError, wire.WireError):
+        return None
+    if answer and answer[0] == b"error":
+        raise errors.UsageError(
+            f"penstockd does not tell us what it holds: {answer[1].decode(errors='replace')}",
+            hint="Run the check as root or as SlurmUser.",
+        )
+    if not answer or answer[0] != b"audit":
+        return None
+    return msgspec.json.decode(answer[1], type=audits.DaemonView)

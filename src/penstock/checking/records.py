@@ -1,0 +1,80 @@
+"""I5, one record: a job that has ended says in Slurm what its container said, and the reason in its comment.
+
+The container's own word is read off its pod while that is still there, and else is what penstockd told the
+launcher. States that Slurm decides by itself (CANCELLED, TIMEOUT, NODE_FAIL …) are Slurm's to decide. A
+record of signal 9 is the death of the batch process itself, which whoever is root there can bring about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock import wellknown
+from penstock.checking import snapshots
+from penstock.kube import reading, types
+from penstock.model import audits
+
+Violation = snapshots.Violation
+DECIDED_BY_THE_SCRIPT = frozenset({"COMPLETED", "FAILED"})
+KILLED = 9
+
+
+def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
+    """Every ended job whose record is not its container's."""
+    told = {(end.job_id, end.restart): end for end in (seen.daemon.ends if seen.daemon else ())}
+    for job in seen.jobs.values():
+        if job.live.state not in DECIDED_BY_THE_SCRIPT:
+            continue
+        end = told.get((job.job_id, job.live.identity.restart))
+        if end is not None:
+            yield from _against(job, (end.exit_code, end.signal), "penstockd told its launcher")
+            yield from _reason(job, end.reason)
+        for terminated in _ends_of_containers(seen, job):
+            yield from _against(job, _code(terminated), "the container ended")
+
+
+def _ends_of_containers(seen: snapshots.Snapshot, job: audits.SlurmJob) -> Iterator[types.Terminated]:
+    """By itself only: how a pod ended that was deleted or evicted says nothing of the script."""
+    for pod in seen.pods_by_job.get(job.job_id, []):
+        state = reading.container_state(pod).terminated
+        ended_by_others = pod.metadata.deletion_timestamp or pod.status.reason or reading.disruption(pod)
+        is_script = pod.metadata.labels.get(wellknown.LABEL_RANK) == "0"
+        if state and is_script and not ended_by_others and reading.belongs_to(pod, job.live.identity):
+            yield state
+
+
+def _code(end: types.Terminated) -> tuple[int, int]:
+    """Exit code and signal; the agent leaves a word when the script died of a signal."""
+    if end.exit_code > 128 and end.message.strip() == "signal":
+        return 0, end.exit_code - 128
+    return end.exit_code, 0
+
+
+def _against(job: audits.SlurmJob, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:
+    exit_code, signal = (0, said[1]) if said[1] else said
+    state = "FAILED" if exit_code or signal else "COMPLETED"
+    same = (job.live.state, job.exit_code, job.signal) == (state, exit_code, signal)
+    if not same and not (job.live.state == "FAILED" and job.signal == KILLED):
+        yield Violation(
+            invariant="I5",
+            kind="another-end",
+            subject=f"job {job.job_id} restart {job.live.identity.restart}",
+            evidence=(
+                f"Slurm: {job.live.state} {job.exit_code}:{job.signal}",
+                f"{by_whom}: {state} {exit_code}:{signal}",
+            ),
+        )
+
+
+def _reason(job: audits.SlurmJob, reason: str) -> Iterator[Violation]:
+    if _plain(reason) not in _plain(job.comment):
+        yield Violation(
+            invariant="I5",
+            kind="reason-missing",
+            subject=f"job {job.job_id} restart {job.live.identity.restart}",
+            evidence=(f"reason: {reason}", f"Slurm's comment: {job.comment or 'none'}"),
+        )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,77 @@
+"""A check from its first look to its verdict, once or for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+
+from penstock import clock, errors
+from penstock.checking import confirming, judging, snapshots
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 2.0
+NO_DAEMON = "penstockd does not answer"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What is proven; `unknown` says which side did not answer, and then an empty list means nothing."""
+
+    violations: tuple[snapshots.Violation, ...] = ()
+    unknown: str = ""
+    settled: bool = True
+    """Whether looking again would add nothing."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What the latest look has changed."""
+
+    report: Report
+    appeared: tuple[snapshots.Violation, ...] = ()
+    gone: tuple[snapshots.Violation, ...] = ()
+
+
+@dataclasses.dataclass
+class Checker:
+    """Looks, judges, confirms."""
+
+    see: Callable[[], Awaitable[snapshots.Snapshot]]
+    clock: clock.Clock
+    confirmer: confirming.Confirmer = dataclasses.field(default_factory=confirming.Confirmer)
+    proven: tuple[snapshots.Violation, ...] = ()
+
+    async def look(self) -> Report:
+        """One look. What it saw was so before it ended, so its time is when it began."""
+        at = self.clock.now()
+        try:
+            seen = await self.see()
+        except (errors.KubeError, errors.SlurmError) as error:
+            return Report(violations=self.proven, unknown=error.message)
+        verdict = self.confirmer.look(judging.judge(seen), at=at)
+        self.proven = verdict.violations
+        return Report(
+            violations=verdict.violations,
+            unknown="" if seen.daemon else NO_DAEMON,
+            settled=not verdict.suspicions,
+        )
+
+    async def once(self) -> Report:
+        """Look until there is nothing left to wait for: at once when all is well."""
+        pause = FIRST_PAUSE
+        while not (report := await self.look()).settled:
+            await self.clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return report
+
+    async def forever(self, *, interval: float) -> AsyncIterator[Change]:
+        """What each look has changed; the next comes sooner while something is suspected."""
+        known: dict[tuple[str, str], snapshots.Violation] = {}
+        while True:
+            report = await self.look()
+            now = {(one.kind, one.subject): one for one in report.violations}
+            appeared = tuple(one for key, one in now.items() if key not in known)
+            gone = tuple(one for key, one in known.items() if key not in now)
+            known = now
+            yield Change(report=report, appeared=appeared, gone=gone)
+            await self.clock.sleep(interval if report.settled else min(interval, LONGEST_PAUSE))

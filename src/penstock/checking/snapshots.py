@@ -1,0 +1,91 @@
+"""One look at both worlds, as data: what the judges judge.
+
+Two systems cannot be read in one instant. Kubernetes is always read before Slurm, so that a pod in a snapshot
+was there before Slurm said what it says; what only the delay between the two readings has made is gone in the
+next look (checking/confirming.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from penstock import wellknown
+from penstock.kube import reading, types
+from penstock.model import audits, jobs
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that must not be: which invariant, in which way, of what, and how one can see it."""
+
+    invariant: str
+    kind: str
+    subject: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Kubernetes, Slurm and, if it could be asked, penstockd."""
+
+    pods: tuple[types.Pod, ...]
+    nodes: tuple[types.Node, ...]
+    secrets: tuple[types.Secret, ...]
+    jobs: Mapping[int, audits.SlurmJob]
+    drained: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Slurm nodes that take no jobs, with the reason."""
+    daemon: audits.DaemonView | None = None
+    """None when penstockd could not be asked: then only what needs no word of it is judged."""
+
+    @cached_property
+    def ours(self) -> tuple[types.Pod, ...]:
+        """Pods of jobs."""
+        return tuple(pod for pod in self.pods if reading.job_id(pod) is not None)
+
+    @cached_property
+    def pods_by_job(self) -> dict[int, list[types.Pod]]:
+        found: dict[int, list[types.Pod]] = {}
+        for pod in self.ours:
+            found.setdefault(reading.job_id(pod) or 0, []).append(pod)
+        return found
+
+    def job_of(self, labels: Mapping[str, str]) -> audits.SlurmJob | None:
+        """The job that these labels name, if Slurm knows it."""
+        text = labels.get(wellknown.LABEL_JOB_ID, "")
+        return self.jobs.get(int(text)) if text.isascii() and text.isdigit() else None
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the attempt of a job that these labels name has a right to objects now."""
+        job = self.job_of(labels)
+        if job is None or not job.live.holds_resources:
+            return False
+        return labels.get(wellknown.LABEL_RESTART) == str(job.live.identity.restart)
+
+    def is_bridged(self, job: audits.SlurmJob) -> bool:
+        """Whether the job runs as pods, as far as penstockd has told."""
+        return self.daemon is not None and job.live.partition in self.daemon.bridged_partitions
+
+    def is_trusted(self, job: audits.SlurmJob) -> bool:
+        """Whether kube-scheduler places its pods, so that no room is promised for it."""
+        return self.daemon is not None and job.live.partition in self.daemon.trusted_partitions
+
+
+def takes_room(pod: types.Pod) -> bool:
+    """Whether the pod is on a node and has not ended: a pod that is being deleted still does."""
+    return bool(pod.spec.node_name) and not reading.is_over(pod)
+
+
+def name_of(pod: types.Pod) -> str:
+    """A pod and no other, not even a later one of the same name."""
+    meta = pod.metadata
+    return f"pod {meta.namespace}/{meta.name} ({meta.uid})"
+
+
+def in_words(job: audits.SlurmJob | None) -> str:
+    if job is None:
+        return "Slurm does not know the job"
+    identity: jobs.JobIdentity = job.live.identity
+    return f"Slurm: job {identity.job_id} is {job.live.state}, restart {identity.restart}"

@@ -1,0 +1,137 @@
+"""`penstock check`: proves on the live site that Slurm and Kubernetes agree, once or for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time as unix_time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock import clock, errors, wellknown
+from penstock.checking import confirming, looking, rendering, running
+from penstock.cli import asking
+from penstock.cli import jobs as jobs_command
+from penstock.kube import client, kubeconfig
+
+CLEAN, BROKEN, UNKNOWN = 0, 1, 3
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Go on looking, and say what changes.")
+@click.option("--interval", default=15.0, show_default=True, help="Seconds between looks with --watch.")
+@click.option(
+    "--patience",
+    default=confirming.PATIENCE["I2"],
+    show_default=True,
+    help="Seconds that an orphan, or a job without pods, may be there before it counts.",
+)
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --watch: keep this file for Prometheus' text-file collector.",
+)
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def check(watch: bool, interval: float, patience: float, metrics_file: Path | None, style: str) -> None:
+    """Prove on the live site that Slurm and Kubernetes agree.
+
+    Looks at both sides and at penstockd, and prints every broken invariant with its evidence: double booking
+    (I1), orphans and jobs that run without running (I2), records that are not the container's (I5). Only what
+    a second look shows again counts.
+
+    KUBECONFIG must be allowed to list nodes, pods and Secrets; penstockd answers root and SlurmUser.
+
+    \b
+    Exit status: 0 all is well, 1 something is broken, 2 wrong call, 3 cannot know (a side does not answer).
+
+    \b
+    Examples:
+      penstock check
+      penstock check --format json
+      penstock check --watch --metrics-file /var/lib/node_exporter/penstock.prom
+    """
+    if not watch and metrics_file:
+        raise errors.UsageError("--metrics-file is kept by --watch", hint="Add --watch.")
+    if interval <= 0 or patience < 0:
+        raise errors.UsageError("--interval must be above 0 and --patience not below 0")
+    limits = {**confirming.PATIENCE, "I2": patience}
+    work = _watch(limits, interval, metrics_file, style) if watch else _once(limits, style)
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(asyncio.run(work))
+
+
+@contextlib.asynccontextmanager
+async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]:
+    path = os.environ.get(wellknown.ENV_KUBECONFIG)
+    if not path:
+        raise errors.UsageError(
+            "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
+        )
+    kube = client.KubeClient(kubeconfig.load(Path(path)))
+    looker = looking.Looker(kube, jobs_command.slurm_conf(), asking.socket_path())
+    try:
+        yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
+    finally:
+        await kube.close()
+
+
+async def _once(patience: dict[str, float], style: str) -> int:
+    async with _checker(patience) as checker:
+        report = await checker.once()
+    if style == "json":
+        click.echo(msgspec.json.encode(report))
+    elif report.violations:
+        click.echo(rendering.as_text(report.violations))
+    elif not report.unknown:
+        click.echo("All is well: no double booking, no orphans, one record.")
+    if report.unknown:
+        click.echo(f"penstock: cannot know: {report.unknown}", err=True)
+    return BROKEN if report.violations else UNKNOWN if report.unknown else CLEAN
+
+
+async def _watch(patience: dict[str, float], interval: float, metrics: Path | None, style: str) -> int:
+    """Until it is interrupted."""
+    unknown = ""
+    async with _checker(patience) as checker:
+        async for change in checker.forever(interval=interval):
+            report = change.report
+            if metrics:
+                text = rendering.as_metrics(report.violations, known=not report.unknown, at=unix_time.time())
+                await asyncio.to_thread(write_atomically, metrics, text)
+            if change.appeared or change.gone or report.unknown != unknown:
+                _tell(change, style, unknown_before=unknown)
+            unknown = report.unknown
+    return CLEAN
+
+
+def _tell(change: running.Change, style: str, *, unknown_before: str) -> None:
+    if style == "json":
+        click.echo(msgspec.json.encode(change))
+        return
+    stamp = unix_time.strftime("%Y-%m-%dT%H:%M:%S")
+    for one in change.appeared:
+        click.echo(f"{stamp} broken: {rendering.as_text([one])}")
+    for one in change.gone:
+        click.echo(f"{stamp} well again: {one.kind}: {one.subject}")
+    if change.report.unknown != unknown_before:
+        unknown = change.report.unknown
+        click.echo(f"{stamp} cannot know: {unknown}" if unknown else f"{stamp} every side answers", err=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The collector never sees half a file."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o644)
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
