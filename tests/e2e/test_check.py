@@ -1,0 +1,254 @@
+"""`penstock check` on a live lab: all is well, and every kind of violation that can be planted is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e import labs, semantics
+
+from penstock.hooks import wire
+from penstock.lab import processes, spec, testing
+
+Lab = testing.RunningLab
+AT_ONCE = ("--patience", "0")
+
+
+def report(lab: Lab, *options: str, status: int) -> list[dict[str, Any]]:
+    """The violations that the command finds."""
+    result = lab.penstock("check", "--format", "json", *options, check=False)
+    assert result.returncode == status, result.stdout + result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)["violations"]
+    return found
+
+
+def kinds(lab: Lab) -> set[str]:
+    return {one["kind"] for one in report(lab, *AT_ONCE, status=1)}
+
+
+def running_job(lab: Lab, *options: str, script: str = "sleep 60") -> str:
+    """A job whose script has begun."""
+    mark = semantics.folder(lab, "check") / "up"
+    job_id = lab.sbatch(f"#!/bin/sh\ntouch {mark}\n{script}\n", *options)
+    semantics.wait_until(mark.exists, "the script has begun")
+    return job_id
+
+
+def labels(job_id: str, restart: int = 0) -> dict[str, str]:
+    return {"app": "slurm-job", "penstock.dev/job-id": job_id, "penstock.dev/restart": str(restart)}
+
+
+def apply(lab: Lab, manifest: dict[str, Any]) -> None:
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps({"apiVersion": "v1", **manifest}))
+
+
+def pod_of(lab: Lab, job_id: str, node: str) -> dict[str, Any]:
+    container = {
+        "name": "job",
+        "image": json.loads(lab.place.penstockd_conf.read_text())["default_image"],
+        "command": ["sleep", "600"],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "planted", "namespace": "default", "labels": labels(job_id)},
+        "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+
+
+@pytest.fixture
+def planted(lab: Lab) -> Iterator[None]:
+    """What a test plants in the cluster is gone afterwards."""
+    yield
+    for kind in ("pod", "secret"):
+        lab.run(("kubectl", "delete", kind, "planted", "--ignore-not-found", "--wait=true"))
+
+
+@pytest.fixture
+def forgotten(lab: Lab) -> Iterator[None]:
+    """Wrong ends that a test has brought about are forgotten with the penstockd that told them."""
+    yield
+    labs.kill(lab.place, "penstockd")
+    testing.lab_command(lab.place, "up")
+
+
+def launcher(lab: Lab, job_id: str) -> processes.Identity:
+    """The launcher of a job: what slurmd runs instead of the script."""
+    spooled = f"job{int(job_id):05d}/slurm_script"
+    (found,) = (
+        process.identity
+        for process in processes.snapshot()
+        if any(word.endswith("/penstock-launch") for word in process.argv[:3])
+        and any(spooled in word and word.startswith(str(lab.place.directory)) for word in process.argv)
+    )
+    return found
+
+
+def test_a_lab_at_work_is_clean(lab: Lab) -> None:
+    """Jobs that run, a gang and an array: nothing to say, exit 0, and quickly."""
+    job_ids = [running_job(lab), running_job(lab, "--nodes=2")]
+    began = time.monotonic()
+    lab.check()
+    assert time.monotonic() - began < 10  # well under half a second on an idle machine
+    assert report(lab, status=0) == []
+    lab.run(("scancel", *job_ids))
+
+
+def test_orphans_are_found_with_their_evidence(lab: Lab, planted: None) -> None:
+    """A pod and a Secret of a job that never was."""
+    apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels("999999")}})
+    apply(lab, pod_of(lab, "999999", "n4"))
+    assert kinds(lab) == {"freed-too-early", "orphan-pod", "orphan-secret"}
+    result = lab.penstock("check", *AT_ONCE, check=False)
+    assert result.returncode == 1
+    assert "I2 no orphans: orphan-pod: pod default/planted" in result.stdout
+    assert "    Slurm does not know the job" in result.stdout
+
+
+def test_a_pod_beyond_the_share_is_found(lab: Lab, planted: None) -> None:
+    """Somebody makes a pod in a running job's name."""
+    job_id = running_job(lab, "--nodelist=n4", "--cpus-per-task=1")
+    apply(lab, pod_of(lab, job_id, "n4"))
+    assert kinds(lab) == {"more-than-its-share"}
+    lab.run(("scancel", job_id))
+
+
+def test_a_node_with_less_than_was_given_is_found(lab: Lab) -> None:
+    """The node shrinks under a job."""
+    if testing.kubernetes() != spec.DEV:
+        pytest.skip("a real kubelet says itself what it has")
+    job_id = running_job(lab, "--nodelist=n4", "--cpus-per-task=2")
+
+    def resize(cpus: str) -> None:
+        patch = json.dumps({"status": {"allocatable": {"cpu": cpus}}})
+        lab.run(("kubectl", "patch", "node", "n4", "--subresource=status", "--type=merge", "-p", patch))
+
+    resize("1")
+    try:
+        assert kinds(lab) == {"crowded"}
+    finally:
+        resize("8")
+    lab.run(("scancel", job_id))
+
+
+def test_room_held_for_nobody_is_found(lab: Lab) -> None:
+    """penstockd is made to hold room for a job that it will not hear of again."""
+    job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "--partition=host", "--nodelist=n4")
+    lab.wait_for(job_id, "RUNNING")
+    sock = wire.connect(str(lab.place.penstockd_socket), 20)
+    sock.sendall(wire.pack("admit", "job", job_id, "uid", "0", "restart", "0"))
+    assert wire.receive(sock) == [b"yes"]
+    sock.close()
+    lab.run(("scancel", job_id))
+    lab.wait_for(job_id, "CANCELLED")
+    assert kinds(lab) == {"held-for-nobody"}
+
+
+def test_a_job_that_runs_without_running_is_found(lab: Lab) -> None:
+    """The pod has ended and Slurm does not hear of it."""
+    go = semantics.folder(lab, "check") / "go"
+    job_id = running_job(lab, script=f"while [ ! -e {go} ]; do sleep 0.1; done")
+    process = launcher(lab, job_id)
+    processes.send(process, signal.SIGSTOP)
+    try:
+        go.touch()
+        semantics.wait_until(
+            lambda: semantics.pods(lab, job_id)[0]["status"]["phase"] == "Succeeded", "the pod has ended"
+        )
+        assert kinds(lab) == {"runs-without-running"}
+    finally:
+        processes.send(process, signal.SIGCONT)
+    assert semantics.record(lab, job_id).state == "COMPLETED"
+
+
+def told_in_vain(lab: Lab, job_id: str, *, text: str) -> processes.Identity:
+    """Stop the launcher and delete the pod: penstockd tells the end, and nobody listens yet."""
+    process = launcher(lab, job_id)
+    processes.send(process, signal.SIGSTOP)
+    (pod,) = semantics.pods(lab, job_id)
+    meta = pod["metadata"]
+    lab.run(("kubectl", "delete", "pod", "-n", meta["namespace"], meta["name"], "--wait=true"))
+    semantics.wait_until(lambda: text in semantics.field(lab, job_id, "Comment"), "the reason is told")
+    return process
+
+
+def test_a_record_that_is_not_the_containers_is_found(lab: Lab, forgotten: None) -> None:
+    """The launcher dies of something else than it was told."""
+    job_id = running_job(lab)
+    process = told_in_vain(lab, job_id, text="deleted from outside")
+    processes.send(process, signal.SIGSEGV)
+    processes.send(process, signal.SIGCONT)
+    lab.wait_for(job_id, "FAILED")
+    assert kinds(lab) == {"another-end"}
+
+
+def test_a_reason_that_was_lost_is_found(lab: Lab, forgotten: None) -> None:
+    """The comment is written over before the job ends."""
+    job_id = running_job(lab)
+    process = told_in_vain(lab, job_id, text="deleted from outside")
+    lab.run(("scontrol", "update", f"JobId={job_id}", "Comment=all went well"))
+    processes.send(process, signal.SIGCONT)
+    lab.wait_for(job_id, "FAILED")
+    assert kinds(lab) == {"reason-missing"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PENSTOCK_SOCKET", "/nowhere"), ("SLURM_CONF", "/nowhere"), ("KUBECONFIG", "closed")],
+)
+def test_a_side_that_is_away_is_never_clean(lab: Lab, tmp_path: Path, name: str, value: str) -> None:
+    """Exit 3: nothing wrong was seen, and nothing is known."""
+    if name == "KUBECONFIG":
+        closed = tmp_path / "kubeconfig"
+        text = lab.place.admin_kubeconfig.read_text()
+        port = str(spec.load(lab.place).devcluster_port)
+        closed.write_text(text.replace(f":{port}", ":1"))
+        value = str(closed)
+    argv = (str(lab.place.bin / "penstock"), "check")
+    result = testing.run(argv, env=lab.env | {name: value}, timeout=60, check=False, cwd=Path("/"))
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert "cannot know" in result.stderr
+    assert "well" not in result.stdout
+
+
+def test_an_ordinary_user_is_told_who_may_ask(lab: Lab) -> None:
+    """What penstockd holds is for the site."""
+    result = lab.run_as_user((str(lab.place.bin / "penstock"), "check"), check=False)
+    assert result.returncode in (2, 3), result.stdout
+    assert "well" not in result.stdout
+
+
+def test_watching_says_what_changes_and_keeps_the_metric(lab: Lab, planted: None, tmp_path: Path) -> None:
+    """One line when something breaks, one when it is well again; the metric says zero, one, zero."""
+    metrics, said = tmp_path / "penstock.prom", tmp_path / "said"
+    argv = ["penstock", "check", "--watch", "--interval", "0.3", *AT_ONCE, "--metrics-file", str(metrics)]
+
+    def counted(text: str) -> bool:
+        return metrics.exists() and f'{{invariant="I2"}} {text}' in metrics.read_text()
+
+    with said.open("w") as out:
+        child = os.posix_spawn(
+            lab.place.bin / "penstock",
+            argv,
+            lab.env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, out.fileno(), 1)],
+        )
+    try:
+        semantics.wait_until(lambda: counted("0"), "the metric says that all is well")
+        apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels("999999")}})
+        semantics.wait_until(lambda: counted("1"), "the metric counts the orphan")
+        lab.run(("kubectl", "delete", "secret", "planted"))
+        semantics.wait_until(lambda: counted("0"), "the metric says that all is well again")
+    finally:
+        os.kill(child, signal.SIGINT)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    text = said.read_text()
+    assert "broken: I2 no orphans: orphan-secret: secret default/planted" in text
+    assert "well again: orphan-secret: secret default/planted" in text
+    assert "penstock_check_known 1" in metrics.read_text()
