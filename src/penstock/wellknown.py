@@ -25,6 +25,7 @@ ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
+ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start
 ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 

@@ -12,7 +12,7 @@ import signal
 import time as unix_time
 from collections.abc import AsyncIterator, Callable
 
-from penstock import clock, errors, wellknown
+from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import (
     admission,
     backoff,
@@ -211,6 +211,7 @@ class Bridge:
     async def release(self, job_id: int, node: str) -> None:
         """The job's pods are gone from the node when this returns; an admission under way is called off."""
         self._admitting.discard(job_id)
+        crashpoints.reach("release.asked")
         allocation = self.ledger.of(job_id)
         namespace = self._namespace(allocation) if allocation else ""
         # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
@@ -223,6 +224,7 @@ class Bridge:
             kube=self.kube,
             pods=self.pods,
         )
+        crashpoints.reach("release.gone")
         self.ledger.release(job_id, node)
 
     def _namespace(self, allocation: jobs.Allocation) -> str:

@@ -14,7 +14,7 @@ import logging
 
 import msgspec
 
-from penstock import errors
+from penstock import crashpoints, errors
 from penstock.bridge import following, namespaces, ports
 from penstock.kube import reading, types
 from penstock.model import jobs, launches
@@ -47,12 +47,16 @@ class GangMaker:
         made: list[types.Pod] = []
         try:
             await self.namespaces.ensure(owner)
+            crashpoints.reach("launch.namespace-made")
             for rank in range(len(allocation.shares)):
                 manifest = rendering.render_pod(
                     allocation, rank, owner=owner, request=request, settings=self.settings
                 )
                 made.append(await self._create_pod(manifest, allocation.identity, owner))
+                crashpoints.reach("launch.a-pod-made")
+            crashpoints.reach("launch.pods-made")
             await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
+            crashpoints.reach("launch.secret-made")
             await self._place(made, allocation)
         except (errors.KubeUnavailable, errors.KubeNotAllowed):
             raise  # to be tried again, and what is there is found then
@@ -70,12 +74,15 @@ class GangMaker:
         bound = not self.settings.is_trusted(allocation.partition)
         for rank in range(1, len(made)) if bound else ():
             made[rank] = await self._bind(made[rank], nodes[rank])
+            crashpoints.reach("launch.another-bound")
         for rank in range(1, len(made)):
             outcome = await self.follower.started(made[rank])
             if outcome is not None:
                 raise GangRefused(f"rank {rank} on {nodes[rank]}: {outcome.reason}", requeue=outcome.requeue)
+        crashpoints.reach("launch.others-run")
         if bound:
             made[0] = await self._bind(made[0], nodes[0])
+        crashpoints.reach("launch.all-bound")
 
     async def _create_pod(
         self, manifest: rendering.Manifest, identity: jobs.JobIdentity, owner: launches.Owner

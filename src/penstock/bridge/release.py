@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock import errors, wellknown
+from penstock import crashpoints, errors, wellknown
 from penstock.bridge import ports
 from penstock.kube import reflecting, types
 
@@ -56,6 +56,7 @@ async def remove(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector
             await kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=GRACE)
         except (errors.KubeNotFound, errors.KubeConflict):
             return  # gone, or another pod has its name by now
+        crashpoints.reach("release.deleted")
         while True:
             change = await changes.next(within=LOOK_AGAIN)
             if (change is None or change.deleted) and await _is_gone(kube, meta):

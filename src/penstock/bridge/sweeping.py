@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from penstock import errors
+from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import release
 from penstock.kube import reading, types
@@ -57,6 +57,7 @@ class Sweeper:
             log.info("job %d ended while it was being looked at: %s", job.identity.job_id, error.message)
             return
         self.bridge.ledger.hold(details.allocation(job.identity))
+        crashpoints.reach("recover.held")
 
     async def sweep(self) -> None:
         """One round: forget promises of jobs that are gone, remove pods that were suspect last time too.
@@ -76,5 +77,6 @@ class Sweeper:
         for pod in ours:
             if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
                 log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
+                crashpoints.reach("sweep.found")
                 await self.bridge.delete(pod, grace=release.GRACE)
         self.suspects = found

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import signal
 
-from penstock import clock, errors
+from penstock import clock, crashpoints, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import gang, outcomes
 from penstock.daemon import connections, outputs
@@ -61,6 +61,7 @@ class LaunchSession:
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
+        crashpoints.reach("launch.asked")
         allocation = await self.bridge.allocation_for(message.number("slurm_job_id"), self.connection.uid)
         try:
             request = request_of(message)
@@ -97,6 +98,7 @@ class LaunchSession:
             self.metrics.start_seconds.observe(self.clock.now() - began)
             self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
         await self.connection.send("started")
+        crashpoints.reach("launch.told")
         sent = {1: message.number("skip"), 2: message.number("skip_error")}
         self.output = outputs.Output(self.connection, self.bridge, self.clock, self.gang[0], sent)
         outcome = await self._until_end(request, self.output)
@@ -141,6 +143,7 @@ class LaunchSession:
             if message.verb != "signal":
                 continue
             number = signal.Signals(message.number("number"))
+            crashpoints.reach("signal.received")
             if self.over:  # Slurm ends what it has requeued
                 await self.connection.send("signal", str(int(number)))
             elif self.gang:
@@ -150,6 +153,7 @@ class LaunchSession:
         """Into the pod; if that cannot be done, a signal that ends the job ends the pod."""
         try:
             await self.bridge.signal(self.gang[0], number, everyone=everyone)
+            crashpoints.reach("signal.delivered")
         except errors.KubeError as error:
             log.warning("cannot pass %s on: %s", number.name, error.message)
             if number == signal.SIGTERM:
@@ -163,6 +167,7 @@ class LaunchSession:
             log.warning("cannot stop the pod now, the Epilog will: %s", error.message)
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:
+        crashpoints.reach("end.seen")
         reason = "" if self.stopped and outcome.reason == outcomes.VANISHED.reason else outcome.reason
         self.bridge.timeline.note(
             allocation.identity.job_id, "ended", reason or f"exit code {outcome.exit_code}"
@@ -173,6 +178,7 @@ class LaunchSession:
         if reason:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)
+            crashpoints.reach("end.commented")
         if outcome.requeue and await self._requeued(allocation.identity.job_id):
             await asyncio.Event().wait()  # the launcher must not ask again: it stays until Slurm ends it
         self.bridge.timeline.ended(
@@ -188,6 +194,7 @@ class LaunchSession:
             await self.connection.send("signal", str(outcome.signal))
         else:
             await self.connection.send("exit", str(outcome.exit_code))
+        crashpoints.reach("end.told")
 
     async def _requeued(self, job_id: int) -> bool:
         """Whether Slurm runs the job again; the launcher then ends by Slurm's hand."""
@@ -198,6 +205,7 @@ class LaunchSession:
             self.over = False
             log.info("job %d ends instead of being requeued: %s", job_id, error.message)
             return False
+        crashpoints.reach("end.requeued")
         return True
 
     async def _comment(self, job_id: int, text: str) -> None:

@@ -16,7 +16,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from penstock import clock, errors, wellknown
+from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.daemon import connections
 from penstock.kube import types
@@ -55,6 +55,7 @@ class Output:
             await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
         await self.connection.send("sync")
         await self.synced.wait()
+        crashpoints.reach("run.output-written")
         await self._persist(self._acknowledge)
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> bool:
@@ -81,6 +82,7 @@ class Output:
         async for channel, chunk in printed:
             if channel == STDOUT:
                 await self.connection.send("output", chunk, str(stream))
+                crashpoints.reach("run.output-sent")
                 self.sent[stream] += len(chunk)
 
     async def _acknowledge(self) -> None:

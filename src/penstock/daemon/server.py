@@ -10,7 +10,7 @@ import logging
 
 import msgspec
 
-from penstock import clock, errors, wellknown
+from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining
 from penstock.daemon import connections, describing, doors, launches
@@ -105,11 +105,14 @@ class Server:
         identity = jobs.JobIdentity(
             job_id=message.number("job"), restart=message.number("restart"), uid=message.number("uid")
         )
+        crashpoints.reach("admit.asked")
         reasons = await self.bridge.admit(identity)
         if not reasons:
+            crashpoints.reach("admit.held")
             self.bridge.timeline.note(identity.job_id, "admitted")
             self.metrics.admitted.inc()
             await connection.send("yes")
+            crashpoints.reach("admit.answered")
             return
         seconds = self.bridge.backoff.refused(identity.job_id)
         text = "; ".join(reasons)
@@ -117,6 +120,7 @@ class Server:
         self.metrics.refusal(reasons[0])
         log.info("job %d %s", identity.job_id, text)
         await connection.send("no", text)
+        crashpoints.reach("admit.refused")
         task = asyncio.create_task(self._put_off(identity.job_id, text, seconds))
         self.later.add(task)
         task.add_done_callback(self.later.discard)
@@ -151,7 +155,9 @@ class Server:
             return
         self.metrics.release_seconds.observe(self.clock.now() - began)
         self.bridge.timeline.note(job_id, "released", node)
+        crashpoints.reach("release.done")
         await connection.send("gone")
+        crashpoints.reach("release.answered")
 
     async def _describe(self, connection: connections.Connection, message: connections.Message) -> None:
         wanted = tuple(int(text) for text in message.all("job") if text.isdigit())

@@ -28,13 +28,19 @@ def admit(socket_path: str, *, seconds: float) -> None:
     question = ["admit", "job", variable("SLURM_JOB_ID"), "uid", variable("SLURM_JOB_UID")]
     question += ["gid", variable("SLURM_JOB_GID"), "user", variable("SLURM_JOB_USER")]
     question += ["restart", variable("SLURM_JOB_RESTART_COUNT") or variable("SLURM_RESTART_COUNT") or "0"]
-    sys.exit(0 if answer(socket_path, question, seconds) == b"yes" else 1)
+    # crash point: prolog.asking
+    word = answer(socket_path, question, seconds)
+    # crash point: prolog.answered
+    sys.exit(0 if word == b"yes" else 1)
 
 
 def release(socket_path: str, *, seconds: float) -> None:
     """Epilog: exit 0 when none of the job's pods is left on this node."""
     question = ["release", "job", variable("SLURM_JOB_ID"), "node", variable("SLURMD_NODENAME")]
-    if answer(socket_path, question, seconds) == b"gone":
+    # crash point: epilog.asking
+    word = answer(socket_path, question, seconds)
+    # crash point: epilog.answered
+    if word == b"gone":
         sys.exit(0)
     sys.exit(0 if answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS) == b"drained" else 1)
 

@@ -124,6 +124,7 @@ end
 function slurm_job_submit(job_desc, part_list, submit_uid)
    local kind = how_bridged(partitions_of(job_desc))
    if kind == "none" then return slurm.SUCCESS end
+   -- crash point: submit.asked
    if kind == "some" then
       return refuse("partitions " .. job_desc.partition .. " are partly pods and partly not: choose one kind")
    end

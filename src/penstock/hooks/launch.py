@@ -84,10 +84,12 @@ class Launcher:
 
     def converse(self) -> "int | None":
         """One connection: ask, then act on what comes; None when it broke off."""
+        # crash point: launcher.asking
         sock = wire.connect(self.socket_path, 10.0)
         try:
             far = ("skip", str(self.written[1]), "skip_error", str(self.written[2]))
             sock.sendall(wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request))
+            # crash point: launcher.asked
             sock.settimeout(None)
             self.sock = sock
             self.pass_signals_on()
@@ -106,8 +108,10 @@ class Launcher:
         """What penstockd says: started, output, sync, note, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
+            # crash point: launcher.started
             self.started = True
         elif verb == b"output":
+            # crash point: launcher.writing
             stream = 2 if message[2:] == [b"2"] else 1
             self.written[stream] += len(value)
             self.write(stream, value)
@@ -182,6 +186,7 @@ def main(socket_path: str) -> None:
     _signal.signal(_signal.SIGTSTP, launcher.on_suspend)
     _signal.signal(_signal.SIGALRM, launcher.on_alarm)
     end = launcher.run()
+    # crash point: launcher.ending
     if launcher.lost_output:
         posix.write(2, f"penstock: some output was lost: {launcher.lost_output}\n".encode())
     if end < 0:

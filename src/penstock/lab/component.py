@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from penstock import wellknown
 from penstock.lab import health
 
 Check = Callable[[], str]
@@ -35,5 +36,6 @@ class Component:
 
 def python_environment() -> dict[str, str]:
     """Our own programs must be found the way we were, and say at once what they have to say."""
-    kept = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    wanted = ("PYTHONPATH", wellknown.ENV_CRASH_POINTS)
+    kept = {name: os.environ[name] for name in wanted if name in os.environ}
     return kept | {"PYTHONUNBUFFERED": "1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import msgspec
@@ -117,6 +118,7 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         default_partition=cluster.default_partition,
         release_timeout=RELEASE_TIMEOUT,
         slurm_conf=str(place.slurm_conf),
+        crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
     )
     for rendered in hooks.render_hooks(settings):
         target = (place.etc if rendered.name == "job_submit.lua" else place.libexec) / rendered.name

@@ -5,9 +5,11 @@ run time.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from importlib import resources
 
 from penstock import wellknown
+from penstock.render import crashing
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
 MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py")
@@ -28,6 +30,8 @@ class HookSettings:
     """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
     slurm_conf: str
     root_may_submit: bool = False
+    crash_points: str = ""
+    """Folder that arms crash points; empty except in labs for tests."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +45,7 @@ class RenderedFile:
 
 def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
     """Everything that goes into libexec, and job_submit.lua, which goes beside slurm.conf."""
-    modules = (RenderedFile(f"{PACKAGE}/{name}", _source(name), 0o644) for name in MODULES)
+    modules = (RenderedFile(f"{PACKAGE}/{name}", content, 0o644) for name, content in _modules(settings))
     return (
         *modules,
         RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
@@ -53,6 +57,14 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
         RenderedFile(wellknown.SESSION, _guard("session.sh", settings), 0o755),
         RenderedFile("job_submit.lua", _job_submit(settings), 0o644),
     )
+
+
+def _modules(settings: HookSettings) -> Iterator[tuple[str, bytes]]:
+    for name in MODULES:
+        source = _source(name)
+        yield name, crashing.armed(source, settings.crash_points) if settings.crash_points else source
+    if settings.crash_points:
+        yield crashing.POINTS, _source(crashing.POINTS)
 
 
 def _source(name: str) -> bytes:
@@ -105,4 +117,4 @@ def _job_submit(settings: HookSettings) -> bytes:
     text = _source("job_submit.lua")
     for placeholder, value in values.items():
         text = text.replace(placeholder, value.encode())
-    return text
+    return crashing.armed_lua(text, settings.crash_points) if settings.crash_points else text

@@ -1,0 +1,93 @@
+"""Crash points: nothing in production, once when armed, rendered into hooks only in labs for tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import multiprocessing
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from penstock import crashpoints, wellknown
+from penstock.hooks import points
+from penstock.render import crashing, hooks
+
+SETTINGS = hooks.HookSettings(
+    libexec="/x/libexec",
+    socket="/x/sock",
+    bridged_partitions=("gpu",),
+    default_partition="gpu",
+    release_timeout=270,
+)
+
+
+def test_in_production_a_point_is_an_empty_function() -> None:
+    """No look at the environment, no look at the disk."""
+    code = crashpoints._pass_by.__code__
+    assert crashpoints.reach is crashpoints._pass_by
+    assert code.co_names == ()
+
+
+def test_the_variable_is_read_when_the_process_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And the file of that name is taken, once."""
+    monkeypatch.setenv(wellknown.ENV_CRASH_POINTS, str(tmp_path))
+    try:
+        armed = importlib.reload(crashpoints)
+        (tmp_path / "here").write_text("die")
+        child = multiprocessing.get_context("fork").Process(target=armed.reach, args=("here",))
+        child.start()
+        child.join(20)
+        assert child.exitcode == -signal.SIGKILL
+        assert [path.name for path in tmp_path.iterdir()] == ["here.reached"]
+        armed.reach("here")
+        armed.reach("elsewhere")
+    finally:
+        monkeypatch.undo()
+        importlib.reload(crashpoints)
+
+
+def test_a_point_can_hold_until_it_is_let_go(tmp_path: Path) -> None:
+    """While somebody else is killed."""
+    (tmp_path / "here").write_text("hold")
+    child = multiprocessing.get_context("fork").Process(target=points.reach, args=(str(tmp_path), "here"))
+    child.start()
+    try:
+        mark = tmp_path / "here.reached"
+        child.join(0.3)
+        assert mark.exists()
+        assert child.is_alive()
+        mark.unlink()
+        child.join(20)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+
+
+def test_installed_hooks_have_no_crash_points() -> None:
+    """What a site gets is the source as it is, and points.py is not among it."""
+    rendered = {one.name: one.content for one in hooks.render_hooks(SETTINGS)}
+    assert not any(name.endswith(crashing.POINTS) for name in rendered)
+    assert not any(b"points.reach" in content or b".reached" in content for content in rendered.values())
+
+
+def test_hooks_of_the_matrix_differ_in_their_points_only() -> None:
+    """Every comment that names a step becomes a call, and the files stay valid."""
+    plain = {one.name: one.content for one in hooks.render_hooks(SETTINGS)}
+    tested = {
+        one.name: one.content
+        for one in hooks.render_hooks(dataclasses.replace(SETTINGS, crash_points="/x/points"))
+    }
+    assert set(tested) - set(plain) == {f"{hooks.PACKAGE}/{crashing.POINTS}"}
+    for name, content in plain.items():
+        steps = re.findall(rb"crash point: ([a-z.-]+)", content)
+        assert all(tested[name].count(b"'%s" % step + b"'") or b"/" + step in tested[name] for step in steps)
+        if name.endswith(".py"):
+            compile(tested[name], name, "exec")
+            assert tested[name].count(b"points.reach(") == len(steps)
+        if not steps:
+            assert tested[name] == content
