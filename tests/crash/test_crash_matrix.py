@@ -1,0 +1,88 @@
+"""Somebody is killed at every labelled step of the protocol: the job ends as it should all the same.
+
+For each row the step is armed, a job is submitted, the victim is killed there by SIGKILL, the lab is repaired,
+and then: the record in Slurm, the output (complete, not doubled), the number of runs, both worlds by the
+invariant checker, and no node left drained.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.lab import testing
+from tests.crash import conftest, killing, matrix, shapes
+from tests.e2e import semantics
+
+Lab = testing.RunningLab
+NODE = "n1"
+SECONDS = 150
+
+rows = pytest.mark.parametrize(
+    "row",
+    [row for row in matrix.ROWS if row.quick or os.environ.get(conftest.WHOLE) == "all"],
+    ids=lambda row: row.name,
+)
+
+
+@pytest.fixture
+def trap(crash_lab: Lab) -> Iterator[killing.Trap]:
+    """Armed by a test; whatever happened, nobody waits in it afterwards and the lab is whole again."""
+    made = killing.Trap.of(crash_lab)
+    yield made
+    made.clear()
+    made.repair()
+
+
+@rows
+def test_a_crash_does_not_change_the_end(
+    row: matrix.Row,
+    crash_lab: Lab,
+    trap: killing.Trap,
+    outside: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Right record, whole output, no second run, nothing left over."""
+    for name, value in (("step", row.point), ("killed", row.victim), ("job", row.shape)):
+        record_property(name, value)
+    shape = shapes.SHAPES[row.shape]
+    job = crash(row, shape, trap, crash_lab, outside)
+    record = semantics.record(crash_lab, job.job_id, timeout=SECONDS)
+    record_property("ended", f"{record.state} {record.code}")
+    end = how_it_ended(crash_lab, job, shape, record)
+    assert end in row.ends, f"{end}: {record}, output {job.text!r}"
+    restarts = int(crash_lab.job(job.job_id)["Restarts"])
+    assert job.runs <= restarts + 1, "an attempt ran twice"
+    crash_lab.check()
+    semantics.wait_until(lambda: not drained(crash_lab), "no node is drained", timeout=SECONDS)
+
+
+def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, outside: Path) -> shapes.Job:
+    """The job, with the victim dead and the lab repaired."""
+    trap.arm(row)
+    job = shape.submit(lab, semantics.folder(lab, "crash"), outside)
+    shape.act(lab, job)
+    trap.spring(row, NODE)
+    trap.repair()
+    return job
+
+
+def how_it_ended(lab: Lab, job: shapes.Job, shape: shapes.Shape, record: semantics.Record) -> str:
+    """One of the matrix's words for it, or what is wrong."""
+    comment = semantics.field(lab, job.job_id, "Comment")
+    if (record.state, record.code) == ("FAILED", "0:9"):
+        whole = shape.texts[0].startswith(job.text)
+        return matrix.KILLED if whole and job.runs <= 1 else "killed, with more output than there is"
+    if (record.state, record.code) == shape.record:
+        as_written = job.text in shape.texts and job.runs >= 1 and shape.reason in comment
+        return matrix.AS_IT_SHOULD if as_written else f"right record, wrong output or reason ({comment!r})"
+    if record.state == "FAILED" and "deleted from outside" in comment:
+        return matrix.CLUSTER_LOST
+    return "wrong record"
+
+
+def drained(lab: Lab) -> str:
+    return lab.run(("sinfo", "--noheader", "--states=drain,down", "--format=%n %E")).stdout.strip()
