@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -28,14 +29,12 @@ def _lab_possible() -> None:
 @pytest.fixture(scope="module")
 def crash_lab() -> Iterator[testing.RunningLab]:
     """The whole thing, with crash points."""
-    with (
-        tempfile.TemporaryDirectory(prefix="penstock-crash-") as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-crash-"))
         Path(folder).chmod(0o777)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv(wellknown.ENV_CRASH_POINTS, folder)
-        with testing.temporary_lab() as running:
-            yield running
+        yield stack.enter_context(testing.temporary_lab())
 
 
 @pytest.fixture

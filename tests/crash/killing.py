@@ -1,4 +1,4 @@
-"""Arms a step, kills the victim there, and puts the lab together again as its owner would: `penstock lab up`."""
+"""Arms a step, kills the victim there, and repairs the lab as its owner would: `penstock lab up`."""
 
 from __future__ import annotations
 
@@ -36,19 +36,32 @@ class Trap:
         for path in self.folder.iterdir():
             path.unlink()
 
-    def spring(self, row: matrix.Row, node: str) -> None:
+    def spring(self, row: matrix.Row, job_id: str) -> None:
         """Wait until the step is reached, see the victim dead, and let whoever waits there go on."""
         mark = self.folder / f"{row.point}{points.SUFFIX}"
         semantics.wait_until(mark.exists, f"{row.point} is reached", timeout=REACHED_SECONDS)
         if not row.dies_there:
-            labs.kill(self.lab.place, self.component(row.victim, node))
+            if row.victim == "slurmctld":
+                self.wait_until_written_down(job_id)
+            labs.kill(self.lab.place, self.component(row.victim, job_id))
         mark.unlink()
 
-    def component(self, victim: str, node: str) -> str:
+    def wait_until_written_down(self, job_id: str) -> None:
+        """slurmctld writes its state some seconds late: what it has not written, it forgets when killed."""
+        file = self.lab.place.controller_state / "job_state"
+        before = file.stat().st_mtime_ns if file.exists() else 0
+        self.lab.run(("scontrol", "update", f"JobId={job_id}", "Nice=1"))
+        semantics.wait_until(
+            lambda: file.exists() and file.stat().st_mtime_ns > before, "slurmctld has written its state"
+        )
+
+    def component(self, victim: str, job_id: str) -> str:
         """The lab's name of a victim."""
-        real = testing.kubernetes() == spec.REAL
-        names = {"api": "kube-apiserver" if real else "devcluster", "slurmd": f"slurmd-{node}"}
-        return names.get(victim, victim)
+        if victim == "slurmd":
+            return f"slurmd-{self.lab.job(job_id)['BatchHost']}"
+        if victim == "api":
+            return "kube-apiserver" if testing.kubernetes() == spec.REAL else "devcluster"
+        return victim
 
     def repair(self) -> None:
         testing.lab_command(self.lab.place, "up")

@@ -1,8 +1,8 @@
 """The crash matrix: who is killed at which step of which job, and what may come of it.
 
 `as it should`: the job ends as if nobody had been killed. `killed`: the batch process itself was killed, and
-Slurm's record says so (signal 9). `cluster lost`: the dev cluster forgets everything when it is killed, so that
-the job is gone and says so.
+Slurm's record says so (signal 9). `cluster lost`: the dev cluster forgets everything when it is killed, so
+that the job is gone and says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Row:
 
     @property
     def dies_there(self) -> bool:
-        """Whether the victim is whoever reaches the step; otherwise that one waits while the victim is killed."""
+        """Whether the victim is who reaches the step; else that one waits while the victim is killed."""
         return self.victim in ("launcher", "prolog", "epilog") or (
             self.victim == "penstockd" and not self.point.startswith(("launcher", "prolog", "epilog"))
         )

@@ -1,8 +1,8 @@
 """Somebody is killed at every labelled step of the protocol: the job ends as it should all the same.
 
-For each row the step is armed, a job is submitted, the victim is killed there by SIGKILL, the lab is repaired,
-and then: the record in Slurm, the output (complete, not doubled), the number of runs, both worlds by the
-invariant checker, and no node left drained.
+For each row the step is armed, a job is submitted, the victim is killed there by SIGKILL, the lab is
+repaired, and then: the record in Slurm, the output (complete, not doubled), the number of runs, both worlds
+by the invariant checker, and no node left drained.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tests.crash import conftest, killing, matrix, shapes
 from tests.e2e import semantics
 
 Lab = testing.RunningLab
-NODE = "n1"
 SECONDS = 150
 
 rows = pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, ou
     trap.arm(row)
     job = shape.submit(lab, semantics.folder(lab, "crash"), outside)
     shape.act(lab, job)
-    trap.spring(row, NODE)
+    trap.spring(row, job.job_id)
     trap.repair()
     return job
 

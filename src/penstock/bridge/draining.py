@@ -18,24 +18,24 @@ OURS = "penstock: "
 SLURMS_OWN = "Epilog error"  # what slurmctld writes when the Epilog, which is ours, could not even reach us
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Drainer:
-    """Drains, and remembers that there is something to lift."""
+    """Drains, and lifts.
+
+    What there is to lift is asked of Slurm every time: an Epilog that was killed drains its node without a
+    word to us.
+    """
 
     bridge: bridging.Bridge
-    pending: bool = True
-    """Whether a node of ours may be drained; true at the start, for an earlier penstockd may have left one.
-    """
 
     async def abandon(self, job_id: int, node: str) -> None:
         """Nothing new on this node until the job's pods are known to be gone."""
         await self.bridge.slurm.drain(node, f"{OURS}pods of job {job_id} may still run here")
-        self.pending = True
         log.warning("node %s drained: pods of job %d may still run there", node, job_id)
 
     async def lift(self) -> None:
         """Free what is clean again."""
-        if not self.pending or not (self.bridge.pods.fresh and self.bridge.nodes.fresh):
+        if not (self.bridge.pods.fresh and self.bridge.nodes.fresh):
             return
         drained = await self.bridge.slurm.drained()
         ours = [node for node, reason in drained.items() if reason.startswith(OURS) or reason == SLURMS_OWN]
@@ -43,7 +43,6 @@ class Drainer:
             if self._is_clean(node):
                 await self.bridge.slurm.resume(node)
                 log.info("node %s is clean again", node)
-        self.pending = bool(ours)
 
     def _is_clean(self, node: str) -> bool:
         """No pod of ours there that no promise covers."""
