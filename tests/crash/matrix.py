@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+HOOKS = ("launcher", "prolog", "epilog")
 AS_IT_SHOULD, KILLED, CLUSTER_LOST = "as it should", "killed", "cluster lost"
 
 
@@ -30,9 +31,7 @@ class Row:
     @property
     def dies_there(self) -> bool:
         """Whether the victim is who reaches the step; else that one waits while the victim is killed."""
-        return self.victim in ("launcher", "prolog", "epilog") or (
-            self.victim == "penstockd" and not self.point.startswith(("launcher", "prolog", "epilog"))
-        )
+        return self.victim in HOOKS or (self.victim == "penstockd" and not self.point.startswith(HOOKS))
 
 
 def _rows() -> tuple[Row, ...]:
@@ -66,14 +65,7 @@ def _penstockd() -> tuple[Row, ...]:
         "release.done": "plain",
         "release.answered": "requeued",
     }
-    quick = {
-        "admit.held",
-        "launch.another-bound",
-        "launch.all-bound",
-        "run.output-sent",
-        "end.seen",
-        "release.deleted",
-    }
+    quick = {"admit.held", "launch.another-bound", "run.output-sent", "release.deleted"}
     return tuple(
         Row(point=point, victim="penstockd", shape=shape, quick=point in quick)
         for point, shape in steps.items()
