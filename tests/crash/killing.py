@@ -64,6 +64,6 @@ class Trap:
         return victim
 
     def repair(self) -> None:
-        """Whatever is dead is started, whatever is not is left alone; nothing to do is seen without asking."""
+        """Whatever is dead is started, whatever is not is left alone."""
         if any(pid is None for pid in labs.pids(self.lab.place).values()):
             testing.lab_command(self.lab.place, "up")

@@ -36,7 +36,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
             continue
         for node in sorted({pod.spec.node_name for pod in pods if snapshots.takes_room(pod)}):
             there = [pod for pod in pods if snapshots.takes_room(pod) and pod.spec.node_name == node]
-            if _sum(there).shortages(job.share_of(node)):
+            if requests_of(there).shortages(job.share_of(node)):
                 yield Violation(
                     invariant="I1",
                     kind="more-than-its-share",
@@ -112,7 +112,7 @@ def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resour
     return total
 
 
-def _sum(pods: list[types.Pod]) -> resources.Amount:
+def requests_of(pods: list[types.Pod]) -> resources.Amount:
     total = resources.Amount()
     for pod in pods:
         total += reading.requested(pod)
