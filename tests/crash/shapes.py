@@ -100,7 +100,7 @@ class Shape:
     streamed: bool = False
     """Whether its output goes where pods cannot write."""
     record: tuple[str, str] = ("FAILED", "3:0")
-    """How it ends when nobody is killed."""
+    """How it ends when nobody is killed; no exit code: any."""
     texts: tuple[str, ...] = ("begin\nend\n",)
     """What it may have written then."""
     reason: str = ""
@@ -119,7 +119,7 @@ SHAPES = {
     "plain": Shape(),
     "gang": Shape(options=("--nodes=2",)),
     "streamed": Shape(streamed=True),
-    "cancelled": Shape(script=LONG, act=cancel, record=("CANCELLED", "0:15"), texts=("begin\n",)),
+    "cancelled": Shape(script=LONG, act=cancel, record=("CANCELLED", ""), texts=("begin\n",)),
     "signalled": Shape(script=TRAPPING, act=signal, record=("FAILED", "5:0"), texts=("begin\ngot\n",)),
     "requeued": Shape(script=ONCE_LONG, act=requeue),
     "evicted": Shape(script=ONCE_LONG, act=evict),

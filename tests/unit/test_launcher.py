@@ -233,6 +233,37 @@ def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
+def test_a_signal_that_was_not_delivered_is_told_again(stage: Stage) -> None:
+    """As it was told first, and not once more after penstockd has said that it was delivered."""
+    process = stage.start()
+    told = [b"signal", b"number", b"10", b"everyone", b"0"]
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "."))
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGUSR1)
+        assert wire.receive(peer) == told
+    with stage.accept() as (peer, _):
+        assert wire.receive(peer) == told
+        peer.sendall(wire.pack("delivered") + wire.pack("output", "."))
+        process.stdout.read(1)
+    with stage.accept() as (peer, _):
+        peer.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            wire.receive(peer)
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
+
+
+def test_a_note_is_written_once(stage: Stage) -> None:
+    """Also when a penstockd that was killed had told it already."""
+    process = stage.start()
+    for last in (False, True):
+        with stage.accept() as (peer, _):
+            peer.sendall(wire.pack("note", "no room") + (wire.pack("exit", "1") if last else b""))
+    assert finish(process) == (1, b"", b"penstock: no room\n")
+
+
 def test_a_job_that_has_not_started_dies_of_sigterm_at_once(stage: Stage) -> None:
     """Nothing runs yet, so nothing is waited for."""
     process = stage.start()

@@ -151,6 +151,7 @@ async def test_a_signal_reaches_the_pod(world: World) -> None:
             break
         await asyncio.sleep(0.01)
     assert [command[2] for command in world.kube.commands] == ["kill -USR1 1", "kill -TERM -1"]
+    assert [await peer.hear(), await peer.hear()] == [[b"delivered"], [b"delivered"]]
     world.end(fakes.ended(137, message="signal"))
     assert await peer.hear() == [b"signal", b"9"]
 
@@ -227,6 +228,15 @@ async def until(true: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("did not become true")
+async def test_a_signal_that_comes_with_the_launchers_return_waits_for_the_pods(world: World) -> None:
+    """The launcher tells again what a killed penstockd did not deliver, before anything is attached."""
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7)
+    peer.send("signal", "number", "10", "everyone", "0")
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"delivered"]
+    assert [command[2] for command in world.kube.commands] == ["kill -USR1 1"]
 
 
 async def test_a_requeued_jobs_launcher_is_kept_until_slurm_ends_it(world: World) -> None:

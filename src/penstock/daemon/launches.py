@@ -58,6 +58,8 @@ class LaunchSession:
     over: bool = False
     gang: tuple[types.Pod, ...] = ()
     output: outputs.Output | None = None
+    placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    signals: asyncio.Queue[tuple[signal.Signals, bool]] = dataclasses.field(default_factory=asyncio.Queue)
 
     async def serve(self, message: connections.Message) -> None:
         """Until the job has ended or the launcher has gone."""
@@ -70,14 +72,15 @@ class LaunchSession:
             return
         listening = asyncio.create_task(self._until_peer_leaves())
         running = asyncio.create_task(self._run(message, allocation, request))
+        delivering = asyncio.create_task(self._deliver_signals())
         try:
             await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
         finally:
-            for task in (running, listening):
+            for task in (running, listening, delivering):
                 task.cancel()
-            await asyncio.gather(running, listening, return_exceptions=True)
+            await asyncio.gather(running, listening, delivering, return_exceptions=True)
 
     async def _run(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
@@ -97,6 +100,7 @@ class LaunchSession:
         if not attaching:
             self.metrics.start_seconds.observe(self.clock.now() - began)
             self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
+        self.placed.set()
         await self.connection.send("started")
         crashpoints.reach("launch.told")
         sent = {1: message.number("skip"), 2: message.number("skip_error")}
@@ -146,8 +150,16 @@ class LaunchSession:
             crashpoints.reach("signal.received")
             if self.over:  # Slurm ends what it has requeued
                 await self.connection.send("signal", str(int(number)))
-            elif self.gang:
-                await self._pass_on(number, everyone=message.one("everyone") == b"1")
+            else:
+                self.signals.put_nowait((number, message.one("everyone") == b"1"))
+
+    async def _deliver_signals(self) -> None:
+        """One after the other, once there is somebody to deliver them to; the launcher is told of each."""
+        await self.placed.wait()
+        while True:
+            number, everyone = await self.signals.get()
+            await self._pass_on(number, everyone=everyone)
+            await self.connection.send("delivered")
 
     async def _pass_on(self, number: signal.Signals, *, everyone: bool) -> None:
         """Into the pod; if that cannot be done, a signal that ends the job ends the pod."""

@@ -36,6 +36,8 @@ class Launcher:
         self.lost_output = ""
         self.continued = -ENDING_SECONDS
         self.signals: list[int] = []
+        self.told: list[bytes] = []  # signals that penstockd has not delivered yet, as far as we know
+        self.notes: list[bytes] = []
         self.sock: _socket.socket | None = None
 
     def on_signal(self, number: int, frame: object) -> None:
@@ -63,11 +65,12 @@ class Launcher:
         while self.signals and self.sock is not None:
             number = self.signals.pop(0)
             ending = number == _signal.SIGTERM and time.monotonic() - self.continued < ENDING_SECONDS
+            frame = wire.pack("signal", "number", str(number), "everyone", str(int(ending)))
+            self.told.append(frame)
             try:
-                self.sock.sendall(wire.pack("signal", "number", str(number), "everyone", str(int(ending))))
+                self.sock.sendall(frame)
             except OSError:
-                self.signals.insert(0, number)  # told again after the next connect
-                return
+                return  # told again after the next connect
 
     def run(self) -> int:
         """Until the job has ended: its wait status, as `exit code` or minus the signal."""
@@ -88,7 +91,8 @@ class Launcher:
         sock = wire.connect(self.socket_path, 10.0)
         try:
             far = ("skip", str(self.written[1]), "skip_error", str(self.written[2]))
-            sock.sendall(wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request))
+            ask = wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request)
+            sock.sendall(b"".join((ask, *self.told)))
             # crash point: launcher.asked
             sock.settimeout(None)
             self.sock = sock
@@ -105,7 +109,7 @@ class Launcher:
             sock.close()
 
     def act(self, message: "list[bytes]") -> "int | None":
-        """What penstockd says: started, output, sync, note, exit or signal."""
+        """What penstockd says: started, output, sync, note, delivered, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
             # crash point: launcher.started
@@ -117,7 +121,10 @@ class Launcher:
             self.write(stream, value)
         elif verb == b"sync" and self.sock is not None:  # all that came before is written
             self.sock.sendall(wire.pack("synced"))
-        elif verb == b"note":
+        elif verb == b"delivered":
+            del self.told[:1]
+        elif verb == b"note" and value not in self.notes:  # a penstockd that was killed may have told it
+            self.notes.append(value)
             self.write(2, b"penstock: " + value + b"\n")
         elif verb == b"exit":
             return int(value)

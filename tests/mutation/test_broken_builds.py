@@ -1,0 +1,63 @@
+"""Broken builds are caught by the suite's own scenarios: a check that cannot fail proves nothing.
+
+Each build in `builds` is a module that Python loads before everything else, because its folder is on
+PYTHONPATH: it breaks one promise, in the scenario's process and in every process of the scenario's lab. The
+same scenario passes on the build as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import wellknown
+from penstock.lab import testing
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILDS = Path(__file__).resolve().parent / "builds"
+FAILED = 1  # pytest's exit status when tests ran and failed
+SECONDS = 240
+
+
+def run(scenario: str, *, build: str = "") -> subprocess.CompletedProcess[str]:
+    """The scenario in a pytest of its own, on that build or on the one that is here."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    if build:
+        kept["PYTHONPATH"] = str(BUILDS / build)
+    argv = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", scenario)
+    return subprocess.run(
+        argv, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+
+
+CAUGHT = {
+    "epilog": "tests/unit/test_launcher.py::test_the_epilog_asks_until_the_pods_are_gone",
+    "admission": "tests/unit/test_admission.py::test_room_promised_a_moment_ago_is_taken",
+    "recovery": "tests/unit/test_endings.py::test_a_pod_missing_from_the_picture_is_looked_for",
+}
+
+
+@pytest.mark.parametrize(("build", "scenario"), CAUGHT.items(), ids=CAUGHT)
+def test_a_broken_build_is_caught(build: str, scenario: str) -> None:
+    """It fails there, and only there: the scenario itself is sound."""
+    broken = run(scenario, build=build)
+    assert broken.returncode == FAILED, broken.stdout + broken.stderr
+    assert "1 failed" in broken.stdout
+    sound = run(scenario)
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+
+
+@pytest.mark.skipif(
+    bool(testing.missing()) or wellknown.ENV_TEST_KUBERNETES in os.environ,
+    reason="needs a lab of the default kind",
+)
+def test_an_epilog_that_does_not_wait_is_caught_end_to_end() -> None:
+    """Slurm calls a cancelled job's node free while its pod is still there."""
+    scenario = "tests/e2e/test_bridge.py::test_scancel_reaches_the_script_and_leaves_nothing"
+    broken = run(scenario, build="epilog")
+    assert broken.returncode == FAILED, broken.stdout + broken.stderr
+    assert "assert pods(lab, job_id) == []" in broken.stdout
