@@ -19,7 +19,7 @@ from tests.crash import conftest, killing, matrix, shapes
 from tests.e2e import semantics
 
 Lab = testing.RunningLab
-SECONDS = 150
+SECONDS = 100
 SLURMS_WORD = re.compile(r"^slurmstepd.*CANCELLED.*\n", re.MULTILINE)
 """What Slurm itself writes into a cancelled job's output."""
 

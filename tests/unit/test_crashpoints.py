@@ -21,6 +21,7 @@ SETTINGS = hooks.HookSettings(
     bridged_partitions=("gpu",),
     default_partition="gpu",
     release_timeout=270,
+    slurm_conf="/x/slurm.conf",
 )
 
 
