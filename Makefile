@@ -32,6 +32,10 @@ bench: packages dev-venv ## Measure what Penstock costs against baselines in the
 	@$(BIN)/python scripts/bench_validate.py
 	@$(BIN)/python -m benchmarks
 
+.PHONY: crash
+crash: packages dev-venv ## Kill somebody at every labelled step of the protocol; a table at the end
+	@PENSTOCK_TEST_CRASH=all $(BIN)/python scripts/run_tests.py tests/crash --dist=load
+
 ##@ Keep house
 .PHONY: requirements
 requirements: dev-venv ## Pin again what requirements/*.in ask for, with hashes

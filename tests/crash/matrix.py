@@ -2,7 +2,7 @@
 
 `as it should`: the job ends as if nobody had been killed. `killed`: the batch process itself was killed, and
 Slurm's record says so (signal 9). `cluster lost`: the dev cluster forgets everything when it is killed, so
-that the job is gone and says so.
+that the job is gone and says so. `no job`: sbatch failed, and said so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 HOOKS = ("launcher", "prolog", "epilog")
-AS_IT_SHOULD, KILLED, CLUSTER_LOST = "as it should", "killed", "cluster lost"
+AS_IT_SHOULD, KILLED, CLUSTER_LOST, NO_JOB = "as it should", "killed", "cluster lost", "no job"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ def _penstockd() -> tuple[Row, ...]:
         "admit.asked": "plain",
         "admit.held": "plain",
         "admit.answered": "plain",
+        "admit.refused": "refused",
         "launch.asked": "plain",
         "launch.namespace-made": "plain",
         "launch.a-pod-made": "gang",
@@ -64,6 +65,8 @@ def _penstockd() -> tuple[Row, ...]:
         "release.gone": "gang",
         "release.done": "plain",
         "release.answered": "requeued",
+        "recover.held": "recovered",
+        "sweep.found": "beside",
     }
     quick = {"admit.held", "launch.another-bound", "run.output-sent", "release.deleted"}
     return tuple(
@@ -89,6 +92,7 @@ def _hooks() -> tuple[Row, ...]:
 
 def _slurm() -> tuple[Row, ...]:
     return (
+        Row(point="submit.asked", victim="slurmctld", shape="unanswered", ends=(NO_JOB,)),
         Row(point="prolog.asking", victim="slurmctld"),
         Row(point="admit.held", victim="slurmctld"),
         Row(point="launch.pods-made", victim="slurmctld", shape="gang"),

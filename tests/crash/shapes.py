@@ -11,13 +11,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock import wellknown
 from penstock.lab import testing
-from tests.e2e import semantics
+from tests.e2e import labs, semantics
 
 Lab = testing.RunningLab
+GPU = wellknown.GPU_RESOURCE
 PLAIN = "echo begin\nsleep 1\necho end\nexit 3\n"
 LONG = "echo begin\nsleep 300\n"
 ONCE_LONG = "echo begin\n[ ${SLURM_RESTART_COUNT:-0} -gt 0 ] || sleep 300\necho end\nexit 3\n"
+WAITING = "echo begin\nwhile [ ! -e go ]; do sleep 0.2; done\necho end\nexit 3\n"
 TRAPPING = "trap 'echo got; exit 5' USR1\necho begin\nwhile :; do sleep 0.1; done\n"
 
 
@@ -90,13 +93,58 @@ def evict(lab: Lab, job: Job) -> None:
     lab.run(("kubectl", "create", "--raw", path, "-f", "-"), stdin=json.dumps(body))
 
 
+def crash_twice(lab: Lab, job: Job) -> None:
+    """penstockd is killed for the first time, and comes back to what it has to recover."""
+    _begun(job)
+    labs.kill(lab.place, "penstockd")
+    testing.lab_command(lab.place, "up", check=False)
+
+
+def go(lab: Lab, job: Job) -> None:
+    """What the script waits for."""
+    (job.folder / "go").touch()
+
+
+def _foreign(name: str, labels: dict[str, str], spec: dict[str, object]) -> str:
+    container = {"name": "c", "image": "busybox", "command": ["sleep", "600"]}
+    if "nodeName" in spec:
+        container["resources"] = {"requests": {GPU: "3"}, "limits": {GPU: "3"}}  # type: ignore[assignment]  # JSON
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {**spec, "terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+    return json.dumps(pod)
+
+
+def occupy(lab: Lab) -> None:
+    """Somebody else has three of the node's four GPUs."""
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=_foreign("notebook", {}, {"nodeName": "n4"}))
+
+
+def vacate(lab: Lab, job: Job) -> None:
+    lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
+
+
+def leave_an_orphan(lab: Lab) -> None:
+    """A pod of a job that never was, on no node."""
+    labels = {"app": "slurm-job", "penstock.dev/job-id": "999999", "penstock.dev/restart": "0"}
+    manifest = _foreign("orphan", labels, {"schedulerName": wellknown.SCHEDULER_NAME})
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=manifest)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
     """A kind of job."""
 
     script: str = PLAIN
     options: tuple[str, ...] = ()
+    before: Callable[[Lab], None] = lambda lab: None
+    """What is there before it is submitted."""
     act: Act = nothing
+    after: Act = nothing
+    """What happens when the lab is whole again."""
     streamed: bool = False
     """Whether its output goes where pods cannot write."""
     record: tuple[str, str] = ("FAILED", "3:0")
@@ -130,4 +178,7 @@ SHAPES = {
         texts=("begin\n", "begin\npenstock: the job's pod was deleted from outside\n"),
         reason="deleted from outside",
     ),
+    "refused": Shape(before=occupy, after=vacate, options=("--nodelist=n4", "--gres=gpu:2")),
+    "recovered": Shape(script=WAITING, act=crash_twice, after=go),
+    "beside": Shape(before=leave_an_orphan),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ SECONDS = 100
 SLURMS_WORD = re.compile(r"^slurmstepd.*CANCELLED.*\n", re.MULTILINE)
 """What Slurm itself writes into a cancelled job's output."""
 
+WHOLE = os.environ.get(conftest.WHOLE) == "all"
 rows = pytest.mark.parametrize(
     "row",
-    [row for row in matrix.ROWS if row.quick or os.environ.get(conftest.WHOLE) == "all"],
+    [row for row in matrix.ROWS if row.shape in shapes.SHAPES and (row.quick or WHOLE)],
     ids=lambda row: row.name,
 )
 
@@ -62,14 +64,37 @@ def test_a_crash_does_not_change_the_end(
     semantics.wait_until(lambda: not drained(crash_lab), "no node is drained", timeout=SECONDS)
 
 
+@pytest.mark.skipif(not WHOLE, reason="part of the whole matrix: make crash")
+def test_a_submission_that_slurmctld_did_not_live_to_answer(
+    crash_lab: Lab, trap: killing.Trap, record_property: Callable[[str, object], None]
+) -> None:
+    """sbatch says that it failed, and there is no job; the next submission is as any other."""
+    row = next(row for row in matrix.ROWS if row.point == "submit.asked")
+    for name, value in (("step", row.point), ("killed", row.victim), ("job", row.shape), ("ended", "no job")):
+        record_property(name, value)
+    trap.arm(row)
+    with futures.ThreadPoolExecutor() as pool:
+        argv = ("sbatch", "--job-name=unanswered", "--wrap", "true")
+        submitting = pool.submit(crash_lab.run_as_user, argv, check=False, timeout=200)
+        trap.spring(row, "")
+        trap.repair()
+        assert submitting.result().returncode != 0
+    assert crash_lab.run(("squeue", "--noheader", "--states=all", "--name=unanswered")).stdout == ""
+    again = crash_lab.sbatch("#!/bin/sh\nexit 3\n", "--output=/dev/null")
+    assert semantics.record(crash_lab, again) == semantics.Record("FAILED", "3:0")
+    crash_lab.check()
+
+
 def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, outside: Path) -> shapes.Job:
     """The job, with the victim dead and the lab repaired."""
+    shape.before(lab)
     trap.arm(row)
     job = shape.submit(lab, semantics.folder(lab, "crash"), outside)
     shape.act(lab, job)
     trap.spring(row, job.job_id)
     if row.victim not in matrix.HOOKS:
         trap.repair()
+    shape.after(lab, job)
     return job
 
 

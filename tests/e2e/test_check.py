@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e import labs, semantics
 
+from penstock import wellknown
 from penstock.hooks import wire
 from penstock.lab import processes, spec, testing
 
@@ -72,7 +73,7 @@ def planted(lab: Lab) -> Iterator[None]:
 
 @pytest.fixture
 def forgotten(lab: Lab) -> Iterator[None]:
-    """Wrong ends that a test has brought about are forgotten with the penstockd that told them."""
+    """What penstockd was made to believe is forgotten with it."""
     yield
     labs.kill(lab.place, "penstockd")
     testing.lab_command(lab.place, "up")
@@ -137,10 +138,11 @@ def test_a_node_with_less_than_was_given_is_found(lab: Lab) -> None:
     lab.run(("scancel", job_id))
 
 
-def test_room_held_for_nobody_is_found(lab: Lab) -> None:
+def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
     """penstockd is made to hold room for a job that it will not hear of again."""
     job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "--partition=host", "--nodelist=n4")
     lab.wait_for(job_id, "RUNNING")
+    lab.run(("scontrol", "update", f"JobId={job_id}", f"AdminComment={wellknown.ADMIN_MARK}"))
     sock = wire.connect(str(lab.place.penstockd_socket), 20)
     sock.sendall(wire.pack("admit", "job", job_id, "uid", "0", "restart", "0"))
     assert wire.receive(sock) == [b"yes"]
@@ -200,16 +202,19 @@ def test_a_reason_that_was_lost_is_found(lab: Lab, forgotten: None) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PENSTOCK_SOCKET", "/nowhere"), ("SLURM_CONF", "/nowhere"), ("KUBECONFIG", "closed")],
+    [("PENSTOCK_SOCKET", "/nowhere"), ("SLURM_CONF", ""), ("KUBECONFIG", "")],
 )
 def test_a_side_that_is_away_is_never_clean(lab: Lab, tmp_path: Path, name: str, value: str) -> None:
     """Exit 3: nothing wrong was seen, and nothing is known."""
+    ports = spec.load(lab.place)
+    closed = tmp_path / "closed"
     if name == "KUBECONFIG":
-        closed = tmp_path / "kubeconfig"
         text = lab.place.admin_kubeconfig.read_text()
-        port = str(spec.load(lab.place).devcluster_port)
-        closed.write_text(text.replace(f":{port}", ":1"))
-        value = str(closed)
+        closed.write_text(text.replace(f":{ports.devcluster_port}", ":1"))
+    if name == "SLURM_CONF":
+        text = lab.place.slurm_conf.read_text()
+        closed.write_text(text.replace(f"SlurmctldPort={ports.controller_port}", "SlurmctldPort=1"))
+    value = value or str(closed)
     argv = (str(lab.place.bin / "penstock"), "check")
     result = testing.run(argv, env=lab.env | {name: value}, timeout=60, check=False, cwd=Path("/"))
     assert result.returncode == 3, result.stdout + result.stderr
