@@ -54,6 +54,7 @@ def _penstockd() -> tuple[Row, ...]:
         "launch.all-bound": "plain",
         "launch.told": "streamed",
         "run.output-sent": "streamed",
+        "run.output-written": "streamed",
         "signal.received": "signalled",
         "signal.delivered": "signalled",
         "end.seen": "plain",

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock import wellknown
-from penstock.lab import testing
+from penstock.lab import spec, testing
+from penstock.model import jobs
+from penstock.render import pods as rendering
 from tests.e2e import labs, semantics
 
 Lab = testing.RunningLab
@@ -129,7 +131,8 @@ def vacate(lab: Lab, job: Job) -> None:
 
 def leave_an_orphan(lab: Lab) -> None:
     """A pod of a job that never was, on no node."""
-    labels = {"app": "slurm-job", "penstock.dev/job-id": "999999", "penstock.dev/restart": "0"}
+    identity = jobs.JobIdentity(job_id=999999, restart=0, uid=0)
+    labels = rendering.labels_of(identity, spec.load(lab.place).name)
     manifest = _foreign("orphan", labels, {"schedulerName": wellknown.SCHEDULER_NAME})
     lab.run(("kubectl", "apply", "-f", "-"), stdin=manifest)
 

@@ -16,6 +16,8 @@ from tests.e2e import labs, semantics
 from penstock import wellknown
 from penstock.hooks import wire
 from penstock.lab import processes, spec, testing
+from penstock.model import jobs
+from penstock.render import pods as rendering
 
 Lab = testing.RunningLab
 AT_ONCE = ("--patience", "0")
@@ -41,8 +43,9 @@ def running_job(lab: Lab, *options: str, script: str = "sleep 60") -> str:
     return job_id
 
 
-def labels(job_id: str, restart: int = 0) -> dict[str, str]:
-    return {"app": "slurm-job", "penstock.dev/job-id": job_id, "penstock.dev/restart": str(restart)}
+def labels(lab: Lab, job_id: str, restart: int = 0) -> dict[str, str]:
+    identity = jobs.JobIdentity(job_id=int(job_id), restart=restart, uid=0)
+    return rendering.labels_of(identity, spec.load(lab.place).name)
 
 
 def apply(lab: Lab, manifest: dict[str, Any]) -> None:
@@ -58,7 +61,7 @@ def pod_of(lab: Lab, job_id: str, node: str) -> dict[str, Any]:
     }
     return {
         "kind": "Pod",
-        "metadata": {"name": "planted", "namespace": "default", "labels": labels(job_id)},
+        "metadata": {"name": "planted", "namespace": "default", "labels": labels(lab, job_id)},
         "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]},
     }
 
@@ -103,13 +106,23 @@ def test_a_lab_at_work_is_clean(lab: Lab) -> None:
 
 def test_orphans_are_found_with_their_evidence(lab: Lab, planted: None) -> None:
     """A pod and a Secret of a job that never was."""
-    apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels("999999")}})
+    apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels(lab, "999999")}})
     apply(lab, pod_of(lab, "999999", "n4"))
     assert kinds(lab) == {"freed-too-early", "orphan-pod", "orphan-secret"}
     result = lab.penstock("check", *AT_ONCE, check=False)
     assert result.returncode == 1
     assert "I2 no orphans: orphan-pod: pod default/planted" in result.stdout
     assert "    Slurm does not know the job" in result.stdout
+
+
+def test_objects_of_another_slurm_are_somebody_elses(lab: Lab, planted: None) -> None:
+    """Their jobs are not ours to know."""
+    theirs = labels(lab, "999999") | {wellknown.LABEL_CLUSTER: "another"}
+    apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": theirs}})
+    pod = pod_of(lab, "999999", "n4")
+    pod["metadata"]["labels"] = theirs
+    apply(lab, pod)
+    assert report(lab, *AT_ONCE, status=0) == []
 
 
 def test_a_pod_beyond_the_share_is_found(lab: Lab, planted: None) -> None:
@@ -246,7 +259,7 @@ def test_watching_says_what_changes_and_keeps_the_metric(lab: Lab, planted: None
         )
     try:
         semantics.wait_until(lambda: counted("0"), "the metric says that all is well")
-        apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels("999999")}})
+        apply(lab, {"kind": "Secret", "metadata": {"name": "planted", "labels": labels(lab, "999999")}})
         semantics.wait_until(lambda: counted("1"), "the metric counts the orphan")
         lab.run(("kubectl", "delete", "secret", "planted"))
         semantics.wait_until(lambda: counted("0"), "the metric says that all is well again")

@@ -228,6 +228,8 @@ async def until(true: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("did not become true")
+
+
 async def test_a_signal_that_comes_with_the_launchers_return_waits_for_the_pods(world: World) -> None:
     """The launcher tells again what a killed penstockd did not deliver, before anything is attached."""
     world.run(7)

@@ -15,8 +15,9 @@ import msgspec
 from penstock import errors, wellknown
 from penstock.checking import snapshots
 from penstock.hooks import wire
-from penstock.kube import types
+from penstock.kube import reading, types
 from penstock.model import audits
+from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
 
 T = TypeVar("T")
@@ -54,19 +55,25 @@ class Looker:
             listed(self.kube, "nodes", types.Node),
             listed(self.kube, "secrets", types.Secret, selector=OURS),
         )
-        jobs, drained, daemon = await asyncio.gather(
+        cluster, jobs, drained, daemon = await asyncio.gather(
+            auditing.cluster_name(self.slurm_conf),
             auditing.all_jobs(self.slurm_conf),
             control.SlurmControl(self.slurm_conf).drained(),
             asyncio.to_thread(ask_daemon, self.socket),
         )
         return snapshots.Snapshot(
-            pods=pods,
+            pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods),
             nodes=nodes,
-            secrets=secrets,
+            secrets=tuple(secret for secret in secrets if _is_of(cluster, secret)),
             jobs={job.job_id: job for job in jobs},
             drained=drained,
             daemon=daemon,
         )
+
+
+def _is_of(cluster: str, secret: types.Secret) -> bool:
+    """Another Slurm on the same Kubernetes has Secrets of its own."""
+    return secret.metadata.labels.get(wellknown.LABEL_CLUSTER, "") == pods_of.label_of(cluster)
 
 
 async def listed(kube: Kube, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:

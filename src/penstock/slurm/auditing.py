@@ -17,7 +17,17 @@ from penstock.model import audits, jobs
 from penstock.slurm import commands, control, parsing
 
 _FIELDS = ("JobID", "UserID", "RestartCnt", "State", "Partition", "exit_code", "Comment")
+_CLUSTER = re.compile(r"^ClusterName\s*= (\S+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
+
+
+async def cluster_name(slurm_conf: str) -> str:
+    """ClusterName, as slurmctld has it."""
+    text = await commands.run(("scontrol", "show", "config"), slurm_conf=slurm_conf)
+    match = _CLUSTER.search(text)
+    if match is None:
+        raise errors.SlurmError("scontrol shows no ClusterName")
+    return match[1]
 
 
 async def all_jobs(slurm_conf: str) -> tuple[audits.SlurmJob, ...]:
