@@ -42,18 +42,19 @@ class Trap:
         semantics.wait_until(mark.exists, f"{row.point} is reached", timeout=REACHED_SECONDS)
         if not row.dies_there:
             if row.victim == "slurmctld" and job_id:
-                self.wait_until_written_down(job_id)
+                self.wait_until_written_down()
             labs.kill(self.lab.place, self.component(row.victim, job_id))
         mark.unlink()
 
-    def wait_until_written_down(self, job_id: str) -> None:
+    def wait_until_written_down(self) -> None:
         """slurmctld writes its state some seconds late: what it has not written, it forgets when killed."""
         file = self.lab.place.controller_state / "job_state"
         before = file.stat().st_mtime_ns if file.exists() else 0
-        self.lab.run(("scontrol", "update", f"JobId={job_id}", "Nice=1"))
+        another = self.lab.sbatch("#!/bin/sh\ntrue\n", "--hold", "--partition=host", "--output=/dev/null")
         semantics.wait_until(
             lambda: file.exists() and file.stat().st_mtime_ns > before, "slurmctld has written its state"
         )
+        self.lab.run(("scancel", another))
 
     def component(self, victim: str, job_id: str) -> str:
         """The lab's name of a victim."""
