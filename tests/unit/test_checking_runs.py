@@ -112,15 +112,12 @@ def test_metrics_say_zero_too() -> None:
 async def test_lists_are_read_to_their_last_page() -> None:
     """A long list comes in pieces."""
 
-    class Paged:
-        async def get(
-            self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-        ) -> bytes:
-            more = (query or {}).get("continue", "")
-            page = {"metadata": {"continue": "" if more else "next"}, "items": [{"metadata": {"name": more}}]}
-            return msgspec.json.encode(page)
+    async def get(resource: str, *, query: dict[str, str] | None = None) -> bytes:
+        more = (query or {}).get("continue", "")
+        page = {"metadata": {"continue": "" if more else "next"}, "items": [{"metadata": {"name": more}}]}
+        return msgspec.json.encode(page)
 
-    found = await looking.listed(Paged(), "pods", types.Pod)
+    found = await looking.listed(get, "pods", types.Pod)
     assert [pod.metadata.name for pod in found] == ["", "next"]
 
 

@@ -28,9 +28,9 @@ OURS = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
 class Kube(Protocol):
     """What is asked of the API."""
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes: ...
+    async def get(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
+
+    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -51,9 +51,9 @@ class Looker:
     async def look(self) -> snapshots.Snapshot:
         """One snapshot; KubeError or SlurmError when a side cannot be read."""
         pods, nodes, secrets = await asyncio.gather(
-            listed(self.kube, "pods", types.Pod),
-            listed(self.kube, "nodes", types.Node),
-            listed(self.kube, "secrets", types.Secret, selector=OURS),
+            listed(self.kube.get, "pods", types.Pod),
+            listed(self.kube.get, "nodes", types.Node),
+            listed(self.kube.metadata, "secrets", types.Secret, selector=OURS),
         )
         cluster, jobs, drained, daemon = await asyncio.gather(
             auditing.cluster_name(self.slurm_conf),
@@ -76,13 +76,19 @@ def _is_of(cluster: str, secret: types.Secret) -> bool:
     return secret.metadata.labels.get(wellknown.LABEL_CLUSTER, "") == pods_of.label_of(cluster)
 
 
-async def listed(kube: Kube, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:
+class Get(Protocol):
+    """Asks for a page of a list."""
+
+    async def __call__(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
+
+
+async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:
     """Everything of a kind, page by page."""
     decoder = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # kind is a class at run time
     query = {"limit": "1000"} | ({"labelSelector": selector} if selector else {})
     found: list[T] = []
     while True:
-        page = decoder.decode(await kube.get(resource, query=query))
+        page = decoder.decode(await get(resource, query=query))
         found += page.items
         if not page.metadata.continue_:
             return tuple(found)

@@ -19,6 +19,7 @@ from penstock.kube import execs, kubeconfig, paths, refusals, types
 Manifest = Mapping[str, Any]
 
 TIMEOUT = 15.0
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
 """For requests: the pool looks at each of its connections before every request, so it must stay small."""
 
@@ -45,6 +46,10 @@ class KubeClient:
         return await self._request(
             "GET", paths.path_of(resource, namespace=namespace, name=name), query=query
         )
+
+    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
+        """A list of names and labels: what is in the objects stays where it is."""
+        return await self._request("GET", paths.path_of(resource), query=query, accept=METADATA_ONLY)
 
     async def create(
         self, resource: str, manifest: Manifest, *, namespace: str = "", name: str = "", sub: str = ""
@@ -119,9 +124,16 @@ class KubeClient:
             raise errors.KubeUnavailable(f"the Kubernetes API broke off: {_words(error)}") from error
 
     async def _request(
-        self, method: str, path: str, *, query: dict[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: bytes | None = None,
+        accept: str = "",
     ) -> bytes:
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers |= {"Accept": accept} if accept else {}
         try:
             response = await self._http.request(method, path, params=query, content=body, headers=headers)
         except httpx2.HTTPError as error:
