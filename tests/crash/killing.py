@@ -8,7 +8,8 @@ from pathlib import Path
 
 from penstock import wellknown
 from penstock.hooks import points
-from penstock.lab import spec, testing
+from penstock.lab import components, spec, testing
+from penstock.lab.kubernetes import controlplane
 from tests.crash import matrix
 from tests.e2e import labs, semantics
 
@@ -61,7 +62,7 @@ class Trap:
         if victim == "slurmd":
             return f"slurmd-{self.lab.job(job_id)['BatchHost']}"
         if victim == "api":
-            return "kube-apiserver" if testing.kubernetes() == spec.REAL else "devcluster"
+            return controlplane.APISERVER if testing.kubernetes() == spec.REAL else components.DEVCLUSTER
         return victim
 
     def repair(self) -> None:
