@@ -85,6 +85,7 @@ def _hooks() -> tuple[Row, ...]:
         Row(point="launcher.writing", victim="launcher", ends=killed, shape="streamed"),
         Row(point="launcher.ending", victim="launcher", ends=killed),
         Row(point="prolog.asking", victim="prolog"),
+        Row(point="prolog.asking", victim="prolog", shape="refused"),
         Row(point="prolog.answered", victim="prolog", quick=True),
         Row(point="epilog.asking", victim="epilog"),
         Row(point="epilog.answered", victim="epilog", shape="gang"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.bridge import backoff, draining, sweeping
+from penstock.bridge import backoff, draining, gang, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reading, reflecting, types
 from penstock.model import jobs
@@ -101,6 +101,22 @@ async def test_a_job_that_does_not_run_cannot_be_launched(world: World) -> None:
     for job_id in (1, 99):
         with pytest.raises(bridging.NotYours):
             await world.bridge.allocation_for(job_id, 1001)
+
+
+async def test_a_job_that_nobody_let_in_is_let_in_when_it_is_launched(world: World) -> None:
+    """Its PrologSlurmctld was killed, which Slurm takes for a yes; no room means back to the queue."""
+    world.slurm.add(fakes.allocation(1, gpus=3))
+    allocation = await world.bridge.allocation_for(1, 1001)
+    world.add_pod(fakes.pod("notebook", gpus=2))
+    with pytest.raises(gang.GangRefused, match="waits for gpu on n1") as refused:
+        await world.bridge.launch(allocation, fakes.REQUEST)
+    assert refused.value.requeue
+    assert ("create", "pods", "slurm-1-0-0") not in world.kube.calls
+    assert world.bridge.ledger.of(1) is None
+    del world.bridge.pods.objects["default/notebook"]
+    del world.kube.objects["pods", "default", "notebook"]
+    assert await world.bridge.launch(allocation, fakes.REQUEST)
+    assert world.bridge.ledger.of(1) == allocation
 
 
 async def test_attaching_never_makes_a_pod(world: World) -> None:

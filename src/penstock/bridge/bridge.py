@@ -126,20 +126,28 @@ class Bridge:
         live = await self.slurm.live_job(job_id)
         if live is None or not live.holds_resources:
             return None
-        allocation = (await self.slurm.details(job_id)).allocation(live.identity)
-        self.ledger.hold(allocation)
-        return allocation
+        return (await self.slurm.details(job_id)).allocation(live.identity)
 
     async def launch(
         self, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
         """Make the gang."""
+        if self.ledger.of(allocation.identity.job_id) is None:
+            await self._admit_late(allocation.identity)
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         made = await self.maker.create(allocation, owner=owner, request=request)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
         return made
+
+    async def _admit_late(self, identity: jobs.JobIdentity) -> None:
+        """Slurm starts a job, too, whose PrologSlurmctld was killed: nobody has let it in yet."""
+        reasons = await self.admit(identity)
+        if API_AWAY in reasons:
+            raise errors.KubeUnavailable(API_AWAY)
+        if reasons:
+            raise gang.GangRefused("; ".join(reasons), requeue=True)
 
     async def attach(self, allocation: jobs.Allocation) -> tuple[types.Pod, ...]:
         """The gang of an attempt that was launched before; empty when rank 0 is not there any more."""

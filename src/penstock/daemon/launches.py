@@ -87,6 +87,8 @@ class LaunchSession:
     ) -> None:
         job_id, began = allocation.identity.job_id, self.clock.now()
         attaching = message.one("attach") == b"1"
+        if attaching:
+            self.bridge.ledger.hold(allocation)
         self.bridge.timeline.note(job_id, "attached" if attaching else "launched")
         try:
             self.gang = await self._pods(message, allocation, request)
