@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from penstock import errors
-from penstock.cli import report, validate
+from penstock.cli import checking, report
 from penstock.model import launches
 from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.siteview import SiteView
@@ -40,7 +40,7 @@ DEFAULT_MIB = 1024
 def explain(style: str, site_file: str | None, file: str, arguments: tuple[str, ...]) -> None:
     """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them."""
     check = report.Checker.load(site_file=site_file, release=None, lint=False, silenced=())
-    source = next(iter(validate.sources((file,))))
+    source = next(iter(checking.sources((file,))))
     done = check.compile(source, arguments)
     if done.spec is None:
         report.print_text([(source, False, done.diagnostics)])
