@@ -44,7 +44,7 @@ def samples() -> list[bytes]:
 
 
 def in_turns(*commands: list[str], rounds: int) -> list[list[float]]:
-    """Seconds of every run of every command, on one core, one after the other so that all meet the same load."""
+    """Seconds of every run of every command, on one core, in turns so that all meet the same load."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times: list[list[float]] = [[] for _ in commands]
     for argv in commands:  # once unmeasured: compiled modules are in place
@@ -56,7 +56,7 @@ def in_turns(*commands: list[str], rounds: int) -> list[list[float]]:
 
 
 def _once(argv: list[str], environment: dict[str, str]) -> float:
-    """Its output is read to the end: waiting without a pipe, subprocess looks every 32 ms, then every 50 ms."""
+    """Its output is read to the end: without a pipe, subprocess looks for the end every 50 ms only."""
     start = time.perf_counter()
     subprocess.run(
         argv, env=environment, stdout=subprocess.PIPE, check=False, timeout=60, preexec_fn=_one_core

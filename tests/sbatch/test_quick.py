@@ -15,32 +15,11 @@ from hypothesis import strategies as st
 
 from penstock.cli import checking, quick, validate
 
-WORD = st.sampled_from(
-    [
-        "a.sh",
-        "-",
-        "--",
-        "-q",
-        "--quiet",
-        "--lint",
-        "--no-summary",
-        "--format",
-        "json",
-        "text",
-        "--format=json",
-    ]
-    + [
-        "--format=xml",
-        "--silence=x",
-        "--silence",
-        "--slurm",
-        "24.11",
-        "--slurm=23.02",
-        "--site=s.json",
-        "--help",
-    ]
-    + ["-h", "--unknown", "-x", "--lint=1", "--quie", "", "--silence="]
+WORDS = (
+    "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x --silence"
+    " --slurm 24.11 --slurm=23.02 --site=s.json --help -h --unknown -x --lint=1 --quie --silence="
 )
+WORD = st.sampled_from([*WORDS.split(), ""])
 
 
 def _by_click(words: list[str]) -> Mapping[str, object] | None:

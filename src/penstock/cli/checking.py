@@ -1,7 +1,7 @@
-"""What `penstock validate` does, whoever read its words: find the scripts, check them, print, say how it went.
+"""What `penstock validate` does, whoever read its words: find the scripts, check them, print what was found.
 
-One run takes many files, so that a repository or a whole drop folder is checked in one go; therefore nothing is
-imported here that a plain check does not need.
+One run takes many files, so that a repository or a whole drop folder is checked in one go; therefore nothing
+is imported here that a plain check does not need.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The `penstock` command: a table of sub-commands, each imported only when it is called.
 
-Start-up time is what a person feels at every call, so nothing is imported here, not even click: a plain call of
-`validate` does without it. An error of ours is printed as one line (and a hint); anything else is a defect and
-keeps its traceback.
+Start-up time is what a person feels at every call, so nothing is imported here, not even click: a plain call
+of `validate` does without it. An error of ours is printed as one line (and a hint); anything else is a defect
+and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def main() -> None:
 
 
 def _validate() -> None:
-    """Called by editors and hooks at every keystroke: without click, and without Python's own tidying up, which
-    takes 8 ms. A call that is not plain (--help, a typo) comes back from here and is click's.
+    """Called by editors and hooks at every keystroke: without click, and without Python's own tidying up,
+    which takes 8 ms. A call that is not plain (--help, a typo) comes back from here and is click's.
     """
     from penstock.cli import quick
 

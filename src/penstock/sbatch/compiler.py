@@ -98,7 +98,8 @@ def compile_script(
     built = []
     for number, group in enumerate(groups):
         inherited = [setting for setting in groups[0] if number and setting.option.key in INHERITED]
-        given = [*inherited, *group, *outside]
+        own = [*inherited, *group]
+        given = [*own, *_foreign(script, own, outside, table, Report() if number else report), *outside]
         every.extend(given)
         built.append(_component(given, report, context, name, script.interpreter, pod, pod_provenance))
     if not report.failed:
@@ -163,6 +164,17 @@ def _pod(script: source.Script, report: Report) -> tuple[PodSpec, Mapping[str, P
     from penstock.sbatch import k8s
 
     return k8s.parse(script.k8s, report)
+
+
+def _foreign(
+    script: source.Script, own: list[Setting], outside: list[Setting], table: options.Table, report: Report
+) -> list[Setting]:
+    """And #PBS and #BSUB lines."""
+    if not script.foreign or any(setting.option.name == "ignore-pbs" for setting in (*own, *outside)):
+        return []
+    from penstock.sbatch import foreign
+
+    return foreign.settings(script.foreign[: source.MOST_DIRECTIVES], own, table, report)
 
 
 def _script_settings(script: source.Script, table: options.Table, report: Report) -> list[list[Setting]]:

@@ -28,7 +28,7 @@ MOST_DIRECTIVES: Final = 10_000
 _COMMAND = Pattern(r"^[ \t\v\f\r]*[^ \t\n\v\f\r#]", re.MULTILINE)
 _DIRECTIVE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)[^\n]*", re.MULTILINE)
 _LATE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)(?=[ \t\-A-Z])[^\n]*", re.MULTILINE)
-_FOREIGN = Pattern(r"^#(PBS|BSUB)(?=[ \t-])[^\n]*", re.MULTILINE)
+_FOREIGN = Pattern(r"^#(?:PBS|BSUB)[^\n]*", re.MULTILINE)
 _ALMOST = Pattern(
     r"^[ \t]*#[ \t#]*(?:SBATCH|SBTACH|SBACTH|SBATHC|SBATC|SBACH|SABTCH|BATCH)[ \t]+-{1,2}[A-Z][^\n]*",
     re.MULTILINE | re.IGNORECASE,

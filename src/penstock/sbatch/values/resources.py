@@ -14,8 +14,8 @@ from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem
 
 DEFAULT_TYPES: Final = ("gpu",)
-_COUNT = Pattern(r"-?[0-9]+[kKmMgGtTpP]?")
-_FACTOR: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_COUNT = Pattern(r"(-?[0-9]+)(?:([kKmMgGtTpP])(i?[bB])?)?")
+_UNITS: Final = " KMGTP"
 _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
 
@@ -25,6 +25,8 @@ def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
         return ()
     if text == "":
         raise Problem("the list of generic resources is empty", _DASHES)
+    if text.startswith(",") or text.endswith(","):
+        raise Problem(f"{text!r}: slurmctld refuses a list that begins or ends with a comma", _DASHES)
     return tuple(_entry(entry, known) for entry in text.split(",") if entry)
 
 
@@ -58,14 +60,20 @@ def _entry(entry: str, known: tuple[str, ...], shown: str = "") -> Gres:
     if not rest:
         return Gres(name)
     if len(rest) == 2:
-        if not _COUNT.fullmatch(rest[1]):
+        if not _COUNT.fullmatch(rest[1]) or _number(rest[1]) < 0:
             raise Problem(
                 f"{rest[1]!r} is no count", _DASHES if not shown else "[type:]count, as in 2 or a100:2"
             )
         return Gres(name, rest[0], _number(rest[1]))
     if _COUNT.fullmatch(rest[0]):
         return Gres(name, "", _number(rest[0]))
+    if rest[0][0].isdigit():
+        raise Problem(f"slurmctld reads {rest[0]!r} as a count, which it is not", _after_type(body, shown))
     return Gres(name, rest[0], 1)
+
+
+def _after_type(body: str, shown: str) -> str:
+    return f"give the type a count: {shown or body}:1"
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
@@ -76,6 +84,10 @@ def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _number(text: str) -> int:
-    suffix = text[-1].upper() if text[-1].isalpha() else ""
-    digits = text[:-1] if suffix else text
-    return int(digits[:18]) * _FACTOR[suffix]
+    """K, KiB and their kin are powers of 1024, KB and its kin of 1000."""
+    match = _COUNT.fullmatch(text)
+    assert match is not None  # noqa: S101 - the caller has looked
+    digits, unit, bytes_ = match.groups()
+    base = 1000 if bytes_ in ("b", "B") else 1024
+    power = _UNITS.index(unit.upper()) if unit else 0
+    return int(digits[:18]) * int(base**power)
