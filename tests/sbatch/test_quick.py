@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from penstock.cli import checking, quick, validate
 
 WORDS = (
-    "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x --silence"
-    " --slurm 24.11 --slurm=23.02 --site=s.json --help -h --unknown -x --lint=1 --quie --silence="
+    "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x"
+    " --silence --slurm 24.11 --slurm=23.02 --site=s.json --help -h --unknown -x --lint=1 --quie --silence="
 )
 WORD = st.sampled_from([*WORDS.split(), ""])
 

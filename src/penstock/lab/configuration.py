@@ -10,7 +10,7 @@ from penstock import errors, wellknown
 from penstock.lab import commands, files, passwd, paths, places, ports, sessions, spec, wrapper
 from penstock.lab.kubernetes import foreign, images
 from penstock.model import cluster as model
-from penstock.render import hooks, slurmconf
+from penstock.render import clifilter, hooks, slurmconf
 
 KILL_WAIT = 30
 PROLOG_EPILOG_TIMEOUT = 300
@@ -118,6 +118,12 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         release_timeout=RELEASE_TIMEOUT,
         slurm_conf=str(place.slurm_conf),
     )
+    advice = clifilter.render_cli_filter(
+        penstock=str(place.bin / "penstock"),
+        bridged_partitions=cluster.bridged_partitions,
+        default_partition=cluster.default_partition,
+    )
+    files.write(place.etc / "cli_filter.lua", advice)
     for rendered in hooks.render_hooks(settings):
         target = (place.etc if rendered.name == "job_submit.lua" else place.libexec) / rendered.name
         files.directory(target.parent)
