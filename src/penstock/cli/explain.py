@@ -38,11 +38,21 @@ DEFAULT_MIB = 1024
     "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
 )
 @click.option("--site", "site_file", metavar="FILE", help="The site to explain for (JSON, TOML, YAML).")
+@click.option("--slurm", "release", metavar="VERSION", help="Slurm's release (default: the installed one).")
 @click.argument("file")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def explain(style: str, site_file: str | None, file: str, arguments: tuple[str, ...]) -> None:
-    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them."""
-    check = report.Checker.load(site_file=site_file, release=None, lint=False, silenced=())
+def explain(
+    style: str, site_file: str | None, release: str | None, file: str, arguments: tuple[str, ...]
+) -> None:
+    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them.
+
+    \b
+    Examples:
+      penstock explain job.sh                   in one screen
+      penstock explain job.sh --nodes=4 -t 2:00:00
+      penstock explain --format yaml job.sh | kubectl apply --dry-run=server -f -
+    """
+    check = report.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
     source = next(iter(checking.sources((file,))))
     done = check.compile(source, arguments)
     if done.spec is None:
@@ -102,7 +112,7 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
 
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
-    """Everything that is approximated, dropped or refused in a bridged partition: options, directives, calls."""
+    """Everything that is approximated, dropped or refused in a bridged partition."""
     return [*_of_options(done), *(_of_job(done.spec, script) if done.spec else ())]
 
 
@@ -123,7 +133,7 @@ def _of_job(job: JobSpec, script: bytes) -> list[str]:
     said = []
     if job.nodes.minimum > 1:
         said.append(
-            "the script runs in the first pod; the others hold their room: nothing starts programs in them yet"
+            "the script runs in the first pod; the others hold their room: nothing starts in them yet"
         )
     if job.signal is not None and not job.signal.to_batch:
         said.append(

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock import errors
+from penstock.cli import installed
 from penstock.sbatch import compiler, options
 from penstock.sbatch.diagnostics import Diagnostic
 
@@ -46,7 +48,9 @@ class Checker(msgspec.Struct, frozen=True):
             from penstock.cli import siteviews
 
             site = siteviews.load(site_file)
-        wanted = release or (site.slurm if site else options.DEFAULT_RELEASE)
+        wanted = release or (site.slurm if site else installed.version()) or options.DEFAULT_RELEASE
+        if not wanted.replace(".", "").isdecimal():
+            raise errors.UsageError(f"{wanted!r} is no release of Slurm", hint="as in 24.11 or 22.05.8")
         context = compiler.Context(
             release=options.release_of(wanted),
             gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,

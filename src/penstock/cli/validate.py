@@ -22,7 +22,12 @@ from penstock.cli import checking
 @click.option(
     "--silence", multiple=True, metavar="CODE", help="Leave out warnings of this code (repeatable)."
 )
-@click.option("--slurm", "release", metavar="VERSION", help="Slurm's release, such as 24.11 (default 22.05).")
+@click.option(
+    "--slurm",
+    "release",
+    metavar="VERSION",
+    help="Slurm's release, such as 24.11 (default: the installed one, else 22.05).",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.option("--no-summary", is_flag=True, hidden=True)
 def validate(**words: Any) -> None:

@@ -1,5 +1,5 @@
-"""What becomes of the programs that a batch script calls, when it runs in a pod: those that need Slurm, the host
-or its privileges are named with their line.
+"""What becomes of the programs that a batch script calls, when it runs in a pod: those that need Slurm, the
+host or its privileges are named with their line.
 
 A look at words in the place of a command, not a shell: a call that is built at run time is not seen, one in a
 branch that is never taken is. Therefore remarks, never errors.

@@ -19,6 +19,7 @@ from penstock.sbatch import (
     lexer,
     options,
     remarks,
+    rules,
     settings,
     source,
 )
@@ -123,7 +124,7 @@ def _component(
     pod: PodSpec,
     pod_provenance: Mapping[str, Provenance],
 ) -> JobSpec:
-    values = settings.resolve(given, report, context.gres_types)
+    values = settings.resolve(given, report, context.gres_types, context.release)
     conflicts.check(values, report)
     asked = shape(values, report)
     conflicts.check_shape(values, asked, report)
@@ -180,13 +181,14 @@ def _foreign(
 def _script_settings(script: source.Script, table: options.Table, report: Report) -> list[list[Setting]]:
     """The script's own settings, a list for each component."""
     groups: list[list[Token]] = [[]]
+    escaped = rules.holds("escaped-blank", table.release)
     for line in script.directives:
         magic = source.MAGIC if line.text.startswith(source.MAGIC) else source.OLD_MAGIC
         if magic == source.OLD_MAGIC:
             report.warning(
                 Place(line.number, 1), "old-directive", "#SLURM is an old name of #SBATCH", "write #SBATCH"
             )
-        words = lexer.split(line.text, len(magic))
+        words = lexer.split(line.text, len(magic), escaped_blanks=escaped)
         if words.separator:
             groups.append([])
         groups[-1].extend(Token(word.text, Place(line.number, word.offset + 1)) for word in words.words)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from penstock.model.jobspec import Provenance
-from penstock.sbatch import lexer, options, pbs, remarks
+from penstock.sbatch import lexer, options, pbs, remarks, rules
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Parser, Setting, Token
 from penstock.sbatch.source import Line
@@ -32,14 +32,15 @@ class Row(msgspec.Struct, frozen=True):
     long: str
     argument: str
     becomes: str
+    since: str
     note: str
 
 
 class ForeignParser(Parser):
     """getopt_long with the other system's letters."""
 
-    def __init__(self, system: str, report: Report) -> None:
-        super().__init__(_table(system), report, "script")
+    def __init__(self, system: str, release: str, report: Report) -> None:
+        super().__init__(_table(system, release), report, "script")
         self._system = system
 
     def _unknown_long(self, token: Token, name: str, matches: tuple[options.Option, ...]) -> None:
@@ -60,7 +61,8 @@ def settings(
     """What the lines ask for in sbatch's own options; `own` are those of the #SBATCH lines."""
     system = "BSUB" if any(line.text.startswith("#BSUB") for line in lines) else "PBS"
     obeyed = [line for line in lines if line.text.startswith(f"#{system}")]
-    parsed = ForeignParser(system, report).parse(_tokens(obeyed, system, report))
+    escaped = rules.holds("escaped-blank", table.release)
+    parsed = ForeignParser(system, table.release, report).parse(_tokens(obeyed, system, escaped, report))
     if parsed.rest:
         message = f"{parsed.rest[0].text!r} is no option of #{system}; sbatch refuses the script"
         report.error(parsed.rest[0].place, "stray-word", message, "remove it, or add #SBATCH --ignore-pbs")
@@ -72,10 +74,10 @@ def settings(
     return translation.found
 
 
-def _tokens(lines: Sequence[Line], system: str, report: Report) -> list[Token]:
+def _tokens(lines: Sequence[Line], system: str, escaped: bool, report: Report) -> list[Token]:
     tokens = []
     for line in lines:
-        words = lexer.split(line.text, len(system) + 1)
+        words = lexer.split(line.text, len(system) + 1, escaped_blanks=escaped)
         if words.fault in ("unmatched-quote", "unexpected-colon", "too-many-words"):
             remarks.about_words(line, words, report)
         tokens += [Token(word.text, Place(line.number, word.offset + 1)) for word in words.words]
@@ -170,14 +172,14 @@ def _row(system: str, name: str) -> Row:
     return next(row for row in rows() if row.system == system and name in (row.long, row.short))
 
 
-@lru_cache(maxsize=2)
-def _table(system: str) -> options.Table:
+@lru_cache(maxsize=4)
+def _table(system: str, release: str) -> options.Table:
     known = {
         row: options.Option(
             row.long or row.short, row.short, ARGUMENTS[row.argument], "text", (), "", "", "native", ""
         )
         for row in rows()
-        if row.system == system
+        if row.system == system and row.since <= release
     }
     return options.Table(
         system,

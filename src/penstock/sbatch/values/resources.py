@@ -15,6 +15,7 @@ from penstock.sbatch.values.problem import Problem
 
 DEFAULT_TYPES: Final = ("gpu",)
 _COUNT = Pattern(r"(-?[0-9]+)(?:([kKmMgGtTpP])(i?[bB])?)?")
+_EQUALS = Pattern(r"=([0-9]+)$")
 _UNITS: Final = " KMGTP"
 _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
@@ -30,19 +31,34 @@ def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
     return tuple(_entry(entry, known) for entry in text.split(",") if entry)
 
 
+def gres_tres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+    """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: ."""
+    if text.startswith("gres:") or ",gres:" in text:
+        raise Problem(f"{text!r}: Slurm 24.11 takes no gres: before the name", _DASHES)
+    plain = ",".join(_EQUALS.sub(r":\1", entry.removeprefix("gres/")) for entry in text.split(","))
+    return gres(plain, known)
+
+
+def gpus_named(text: str) -> tuple[Gres, ...]:
+    """--gpus* of 24.11 and later: the name gpu may stand before type and count."""
+    return gpus(",".join(entry.removeprefix("gpu:") for entry in text.split(",")))
+
+
 def gpus(text: str) -> tuple[Gres, ...]:
     """--gpus*: [type:]count, a list of them; empty is nothing."""
     return tuple(_entry(f"gpu:{entry}", DEFAULT_TYPES, shown=entry) for entry in text.split(",") if entry)
 
 
-def tres_per_task(text: str) -> tuple[Gres, ...]:
-    """--tres-per-task (23.02): cpu=N and gres/name[:type]=N."""
+def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+    """--tres-per-task (23.02): cpu=N, license/name=N and gres/name[:type]=N."""
     found = []
     for entry in text.split(","):
-        match = re.fullmatch(r"(?:(cpu)|gres[/:]([a-z_]+)(?::([^:=]+))?)[:=]([0-9]+)", entry)
+        match = re.fullmatch(r"(?:(cpu|license/[^:=]+)|gres[/:]([a-z_]+)(?::([^:=]+))?)[:=]([0-9]+)", entry)
         if match is None:
             raise Problem(f"{entry!r} is no trackable resource", "as in cpu=4 or gres/gpu=1")
         cpu, name, kind, number = match.groups()
+        if name and name not in known:
+            raise Problem(*_unknown(name, known))
         found.append(Gres(cpu or name, kind or "", int(number[:9])))
     return tuple(found)
 
