@@ -1,8 +1,8 @@
 """Where releases of Slurm differ, the compiler differs with them.
 
-releases.json holds what sbatch 24.11.5 answered: directives of cases.json and scripts.json whose verdict is not
-that of 22.05.8, and others that were asked because the documentation speaks of a change. Only what sbatch itself
-decides is in it: no slurmctld was asked.
+releases.json holds what sbatch 24.11.5 answered: directives of cases.json and scripts.json whose verdict is
+not that of 22.05.8, and others that were asked because the documentation speaks of a change. Only what sbatch
+itself decides is in it: no slurmctld was asked.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ _HEAD: Final = """# Which sbatch options do what
 
 Made by `scripts/make_compatibility.py` from `src/penstock/sbatch/options.txt`; do not edit by hand.
 
-The table has every option of sbatch from Slurm {first} to {last}. `--slurm VERSION` chooses the release; without
-it the installed one counts, else 22.05. Values, conflicts and counts follow sbatch 22.05.8, against which they
-are tested live. An option whose values are read otherwise in later releases has a line for each way; rules
-between options that differ are below. They were asked of sbatch 24.11.5, without a slurmctld.
+The table has every option of sbatch from Slurm {first} to {last}. `--slurm VERSION` chooses the release;
+without it the installed one counts, else 22.05. Values, conflicts and counts follow sbatch 22.05.8, against
+which they are tested live. An option whose values are read otherwise in later releases has a line for each
+way; rules between options that differ are below. They were asked of sbatch 24.11.5, without a slurmctld.
 
 In partitions that are not bridged nothing changes. In bridged ones each option is one of:
 
@@ -49,8 +49,9 @@ refused.
 
 _RESOURCES: Final = (
     "`nodes=` (`--nodes`, `--ntasks`, `--nodelist`, `--gres`), `select=` (`--nodes`), `ncpus=` (`--mincpus`),"
-    " `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`), `walltime=` and `cput=` (`--time`), `nice=`,"
-    " `proc=` (`--constraint`), `accelerator=true` and `naccelerators=` (`--gres`); others are passed over"
+    " `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`), `walltime=` and `cput=` (`--time`),"
+    " `nice=`, `proc=` (`--constraint`), `accelerator=true` and `naccelerators=` (`--gres`);"
+    " others are passed over"
 )
 
 _DIRECTIVES: Final = {

@@ -175,12 +175,13 @@ def _foreign(
         return []
     from penstock.sbatch import foreign
 
-    return foreign.settings(script.foreign[: source.MOST_DIRECTIVES], own, table, report)
+    return foreign.settings(script.foreign, own, table, report)
 
 
 def _script_settings(script: source.Script, table: options.Table, report: Report) -> list[list[Setting]]:
     """The script's own settings, a list for each component."""
     groups: list[list[Token]] = [[]]
+    counted = 0
     escaped = rules.holds("escaped-blank", table.release)
     for line in script.directives:
         magic = source.MAGIC if line.text.startswith(source.MAGIC) else source.OLD_MAGIC
@@ -193,6 +194,11 @@ def _script_settings(script: source.Script, table: options.Table, report: Report
             groups.append([])
         groups[-1].extend(Token(word.text, Place(line.number, word.offset + 1)) for word in words.words)
         remarks.about_words(line, words, report)
+        counted += len(words.words)
+        if counted > lexer.MOST_WORDS:
+            message = f"more than {lexer.MOST_WORDS} words in directives"
+            report.error(Place(line.number, 1), "too-many-directives", message)
+            return [[]]
     return [_parse_group(tokens, table, report) for tokens in groups]
 
 

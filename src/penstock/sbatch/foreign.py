@@ -18,8 +18,15 @@ from penstock.model.jobspec import Provenance
 from penstock.sbatch import lexer, options, pbs, remarks, rules
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Parser, Setting, Token
+from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.source import Line
 from penstock.sbatch.values.problem import Problem
+
+_BARE_WALLTIME = Pattern(r"(?:^|,)walltime=[0-9]+(?:,|$)")
+MOST_LINES: Final = 200
+LONGEST_VALUE: Final = 2000
+MOST_SETTINGS: Final = 1000
+"""Far beyond what people write; they keep a script of megabytes from taking seconds."""
 
 ARGUMENTS: Final[dict[str, options.Argument]] = {"-": "none", "=": "required"}
 
@@ -61,6 +68,10 @@ def settings(
     """What the lines ask for in sbatch's own options; `own` are those of the #SBATCH lines."""
     system = "BSUB" if any(line.text.startswith("#BSUB") for line in lines) else "PBS"
     obeyed = [line for line in lines if line.text.startswith(f"#{system}")]
+    if len(obeyed) > MOST_LINES:
+        message = f"{len(obeyed)} #{system} lines are more than {MOST_LINES}"
+        report.error(Place(obeyed[MOST_LINES].number, 1), "too-many-directives", message)
+        return []
     escaped = rules.holds("escaped-blank", table.release)
     parsed = ForeignParser(system, table.release, report).parse(_tokens(obeyed, system, escaped, report))
     if parsed.rest:
@@ -70,6 +81,10 @@ def settings(
     translation = Translation(system, table, report, gres[-1] if gres else "")
     for setting in parsed.settings:
         translation.add(setting)
+        if len(translation.found) > MOST_SETTINGS:
+            message = f"the #{system} lines ask for more than {MOST_SETTINGS} things"
+            report.error(setting.place, "too-many-directives", message)
+            return []
     _announce(system, lines, obeyed, translation.found, report)
     return translation.found
 
@@ -81,6 +96,10 @@ def _tokens(lines: Sequence[Line], system: str, escaped: bool, report: Report) -
         if words.fault in ("unmatched-quote", "unexpected-colon", "too-many-words"):
             remarks.about_words(line, words, report)
         tokens += [Token(word.text, Place(line.number, word.offset + 1)) for word in words.words]
+        if len(tokens) > lexer.MOST_WORDS:
+            message = f"more than {lexer.MOST_WORDS} words in #{system} lines"
+            report.error(Place(line.number, 1), "too-many-directives", message)
+            return []
     return tokens
 
 
@@ -97,7 +116,7 @@ class Translation:
     def add(self, setting: Setting) -> None:
         row = _row(self._system, setting.option.name)
         written = f"#{self._system} -{row.short}" if row.short else f"#{self._system} --{row.long}"
-        if row.note:
+        if row.note and _misread(row, setting.value or ""):
             self._report.warning(
                 setting.place, "foreign-meaning", f"{written}: {row.note}", "write it as #SBATCH"
             )
@@ -116,6 +135,8 @@ class Translation:
 
     def _pairs(self, row: Row, value: str) -> list[tuple[str, str]]:
         """sbatch's options and values for one option of the other system."""
+        if len(value) > LONGEST_VALUE:
+            raise Problem(f"{len(value)} characters are more than {LONGEST_VALUE}")
         if row.becomes == "*" and row.short == "l":
             pairs = pbs.resources(value, self._gres)
             self._gres = next((text for name, text in reversed(pairs) if name == "gres"), self._gres)
@@ -127,6 +148,13 @@ class Translation:
         if row.system == "BSUB":
             value = _of_bsub(row.short, value)
         return [(row.becomes, value)] if row.becomes else []
+
+
+def _misread(row: Row, value: str) -> bool:
+    """Whether this value is one that the two systems read differently."""
+    if row.becomes == "time":
+        return ":" in value
+    return row.short != "l" or _BARE_WALLTIME.search(value) is not None
 
 
 def _of_bsub(letter: str, value: str) -> str:

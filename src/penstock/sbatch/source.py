@@ -7,6 +7,7 @@ options that way, so those lines are kept apart here to be spoken about.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final
 
@@ -145,7 +146,7 @@ def _scan(text: str, report: Report) -> Script:
         k8s=tuple(line for line in marked if line.text.startswith(K8S_MAGIC)),
         almost=tuple(line for line in _all(_ALMOST, header, 0, 1) if not line.text.startswith(MAGIC)),
         late=_late(text, end, command.number) if first else (),
-        foreign=_all(_FOREIGN, text, 0, 1) if "\n#PBS" in text or "\n#BSUB" in text else (),
+        foreign=_all(_FOREIGN, text, 0, 1, MOST_DIRECTIVES) if "\n#PBS" in text or "\n#BSUB" in text else (),
         first_command=command,
     )
 
@@ -161,11 +162,11 @@ def _late(text: str, start: int, number: int) -> tuple[Line, ...]:
     return _all(_LATE, text, start, number)
 
 
-def _all(pattern: Pattern, text: str, start: int, number: int) -> tuple[Line, ...]:
-    """Every match from `start`, the beginning of line `number`, with its line number."""
+def _all(pattern: Pattern, text: str, start: int, number: int, most: int | None = None) -> tuple[Line, ...]:
+    """Every match (or the first `most`) from `start`, the beginning of line `number`, with its line number."""
     found = []
     counted = start
-    for match in pattern.finditer(text, start):
+    for match in itertools.islice(pattern.finditer(text, start), most):
         number += text.count("\n", counted, match.start())
         counted = match.start()
         found.append(Line(number, match.group()))
