@@ -163,7 +163,7 @@ def _late(text: str, start: int, number: int) -> tuple[Line, ...]:
 
 
 def _all(pattern: Pattern, text: str, start: int, number: int, most: int | None = None) -> tuple[Line, ...]:
-    """Every match (or the first `most`) from `start`, the beginning of line `number`, with its line number."""
+    """Every match, or the first `most`, from `start` (the beginning of line `number`) with its number."""
     found = []
     counted = start
     for match in itertools.islice(pattern.finditer(text, start), most):
