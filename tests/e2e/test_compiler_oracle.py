@@ -56,7 +56,7 @@ def corpus() -> list[Path]:
 
 @pytest.fixture(scope="module")
 def deaf_conf(lab: lab_testing.RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lab's slurm.conf with a port nobody listens on, and without our own advice: sbatch is the oracle."""
+    """The lab's slurm.conf with a port nobody listens on, and without our own advice: sbatch decides."""
     changed = {"SlurmctldPort": "9", "MessageTimeout": "1"}
     lines = []
     for line in lab.place.slurm_conf.read_text(encoding="utf-8").splitlines():
