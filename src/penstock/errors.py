@@ -5,7 +5,7 @@ PenstockError                 anything we report to a person in one line
 ├── LabError                  a part of the lab could not be set up or torn down
 ├── ActingError               a step done as another user could not be done
 ├── JournalError              the intake's journal cannot be read or written
-├── NasUnavailable            the shared folder is not there, or not as it must be: nothing is known, try later
+├── NasUnavailable            the shared folder is not there, or not as it must be: try later
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 MOUNTINFO = Path("/proc/self/mountinfo")
-NETWORK = frozenset(
-    "nfs nfs4 cifs smb3 smbfs 9p afs ceph glusterfs lustre gpfs beegfs orangefs pvfs2 ocfs2 gfs2 ncpfs".split()
-)
+SHARED = frozenset(("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs"))
+CLUSTERED = frozenset(("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "ocfs2", "gfs2"))
 _FUSE_LOCAL = frozenset(("fuseblk", "fuse.fuse-overlayfs"))
 
 
@@ -21,7 +20,7 @@ def kind_of(path: Path) -> str:
 
 
 def kind_in(table: str, path: Path) -> str:
-    """The same, from the text of a table of mounts; the last of the deepest mounts is the one that is seen."""
+    """The same, from the text of a table of mounts; of several at one place the last is seen."""
     best, kind = -1, ""
     for line in table.splitlines():
         left, _, right = line.partition(" - ")
@@ -36,7 +35,7 @@ def kind_in(table: str, path: Path) -> str:
 
 def is_network(kind: str) -> bool:
     """Whether others may write there without this host's knowledge."""
-    return kind in NETWORK or (kind.startswith("fuse") and kind not in _FUSE_LOCAL)
+    return kind in SHARED | CLUSTERED or (kind.startswith("fuse") and kind not in _FUSE_LOCAL)
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a service tells systemd: that it is ready, that it is alive, and how it is; nothing without systemd."""
+"""What a service tells systemd: that it is ready, alive, and how it is; nothing without systemd."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the intake means to do and has done, on a local disk, so that a crash at any point can be understood."""
+"""What the intake means to do and has done, so that a crash at any point can be understood."""
