@@ -83,6 +83,7 @@ class Clerk:
             self.refusals.pop(claim.uid, None)
             self.refusals.pop(EVERYBODY, None)
         elif answer.kind == "rejected":
+            log.info("%r of uid %d is refused by Slurm: %s", claim.name, claim.uid, answer.words)
             details = [f"  {line}" for line in answer.words.splitlines()]
             letter = letters.refusal(claim.name, claim.token, "Slurm refused it", verdicts.AGAIN, details)
             self._refuse(claim, f"Slurm refused it: {answer.words.splitlines()[-1]}", letter)

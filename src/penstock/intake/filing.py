@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock import wellknown
+from penstock.intake import names
 from penstock.journal import entries
 from penstock.nas import dropfolder, moving
 
@@ -74,7 +75,7 @@ def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
     draft = f".{entry.token}"
     _write(place, draft, content, uid=entry.uid, mode=0o600 | (mode & 0o044))
     try:
-        for target in _alike(_short(os.fsdecode(entry.name))):
+        for target in _alike(_short(names.shown(os.fsdecode(entry.name)))):
             if _reserve(place, draft, target, content):
                 return target
         raise FileExistsError(entry.name)

@@ -76,10 +76,10 @@ class Tracker:
                 yield watched
 
     def is_ready(self, watched: Watched, now: float) -> bool:
-        if watched.complete and watched.sight.sign.size:
+        empty = watched.sight.regular and not watched.sight.sign.size
+        if watched.complete and not empty:
             return True
-        wait = self.settle if watched.sight.sign.size else max(self.settle, EMPTY_SECONDS)
-        return now - watched.since >= wait
+        return now - watched.since >= (max(self.settle, EMPTY_SECONDS) if empty else self.settle)
 
     def forget(self, key: Key) -> None:
         """It is not there any more: we have taken it."""

@@ -31,6 +31,7 @@ class Sight(msgspec.Struct, frozen=True):
     name: str
     sign: Sign
     uid: int
+    regular: bool = True
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -78,4 +79,4 @@ def _sight(folder: str, entry: os.DirEntry[str]) -> Iterator[Sight]:
     except FileNotFoundError:
         return  # deleted since it was listed
     if not stat.S_ISDIR(found.st_mode):
-        yield Sight(folder, entry.name, Sign.of(found), found.st_uid)
+        yield Sight(folder, entry.name, Sign.of(found), found.st_uid, stat.S_ISREG(found.st_mode))
