@@ -82,10 +82,10 @@ class TestFolder:
     def test_nothing_stays_open(self, tmp_path: Path) -> None:
         """The NAS can be unmounted between two looks."""
         marker = prepare(tmp_path)
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(list(Path("/proc/self/fd").iterdir()))
         with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
             listing.take(folder, hidden=names.is_hidden, user_folders=True)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
 
     def test_users_folders_are_looked_into_when_wanted(self, tmp_path: Path) -> None:
         """Links to folders are not folders; hidden files only lend their inode."""
