@@ -158,6 +158,12 @@ class TestSubmitting:
         assert [entry.name for entry in spool.folder.iterdir()] == ["boot"]
         assert not later.started(TOKEN)
 
+    def test_a_submission_cut_off_before_sbatch_was_started_is_none(self, spool: spooling.Spool) -> None:
+        """Streams were made, nobody has written to them: it can be tried again at once."""
+        for descriptor in spool.open_streams(TOKEN):
+            os.close(descriptor)
+        assert not spooling.Spool(spool.folder).started(TOKEN)
+
     def test_after_a_reboot_missing_traces_prove_nothing(self, spool: spooling.Spool) -> None:
         """They may have been lost with the power."""
         assert not spooling.Spool(spool.folder).started(TOKEN)

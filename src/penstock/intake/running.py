@@ -46,6 +46,7 @@ class Intake:
         try:
             self._look()
         except errors.NasUnavailable as error:
+            self._unprepare()
             self._say(error.message)
         except OSError as error:
             self._say(f"{self.path}: {error.strerror or error}")
@@ -76,6 +77,13 @@ class Intake:
         if self.watch:
             asyncio.get_running_loop().add_reader(self.watch.descriptor, self.wake.set)
         self.prepared = True
+
+    def _unprepare(self) -> None:
+        """What comes back may be another mount of it: nothing of the old one is watched any longer."""
+        if self.watch is not None:
+            asyncio.get_running_loop().remove_reader(self.watch.descriptor)
+            self.watch.close()
+        self.watch, self.prepared = None, False
 
     def _say(self, problem: str) -> None:
         if problem == self.problem:

@@ -45,11 +45,12 @@ def connect(path: Path) -> sqlite3.Connection:
             hint="Choose a folder on a local disk for `state`.",
         )
     try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # only root reads it
         connection = sqlite3.connect(path, isolation_level=None, timeout=10.0)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         _upgrade(connection, path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise errors.JournalError(
             f"the journal {path} cannot be used: {error}",
             hint="Move it away to begin a new one: files already claimed are looked up in Slurm.",

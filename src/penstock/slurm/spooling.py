@@ -18,6 +18,7 @@ from pathlib import Path
 from penstock.slurm import answers
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BEGUN = b"\n"
 _MOST = 1 << 16
 
 
@@ -54,8 +55,8 @@ class Spool:
         return answers.understand(self._text(f"{token}.out"), self._text(f"{token}.err"), code=code)
 
     def started(self, token: str) -> bool:
-        """Whether sbatch may have been started for this token."""
-        return (self.folder / f"{token}.out").exists() or not self.same_boot
+        """Whether sbatch may have been started: its process writes BEGUN before it becomes sbatch."""
+        return bool(self._text(f"{token}.err")) or not self.same_boot
 
     def running(self, token: str) -> bool:
         """Whether an sbatch that somebody else started is still under way."""

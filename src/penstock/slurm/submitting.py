@@ -95,6 +95,7 @@ def sealed(data: bytes) -> int:
 
 def _enter(workdir: str) -> None:
     """In the child, as the user: a folder that root may enter is not always one that the user may."""
+    os.write(2, spooling.BEGUN)
     try:
         os.chdir(workdir)
     except OSError as error:
