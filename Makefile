@@ -31,7 +31,6 @@ lint: dev-venv ## Style, types, layers, file sizes
 bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails when a budget is missed
 	@$(BIN)/python scripts/bench_validate.py
 	@$(BIN)/python -m benchmarks
-	@$(BIN)/python scripts/bench_intake.py
 
 ##@ Keep house
 .PHONY: requirements

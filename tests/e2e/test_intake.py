@@ -110,7 +110,7 @@ def test_the_lab_shows_the_intake_and_who_may_see_what(
     """In `lab status`; another user's inbox has none of our files."""
     state = json.loads(testing.lab_command(lab.place, "status", "--format", "json", check=False).stdout)
     health = {part["name"]: part["health"] for part in state["components"]}
-    assert health["penstock-intake"] == "ok"
+    assert health["intake"] == "ok"
     name = f"seen-{secrets.token_hex(4)}.sh"
     lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), intakes.PLAIN, "0", name))
     testing.until(lambda: list(lab.place.nas_drop.glob(f"processed/*/{name}.*")), seconds=60)

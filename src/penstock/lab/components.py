@@ -21,7 +21,7 @@ SLURMDBD = "slurmdbd"
 SLURMCTLD = "slurmctld"
 DEVCLUSTER = "devcluster"
 PENSTOCKD = "penstockd"
-INTAKE = "penstock-intake"
+INTAKE = "intake"
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
