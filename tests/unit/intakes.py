@@ -122,7 +122,7 @@ class Desk:
 
     def start(self) -> None:
         journal = FaultyJournal(entries.Journal(self.connection), self.slurm.faults)
-        self.clerk = clerk.Clerk(self.site, journal, self.slurm, self.clock)
+        self.clerk = clerk.Clerk(self.site, journal, self.slurm, self.clock, instance=self.instance)
 
     async def die(self) -> None:
         """What the dead process had not begun yet is never done."""

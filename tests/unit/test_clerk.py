@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.intake import claims
 from penstock.nas import dropfolder, moving
 from penstock.slurm import answers, submitting
 from tests.unit import intakes
@@ -105,6 +106,31 @@ class TestCrashes:
         slurm.under_way.clear()
         await here.settle()
         once(nas, slurm, ("a.sh",))
+
+    async def test_files_of_an_intake_that_is_gone_are_adopted_and_looked_up(self, nas: Path) -> None:
+        """One was a job already, one was not: each is one in the end."""
+        slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True)
+        lost, heir = desk(nas, slurm, name="lost"), desk(nas, slurm, name="heir")
+        intakes.drop(nas, "a.sh")
+        await lost.look()
+        await lost.look()
+        await lost.die()
+        assert len(slurm.jobs) == 1
+        intakes.drop(nas, "b.sh")
+        with dropfolder.opened(nas, instance=lost.instance, marker=lost.marker) as folder:
+            lost.clerk.scan(folder, frozenset())
+            lost.clock.time += 2
+            lost.clerk.scan(folder, frozenset())
+            (watched,) = lost.clerk.tracker.ready(lost.clock.now())
+            assert claims.take(folder, watched.sight, instance=lost.instance, cut_short=False)
+        slurm.traces.clear()
+        with dropfolder.opened(nas, instance=heir.instance, marker=heir.marker) as folder:
+            assert claims.strangers(folder, heir.instance) == {lost.instance: 2}
+            assert claims.adopt(folder, lost.instance) == 2
+            assert claims.strangers(folder, heir.instance) == {}
+        await heir.settle()
+        once(nas, slurm, ("a.sh", "b.sh"))
+        assert slurm.asked
 
 
 class TestDoubt:

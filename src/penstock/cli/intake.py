@@ -11,7 +11,10 @@ import click
 @click.option(
     "--config", "path", type=click.Path(path_type=Path), required=True, help="The intake's settings (JSON)."
 )
-def intake(path: Path) -> None:
+@click.option(
+    "--adopt", default="", metavar="INSTANCE", help="Take over the files of an intake that is gone for good."
+)
+def intake(path: Path, adopt: str) -> None:
     """Submit the files that users drop on the NAS, each once, as its owner.
 
     Needs root, and no access to Kubernetes. Exit status: 0 stopped by a signal, 2 wrong settings or another
@@ -26,4 +29,4 @@ def intake(path: Path) -> None:
 
     site = settings.load(path)
     logs.configure(level=site.log_level, as_json=site.log_format == "json")
-    running.start(site)
+    running.start(site, adopt=adopt)

@@ -11,6 +11,7 @@ import re
 import secrets
 from typing import Literal
 
+from penstock import wellknown
 from penstock.intake import names
 from penstock.journal import entries
 from penstock.nas import dropfolder, listing, moving
@@ -56,9 +57,13 @@ class Claim:
         self.tries += 1
 
 
-def take(folder: dropfolder.Folder, sight: listing.Sight, *, cut_short: bool) -> Claim | None:
-    """Claim a file by one rename, which only one of many intakes can win; None when it is gone."""
-    claim = Claim(secrets.token_hex(16), sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
+def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_short: bool) -> Claim | None:
+    """Claim a file by one rename, which only one of many intakes can win; None when it is gone.
+
+    The token begins with the intake's name: whoever finds the file later knows who has taken it.
+    """
+    token = instance + secrets.token_hex(16)[len(instance) :]
+    claim = Claim(token, sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
     if not sight.folder:
         return claim if _move(folder.submit, folder, claim) else None
     with dropfolder.inside(folder.submit, sight.folder) as inner:
@@ -92,3 +97,26 @@ def left(folder: dropfolder.Folder) -> list[Claim]:
             uid = entry.stat(follow_symlinks=False).st_uid
             found.append(Claim(match[1], match[3], uid, folder_uid=owner, phase="trace"))
     return found
+
+
+def strangers(folder: dropfolder.Folder, instance: str) -> dict[str, int]:
+    """How many files each of the other intakes has taken and not yet put away."""
+    found: dict[str, int] = {}
+    with dropfolder.inside(folder.root, wellknown.DROP_WORK) as work:
+        for entry in os.scandir(work):
+            if entry.name != instance and entry.is_dir(follow_symlinks=False):
+                with dropfolder.inside(work, entry.name) as other:
+                    found[entry.name] = sum(1 for _ in os.scandir(other))
+    return {name: count for name, count in found.items() if count}
+
+
+def adopt(folder: dropfolder.Folder, stranger: str) -> int:
+    """Take over what an intake that is gone for good has left; how many files that were."""
+    count = 0
+    with (
+        dropfolder.inside(folder.root, wellknown.DROP_WORK) as work,
+        dropfolder.inside(work, stranger) as other,
+    ):
+        for entry in list(os.scandir(other)):
+            count += moving.move(moving.Spot(other, entry.name), moving.Spot(folder.work, entry.name))
+    return count

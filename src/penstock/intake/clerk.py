@@ -45,9 +45,16 @@ class Clerk:
     """One intake's memory, rebuilt from journal, .work/ and spool after a crash."""
 
     def __init__(
-        self, site: settings.Settings, journal: entries.Journal, slurm: ports.Slurm, clock: clock.Clock
+        self,
+        site: settings.Settings,
+        journal: entries.Journal,
+        slurm: ports.Slurm,
+        clock: clock.Clock,
+        *,
+        instance: str,
     ) -> None:
         self.site, self.journal, self.slurm, self.clock = site, journal, slurm, clock
+        self.instance = instance
         self.judge = verdicts.Judge(site)
         self.tracker = settling.Tracker(site.settle_seconds)
         self.turns: turns.Turns[settling.Watched] = turns.Turns(site.in_flight_per_user)
@@ -137,6 +144,8 @@ class Clerk:
         self.recovered = True
         if left:
             log.info("%d files of an earlier run are taken up again", len(left))
+        for stranger, count in claims.strangers(folder, self.instance).items():
+            log.warning("%d files are in the hands of intake %s: --adopt it if it is gone", count, stranger)
 
     def _resume(self, claim: Claim) -> None:
         state = claim.entry.state if claim.entry else ""
@@ -144,6 +153,8 @@ class Clerk:
             claim.phase = "file"
         elif state == entries.WAITING:
             claim.phase = "check"
+        elif not state and not claim.token.startswith(self.instance):  # another host has its traces
+            claim.phase, claim.doubted = "ask", self.clock.now()
 
     def _close(self, entry: entries.Entry) -> None:
         """The file is not in .work/: it was moved just before the end, or somebody has removed it."""
@@ -216,7 +227,8 @@ class Clerk:
         lines = {uid: line for uid, line in self.lines.items() if not self._is_held(uid, now)}
         taken = []
         for watched in itertools.islice(self.turns.order(lines, busy), max(0, slots)):
-            claim = claims.take(folder, watched.sight, cut_short=watched.cut_short and not watched.complete)
+            suspect = watched.cut_short and not watched.complete
+            claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
             self.tracker.forget(watched.key)
             if claim is not None:
                 busy[claim.uid] += 1

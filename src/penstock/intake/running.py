@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock import clock as clocks
 from penstock import errors, service, wellknown
-from penstock.intake import clerk, letters, ports, reporting, settings
+from penstock.intake import claims, clerk, letters, ports, reporting, settings
 from penstock.journal import database, entries
 from penstock.nas import dropfolder, events
 from penstock.slurm import spooling
@@ -29,8 +29,8 @@ SCAN_SHARE = 5  # a look may take a fifth of the time at most, however many file
 class Intake:
     """The folder, the clerk, and what is wrong at the moment."""
 
-    def __init__(self, site: settings.Settings, desk: clerk.Clerk, *, instance: str) -> None:
-        self.site, self.desk, self.instance = site, desk, instance
+    def __init__(self, site: settings.Settings, desk: clerk.Clerk, *, adopt: str = "") -> None:
+        self.site, self.desk, self.instance, self.adopt = site, desk, desk.instance, adopt
         self.path = Path(site.folder)
         self.marker = database.fact(desk.journal.connection, "marker")
         self.prepared = False
@@ -59,6 +59,10 @@ class Intake:
             self._prepare()
         with dropfolder.opened(self.path, instance=self.instance, marker=self.marker) as folder:
             if not self.desk.recovered:
+                if self.adopt:
+                    log.info(
+                        "%d files of intake %s are ours now", claims.adopt(folder, self.adopt), self.adopt
+                    )
                 self.desk.recover(folder)
             began = self.desk.clock.now()
             if began >= self._next_scan or self.wake.is_set():
@@ -119,7 +123,7 @@ class Intake:
         self.tick()
 
 
-def start(site: settings.Settings) -> None:
+def start(site: settings.Settings, *, adopt: str = "") -> None:
     """Run until SIGTERM or SIGINT; only root can."""
     if os.geteuid() != 0:
         raise errors.UsageError("only root can submit jobs as their files' owners")
@@ -133,21 +137,24 @@ def start(site: settings.Settings) -> None:
         slurm = ports.RealSlurm(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)
         journal = entries.Journal(connection)
         journal.forget(before=time.time() - site.remember_days * 86400)
-        desk = clerk.Clerk(site, journal, slurm, clocks.SystemClock())
-        asyncio.run(_run(site, desk, database.instance(connection)))
+        instance = database.instance(connection)
+        if adopt == instance:
+            raise errors.UsageError(f"{adopt} is this intake itself")
+        desk = clerk.Clerk(site, journal, slurm, clocks.SystemClock(), instance=instance)
+        asyncio.run(_run(site, desk, adopt))
     os.close(lock)
 
 
-async def _run(site: settings.Settings, desk: clerk.Clerk, instance: str) -> None:
+async def _run(site: settings.Settings, desk: clerk.Clerk, adopt: str) -> None:
     if sys.version_info < (3, 12):  # later ones choose it by themselves; no threads beside our forks
         watcher = asyncio.PidfdChildWatcher()
         watcher.attach_loop(asyncio.get_running_loop())
         asyncio.set_child_watcher(watcher)
-    intake = Intake(site, desk, instance=instance)
+    intake = Intake(site, desk, adopt=adopt)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    log.info("intake %s looks at %s", instance, site.folder)
+    log.info("intake %s looks at %s", desk.instance, site.folder)
     intake.tick()
     service.notify("READY=1")
     while not stop.is_set():
