@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -60,9 +61,8 @@ class Intake:
         with dropfolder.opened(self.path, instance=self.instance, marker=self.marker) as folder:
             if not self.desk.recovered:
                 if self.adopt:
-                    log.info(
-                        "%d files of intake %s are ours now", claims.adopt(folder, self.adopt), self.adopt
-                    )
+                    count = claims.adopt(folder, self.adopt)
+                    log.info("%d files of intake %s are ours now", count, self.adopt)
                 self.desk.recover(folder)
             began = self.desk.clock.now()
             if began >= self._next_scan or self.wake.is_set():
@@ -138,8 +138,8 @@ def start(site: settings.Settings, *, adopt: str = "") -> None:
         journal = entries.Journal(connection)
         journal.forget(before=time.time() - site.remember_days * 86400)
         instance = database.instance(connection)
-        if adopt == instance:
-            raise errors.UsageError(f"{adopt} is this intake itself")
+        if adopt and (adopt == instance or not re.fullmatch("[0-9a-f]+", adopt)):
+            raise errors.UsageError(f"{adopt!r} is not another intake", hint="Its log and .work/ name it.")
         desk = clerk.Clerk(site, journal, slurm, clocks.SystemClock(), instance=instance)
         asyncio.run(_run(site, desk, adopt))
     os.close(lock)
