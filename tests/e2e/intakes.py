@@ -7,7 +7,7 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,10 @@ for number, name in enumerate(names):
 class OwnIntake:
     """`penstock intake` with a folder of its own; start and kill it as often as you like."""
 
-    def __init__(self, lab: testing.RunningLab, folder: Path, base: Path, **choices: Any) -> None:
-        self.lab, self.folder, self.base = lab, folder, base
+    def __init__(
+        self, lab: testing.RunningLab, folder: Path, base: Path, prefix: Sequence[str] = (), **choices: Any
+    ) -> None:
+        self.lab, self.folder, self.base, self.prefix = lab, folder, base, prefix
         self.log = base / "log"
         self.process: subprocess.Popen[bytes] | None = None
         config = {
@@ -55,7 +57,15 @@ class OwnIntake:
         return self.folder / "submit"
 
     def start(self) -> None:
-        argv = (sys.executable, "-m", "penstock", "intake", "--config", str(self.base / "intake.json"))
+        argv = (
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "penstock",
+            "intake",
+            "--config",
+            str(self.base / "intake.json"),
+        )
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(argv, stderr=stream, env=self.lab.env, cwd="/")
 
