@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.intake import claims
+from penstock.intake import claims, clerk
 from penstock.nas import dropfolder, moving
 from penstock.slurm import answers, submitting
 from tests.unit import intakes
@@ -178,11 +178,16 @@ class TestDoubt:
             intakes.drop(nas, f"{number}.sh")
         for _ in range(60):
             await here.look()
-        assert len(here.clerk.claims) <= here.site.in_flight_per_user
-        assert len(list((nas / "submit").iterdir())) >= 50 - here.site.in_flight_per_user
+        most = clerk.AHEAD * here.site.in_flight_per_user
+        assert len(here.clerk.claims) <= most
+        assert len(list((nas / "submit").iterdir())) >= 50 - most
+        intakes.drop(nas, "other.sh", uid=intakes.USERS[1])
         slurm.saying.clear()
+        for _ in range(3):
+            await here.look(step=0.6)
+        assert [job.name for job in slurm.jobs][:1] == ["other.sh"]
         await here.settle(looks=2000)
-        assert len(slurm.jobs) == 50
+        assert len(slurm.jobs) == 51
 
     async def test_what_slurm_refuses_is_explained(self, nas: Path) -> None:
         """In Slurm's own words, beside the file."""

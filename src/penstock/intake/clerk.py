@@ -39,6 +39,7 @@ Claim = claims.Claim
 EVERYBODY = -1
 _MONTH = 30 * 86400.0
 ASK_AGAIN = 1.0
+AHEAD = 3  # times as many files are claimed as are submitted at once
 
 
 class Clerk:
@@ -57,7 +58,7 @@ class Clerk:
         self.instance = instance
         self.judge = verdicts.Judge(site)
         self.tracker = settling.Tracker(site.settle_seconds)
-        self.turns: turns.Turns[settling.Watched] = turns.Turns(site.in_flight_per_user)
+        self.turns: turns.Turns[settling.Watched] = turns.Turns(AHEAD * site.in_flight_per_user)
         self.lines: dict[int, deque[settling.Watched]] = {}
         self.claims: dict[str, Claim] = {}
         self.submissions: dict[asyncio.Task[answers.Answer], Claim] = {}
@@ -159,7 +160,7 @@ class Clerk:
     def _close(self, entry: entries.Entry) -> None:
         """The file is not in .work/: it was moved just before the end, or somebody has removed it."""
         ended = entries.PROCESSED if entry.job_id else entries.FAILED
-        words = entry.words if entry.target else f"{entry.words} (the file was gone)".strip()
+        words = entry.words or ("" if entry.job_id else "it was removed before it was submitted")
         self.journal.put(msgspec.structs.replace(entry, state=ended, words=words))
         self.slurm.clear(entry.token)
 
@@ -182,8 +183,10 @@ class Clerk:
             if claim.phase == "file":
                 self._file(folder, claim, now)
         self._ask(now)
-        again = self._again(now)
-        for claim in (*again, *self._new(folder, now, self._slots() - len(again))):
+        chosen = self._next(now)
+        if len(chosen) < self._slots() and self._claim(folder, now):
+            chosen = self._next(now)
+        for claim in chosen:
             self._check(folder, claim, now)
 
     def _trace(self, claim: Claim, now: float) -> None:
@@ -210,8 +213,8 @@ class Clerk:
             for claim in group:
                 claim.phase = "busy"
 
-    def _again(self, now: float) -> list[Claim]:
-        """Claimed files whose time has come."""
+    def _next(self, now: float) -> list[Claim]:
+        """Claimed files whose time has come, as many as can be submitted now."""
         busy = self._in_phase("busy")
         chosen: list[Claim] = []
         for claim in self.claims.values():
@@ -221,12 +224,14 @@ class Clerk:
                 chosen.append(claim)
         return chosen
 
-    def _new(self, folder: dropfolder.Folder, now: float, slots: int) -> list[Claim]:
-        """Claim as many files as can be submitted now, users in turn; the renames reach the disk together."""
-        busy = self._in_phase("busy", "check")
+    def _claim(self, folder: dropfolder.Folder, now: float) -> bool:
+        """Claim a few more files than can be submitted now, users in turn: their renames reach the disk
+        together. Nobody has more than a few claimed, so whoever comes next is served next.
+        """
+        busy = self._in_phase("check")
         lines = {uid: line for uid, line in self.lines.items() if not self._is_held(uid, now)}
-        taken = []
-        for watched in itertools.islice(self.turns.order(lines, busy), max(0, slots)):
+        taken = False
+        for watched in itertools.islice(self.turns.order(lines, busy), AHEAD * self.site.in_flight):
             suspect = watched.cut_short and not watched.complete
             claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
             self.tracker.forget(watched.key)
@@ -234,7 +239,7 @@ class Clerk:
                 busy[claim.uid] += 1
                 self.claims[claim.token] = claim
                 claims.drop_marker(folder, watched.sight, wellknown.DONE_SUFFIX)
-                taken.append(claim)
+                taken = True
         if taken:
             os.fsync(folder.work)
             os.fsync(folder.submit)

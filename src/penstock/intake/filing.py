@@ -1,7 +1,7 @@
 """Putting a file where its verdict belongs; after a crash it can be done again without a second copy.
 
-Where it goes is written to the journal before it is moved. The text beside a refused file gets its name by
-a link, which never replaces anything: who has that name has the file's name, too.
+A file that is no longer in .work/ has been moved: the journal is written afterwards. The text beside a
+refused file gets its name by a link, which never replaces anything: who has that name has the file's, too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def processed(
     """Move the file to processed/<day>/<name>.<job>."""
     day = entry.day or today()
     with dropfolder.inside(folder.processed, day, make=0o755) as place:
-        target = os.fsdecode(entry.target) or _free(place, f"{os.fsdecode(entry.name)}.{entry.job_id}")
-        entry = journal.put(msgspec.structs.replace(entry, day=day, target=os.fsencode(target)))
+        target = _free(place, f"{os.fsdecode(entry.name)}.{entry.job_id}")
         _move(moving.Spot(folder.work, work_name), moving.Spot(place, target))
-    return journal.put(msgspec.structs.replace(entry, state=entries.PROCESSED))
+    done = msgspec.structs.replace(
+        entry, state=entries.PROCESSED, day=day, target=os.fsencode(target), letter=""
+    )
+    return journal.put(done)
 
 
 def failed(
@@ -45,9 +47,9 @@ def failed(
     source = moving.Spot(folder.work, work_name)
     with dropfolder.inside(folder.failed, day, make=0o755) as place:
         target = _with_letter(place, entry, mode)
-        entry = journal.put(msgspec.structs.replace(entry, day=day, target=os.fsencode(target)))
         _move(source, moving.Spot(place, target))
-    return journal.put(msgspec.structs.replace(entry, state=entries.FAILED))
+    done = msgspec.structs.replace(entry, state=entries.FAILED, day=day, target=os.fsencode(target))
+    return journal.put(done)
 
 
 def _move(source: moving.Spot, target: moving.Spot) -> None:

@@ -40,6 +40,8 @@ def problem(name: str) -> str:
 
 def shown(name: str) -> str:
     """The name for logs and letters: nothing in it can break a line or a terminal."""
+    if name.isprintable():
+        return name
     return "".join(character if character.isprintable() else "\ufffd" for character in name)
 
 

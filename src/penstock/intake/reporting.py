@@ -16,6 +16,7 @@ from penstock.nas import atomic
 log = logging.getLogger(__name__)
 LOCAL_SECONDS, NAS_SECONDS = 1.0, 3.0
 HEARTBEAT = 5.0
+SHARE = 20  # with many files, making the text may take a twentieth of the time
 
 
 class Reporter:
@@ -24,6 +25,7 @@ class Reporter:
     def __init__(self, local: Path, shared: Path) -> None:
         self.local, self.shared = local, shared
         self._written = {local: 0.0, shared: 0.0}
+        self._cost = 0.0
         self._last: dict[Path, tuple[object, ...]] = {}
 
     def report(self, desk: clerk.Clerk, problem: str, now: float) -> None:
@@ -37,13 +39,15 @@ class Reporter:
             due.remove(self.shared)
         if not due:
             return
+        began = desk.clock.now()
         inbox = look(desk, problem)
+        self._cost = desk.clock.now() - began
         content = (inbox.problem, inbox.waiting, inbox.done)
         for path in due:
             self._write(path, inbox, content, now)
 
     def _due(self, path: Path, gap: float, now: float) -> bool:
-        return now - self._written[path] >= gap
+        return now - self._written[path] >= max(gap, SHARE * self._cost)
 
     def _write(self, path: Path, inbox: status.Inbox, content: tuple[object, ...], now: float) -> None:
         unchanged = self._last.get(path) == content
@@ -51,7 +55,7 @@ class Reporter:
             return
         self._written[path] = now
         try:
-            atomic.write(path, msgspec.json.encode(inbox))
+            atomic.write(path, msgspec.json.encode(inbox), durable=False)
         except OSError as error:
             log.warning("cannot write %s: %s", path, error)
         else:

@@ -24,7 +24,7 @@ from penstock.slurm import spooling
 log = logging.getLogger(__name__)
 LAST_WORDS_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
-SCAN_SHARE = 5  # a look may take a fifth of the time at most, however many files there are
+SCAN_SHARE = 10  # looking may take a tenth of the time at most, however many files there are
 
 
 class Intake:

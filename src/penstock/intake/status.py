@@ -9,7 +9,7 @@ import msgspec
 from penstock.intake import claims, names, settling
 from penstock.journal import entries
 
-LATEST = 500
+LATEST = 200
 _WORDS = {
     "check": "taken: about to be submitted",
     "trace": "taken: an earlier attempt is looked into",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 from pathlib import Path
 
 from penstock.slurm import answers
@@ -36,9 +35,10 @@ class Spool:
 
     def make(self, token: str, name: str, *, descriptor: int) -> Path:
         """The path for sbatch, standing for what it has open as `descriptor`."""
-        self.clear(token)
         inner = self.folder / token
-        inner.mkdir(mode=0o711)
+        if inner.exists():
+            self.clear(token)
+        inner.mkdir()
         inner.chmod(0o711)
         path = inner / name
         path.symlink_to(f"/proc/self/fd/{descriptor}")
@@ -74,10 +74,12 @@ class Spool:
 
     def clear(self, token: str) -> None:
         """Remove the traces: the answer is known and written down."""
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.folder / token)
         for name in (f"{token}.out", f"{token}.err"):
             (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            for path in (self.folder / token).iterdir():
+                path.unlink()
+            (self.folder / token).rmdir()
 
     def _open(self, name: str) -> int:
         return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
