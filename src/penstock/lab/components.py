@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock.lab import component, health, paths, sessions, spec
+from penstock.lab import commands, component, health, paths, sessions, spec
 from penstock.lab.kubernetes import choosing
 
 Component = component.Component
@@ -167,7 +167,7 @@ def _intake(place: paths.LabPaths) -> Component:
         name=INTAKE,
         after=(SLURMCTLD,),
         argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
-        environment=component.python_environment(),
+        environment=component.python_environment() | {"PATH": f"{place.bin}:{commands.SYSTEM_PATH}"},
         check=lambda: health.inbox(place.inbox),
         complaint=lambda: health.inbox_problem(place.inbox),
         stop_seconds=15.0,
