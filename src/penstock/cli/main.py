@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
     "jobs": ("penstock.cli.jobs:jobs", "List jobs that wait or run, with their pods."),
+    "inbox": ("penstock.cli.inbox:inbox", "Show where each file dropped on the NAS is."),
+    "intake": ("penstock.cli.intake:intake", "Submit the files that users drop on the NAS, each once."),
     "lab": ("penstock.cli.lab:lab", "A private Slurm and Kubernetes on this machine: up, down, status, env."),
     "explain": ("penstock.cli.explain:explain", "Say what Slurm and Kubernetes will do with a script."),
     "mkinst": ("penstock.cli.mkinst:mkinst", "Create a pod for a user from command-line words."),

@@ -38,6 +38,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     if lab.bridge:
         _write_hooks(place, cluster)
         _write_penstockd_config(place, cluster, lab)
+        files.write(place.intake_conf, _as_json(intake_config(place, cluster.release)))
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
     return "written"
 
@@ -109,6 +110,22 @@ def penstockd_config(
     }
 
 
+def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, object]:
+    """What the intake must know of this lab."""
+    return {
+        "folder": str(place.nas_drop),
+        "state": str(place.intake_state),
+        "status": str(place.inbox),
+        "slurm_conf": str(place.slurm_conf),
+        "workdir": str(place.nas_homes / "{user}"),
+        "slurm_release": f"{release[0]}.{release[1]:02}",
+    }
+
+
+def _as_json(config: dict[str, object]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
+
+
 def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
     settings = hooks.HookSettings(
         libexec=str(place.libexec),
@@ -139,7 +156,7 @@ def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, 
             "default_image": foreign.IMAGE,
             "start_timeout": FOREIGN_START_TIMEOUT,
         }
-    files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+    files.write(place.penstockd_conf, _as_json(config))
 
 
 def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:
