@@ -4,6 +4,8 @@ PenstockError                 anything we report to a person in one line
 ├── UsageError                the caller asked for something impossible: fix the call
 ├── LabError                  a part of the lab could not be set up or torn down
 ├── ActingError               a step done as another user could not be done
+├── JournalError              the intake's journal cannot be read or written
+├── NasUnavailable            the shared folder is not there, or not as it must be: try later
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
@@ -43,6 +45,14 @@ class LabError(PenstockError):
 
 class ActingError(PenstockError):
     """A step done as another user broke, was refused or took too long."""
+
+
+class JournalError(PenstockError):
+    """The intake's journal cannot be read or written."""
+
+
+class NasUnavailable(PenstockError):
+    """The shared folder is not there, or not as it must be: nothing is known of the files in it."""
 
 
 class SlurmError(PenstockError):

@@ -50,3 +50,15 @@ VERB_ABANDON = "abandon"  # Epilog: I cannot wait any longer; see that nothing n
 VERB_DESCRIBE = "describe"  # a job's owner or the site: what is known of these jobs on the Kubernetes side
 VERB_AUDIT = "audit"  # the site: what penstockd holds and how jobs ended, for `penstock check`
 VERB_RELEASE = "release"  # Epilog: remove this job's pods from this node and tell me when they are gone
+
+# -- The drop folder, <nas>/slurm-jobs: names that users, the intake and other hosts all see ----------
+DROP_FOLDER = "slurm-jobs"  # below the NAS
+DROP_SUBMIT = "submit"  # users copy job files here; everybody may write, sticky
+DROP_PROCESSED = "processed"  # <date>/<name>.<JOB_ID>: files that became jobs
+DROP_FAILED = "failed"  # <date>/<name> and <name>.error.txt: files that did not
+DROP_WORK = ".work"  # <instance>/<token>.<name>: files an intake has taken; root only
+DROP_MARKER = ".penstock-nas"  # its content names this NAS: without it the NAS is not mounted
+DROP_INDEX = "inbox.json"  # where every file is, for `penstock inbox`
+DROP_README = "README.txt"  # for people who look into the folder
+DONE_SUFFIX = ".done"  # an empty file <name>.done says that <name> is complete
+ERROR_SUFFIX = ".error.txt"  # beside a file in failed/: why

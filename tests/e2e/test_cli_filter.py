@@ -1,9 +1,13 @@
-"""cli_filter.lua inside the real sbatch: it needs the program and its plugin, no running Slurm."""
+"""cli_filter.lua inside the real sbatch: the findings of `penstock validate` for those who submit, and
+nothing for anybody else.
+"""
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,55 +17,171 @@ from penstock.render import clifilter
 
 GOOD = "#!/bin/sh\n#SBATCH -p gpu\n#K8S_IMAGE=a/b:1\nhostname\n"
 WRONG = "#!/bin/sh\n#SBATCH -p gpu\n#K8S_IMGAE=a/b:1\nhostname\n"
+ROUNDS = 15
 
 
-@pytest.fixture(scope="module")
-def filtered(lab: lab_testing.RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lab's slurm.conf with the filter, on a port nobody listens on: submissions end after the filter."""
-    folder = tmp_path_factory.mktemp("filter")
-    changed = {"SlurmctldPort": "9", "MessageTimeout": "1"}
-    lines = ["CliFilterPlugins=lua"]
-    for line in lab.place.slurm_conf.read_text(encoding="utf-8").splitlines():
-        name = line.partition("=")[0]
-        lines.append(f"{name}={changed[name]}" if name in changed else line)
-    (folder / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "gres.conf").write_bytes(lab.place.gres_conf.read_bytes())
-    program = folder / "pen'stock"
-    program.write_text(f'#!/bin/sh\necho x >> {folder}/calls\nexec {sys.executable} -m penstock "$@"\n')
-    program.chmod(0o755)
-    text = clifilter.render_cli_filter(
-        penstock=str(program), bridged_partitions=("gpu", "cpu"), default_partition="gpu"
-    )
-    (folder / "cli_filter.lua").write_text(text, encoding="utf-8")
-    return folder
+class Filtered:
+    """A slurm.conf of its own on a port nobody listens on: submissions end after the filter. The program that
+    the filter calls is `program`, a shell script that tests write.
+    """
+
+    def __init__(self, lab: lab_testing.RunningLab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        self.program = folder / "pen'stock"
+        self.runs_penstock()
+        changed = {"SlurmctldPort": "9", "MessageTimeout": "1"}
+        lines = []
+        for line in lab.place.slurm_conf.read_text(encoding="utf-8").splitlines():
+            name = line.partition("=")[0]
+            lines.append(f"{name}={changed[name]}" if name in changed else line)
+        (folder / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / "gres.conf").write_bytes(lab.place.gres_conf.read_bytes())
+        text = clifilter.render_cli_filter(
+            penstock=str(self.program), bridged_partitions=("gpu", "cpu"), default_partition="gpu"
+        )
+        (folder / "cli_filter.lua").write_text(text, encoding="utf-8")
+
+    def runs_penstock(self) -> None:
+        self.runs(f'echo x >> {self.folder}/calls\nexec {sys.executable} -m penstock "$@"')
+
+    def runs(self, text: str) -> None:
+        self.program.write_text(f"#!/bin/sh\n{text}\n")
+        self.program.chmod(0o755)
+
+    @property
+    def called(self) -> bool:
+        return (self.folder / "calls").exists()
+
+    def submit(self, text: str, *options: str) -> str:
+        """What sbatch says on stderr."""
+        script = self.folder / "my job's.sh"
+        script.write_text(text, encoding="utf-8")
+        (self.folder / "calls").unlink(missing_ok=True)
+        argv = ("env", f"SLURM_CONF={self.folder}/slurm.conf", "sbatch", *options, str(script))
+        return self.lab.run(argv, check=False).stderr
 
 
-def submit(
-    lab: lab_testing.RunningLab, folder: Path, text: str, *options: str
-) -> subprocess.CompletedProcess[str]:
-    """sbatch with the filter in place."""
-    script = folder / "my job's.sh"
-    script.write_text(text, encoding="utf-8")
-    (folder / "calls").unlink(missing_ok=True)
-    argv = ("env", f"SLURM_CONF={folder}/slurm.conf", "sbatch", *options, str(script))
-    return lab.run(argv, check=False)
+@pytest.fixture
+def filtered(lab: lab_testing.RunningLab, tmp_path: Path) -> Filtered:
+    """sbatch with the filter in place, and nobody to send jobs to."""
+    return Filtered(lab, tmp_path)
 
 
-def test_a_wrong_script_ends_with_the_diagnostic(lab: lab_testing.RunningLab, filtered: Path) -> None:
+@pytest.fixture
+def script(lab: lab_testing.RunningLab) -> Iterator[Path]:
+    """A script of the lab's user, as a file: what comes from stdin is not looked at."""
+    path = lab.home / "filtered.sh"
+    path.write_text(WRONG)
+    yield path
+    path.unlink()
+
+
+def test_a_wrong_script_ends_with_the_diagnostic(filtered: Filtered) -> None:
     """The user of sbatch reads what `penstock validate` says, and nothing is sent."""
-    said = submit(lab, filtered, WRONG).stderr
+    said = filtered.submit(WRONG)
     assert "error[unknown-directive]: #K8S_IMGAE is not known" in said
     assert "did you mean #K8S_IMAGE?" in said
     assert "Unable to contact" not in said
 
 
-def test_a_good_script_goes_on(lab: lab_testing.RunningLab, filtered: Path) -> None:
+def test_a_good_script_goes_on(filtered: Filtered) -> None:
     """The filter lets it through to slurmctld."""
-    assert "Unable to contact" in submit(lab, filtered, GOOD).stderr
-    assert (filtered / "calls").exists()
+    assert "Unable to contact" in filtered.submit(GOOD)
+    assert filtered.called
 
 
-def test_other_partitions_cost_nothing(lab: lab_testing.RunningLab, filtered: Path) -> None:
+def test_other_partitions_start_nothing(filtered: Filtered) -> None:
     """For a partition without pods no program is started."""
-    assert "Unable to contact" in submit(lab, filtered, WRONG, "-p", "host").stderr
-    assert not (filtered / "calls").exists()
+    assert "Unable to contact" in filtered.submit(WRONG, "-p", "host")
+    assert not filtered.called
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "exit 127",
+        "exit 1",
+        "echo Traceback >&2; exit 1",
+        "kill -9 $$",
+        "echo error[x]; exit 2",
+        "cat /dev/zero | head -c 9",
+    ],
+    ids=["not there", "crashed", "crashed with words", "killed", "wrong call", "nonsense"],
+)
+def test_a_broken_penstock_blocks_nobody(filtered: Filtered, program: str) -> None:
+    """Whatever becomes of the check, the job is sent."""
+    filtered.runs(program)
+    assert "Unable to contact" in filtered.submit(WRONG)
+
+
+def test_a_missing_penstock_blocks_nobody(filtered: Filtered) -> None:
+    """Without the program sbatch says nothing of it and goes on."""
+    filtered.program.unlink()
+    said = filtered.submit(WRONG)
+    assert "Unable to contact" in said
+    assert "not found" not in said
+
+
+def test_a_penstock_that_hangs_blocks_nobody(filtered: Filtered) -> None:
+    """After some seconds the job is sent without advice."""
+    filtered.runs("trap '' TERM; while :; do sleep 1; done")
+    assert "Unable to contact" in filtered.submit(WRONG)
+
+
+def test_it_is_on_in_the_lab(lab: lab_testing.RunningLab, script: Path) -> None:
+    """The lab's own user gets the same findings as from `penstock validate`, and the job is not submitted."""
+    refused = lab.run_as_user(("sbatch", "--hold", str(script)), check=False)
+    assert refused.returncode != 0
+    told = lab.run_as_user(("penstock", "validate", "--no-summary", str(script)), check=False).stdout
+    assert told.splitlines() == [
+        line.removeprefix("sbatch: lua: ") for line in refused.stderr.splitlines() if ": lua: " in line
+    ]
+
+
+def test_warnings_do_not_stop_a_job(lab: lab_testing.RunningLab, script: Path) -> None:
+    """What is only unwise is said, and the job is queued."""
+    script.write_text("#!/bin/sh\n#SBATCH -p gpu\nhostname\n#SBATCH -t 5\n")
+    done = lab.run_as_user(("sbatch", "--parsable", "--hold", str(script)))
+    lab.run(("scancel", done.stdout.strip()))
+    assert "warning[directive-after-command]" in done.stderr
+
+
+def test_srun_and_salloc_are_unharmed(lab: lab_testing.RunningLab) -> None:
+    """Other commands of Slurm do not notice the filter."""
+    for argv in (("srun", "-p", "host", "echo", "fine"), ("salloc", "-Q", "-p", "host", "echo", "fine")):
+        done = lab.run_as_user(argv, timeout=120)
+        assert done.stdout == "fine\n"
+        assert "lua" not in done.stderr
+
+
+def test_unbridged_partitions_pay_nothing(filtered: Filtered) -> None:
+    """For a partition without pods sbatch pays for loading Lua, one millisecond, and for no program."""
+    conf = filtered.folder / "slurm.conf"
+    without = filtered.folder / "without" / "slurm.conf"
+    without.parent.mkdir()
+    without.write_text(conf.read_text().replace("CliFilterPlugins=lua\n", ""))
+    (without.parent / "gres.conf").write_bytes((filtered.folder / "gres.conf").read_bytes())
+    script = filtered.folder / "s.sh"
+    script.write_text("#!/bin/sh\nhostname\n")
+    bare, plain, watched = _cpu_in_turns(
+        (sys.executable, "-c", "pass"),
+        ("env", f"SLURM_CONF={without}", "sbatch", "-p", "host", str(script)),
+        ("env", f"SLURM_CONF={conf}", "sbatch", "-p", "host", str(script)),
+        env=filtered.lab.env,
+    )
+    assert watched - plain < bare / 2
+
+
+def _cpu_in_turns(*commands: tuple[str, ...], env: dict[str, str]) -> list[float]:
+    """The least CPU time of each, which a busy machine lengthens little."""
+    return [
+        min(taken)
+        for taken in zip(*([_cpu(argv, env) for argv in commands] for _ in range(ROUNDS)), strict=True)
+    ]
+
+
+def _cpu(argv: tuple[str, ...], env: dict[str, str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(argv, env=env, capture_output=True, timeout=60, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -1,8 +1,9 @@
 """Agreement with sbatch where no Slurm is at hand: its recorded answers.
 
 cases.json holds one directive a line with what sbatch 22.05.8 and slurmctld answered (accepted or not, and
-what `scontrol show job` said). The same directives are put to a live Slurm in
-tests/e2e/test_compiler_oracle.py.
+what `scontrol show job` said); scripts.json whole scripts (a character a byte) in the manner of computing
+sites, with #PBS and #BSUB lines, odd bytes and odd quotes, and the arguments that make them fit the lab. The
+same are put to a live Slurm in tests/e2e/test_compiler_oracle.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import pytest
 from penstock.sbatch import compiler, testing
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
+
+SCRIPTS: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("scripts.json").read_text(encoding="utf-8")
+)
 
 
 def _compile(directive: str) -> compiler.Compilation:
@@ -38,6 +43,21 @@ def test_job_is_the_recorded_one(case: dict[str, Any]) -> None:
     spec = _compile(case["directive"]).spec
     assert spec is not None
     assert testing.differences(spec, case["job"], default_time=60) == {}
+
+
+def _script(case: dict[str, Any]) -> str:
+    return str(case["script"])[:60].partition("\n")[2]
+
+
+@pytest.mark.parametrize("case", SCRIPTS, ids=_script)
+def test_a_script_is_understood_as_recorded(case: dict[str, Any]) -> None:
+    """Verdict and job of a whole script are those that Slurm gave."""
+    data = case["script"].encode("latin-1")
+    assert compiler.compile_script(data, name="s.sh").ok == case["accepted"]
+    if case["accepted"]:
+        spec = compiler.compile_script(data, name="s.sh", arguments=case["arguments"]).spec
+        assert spec is not None
+        assert testing.differences(spec, case["job"], default_time=60) == {}
 
 
 def test_a_wrong_job_would_be_noticed() -> None:

@@ -10,21 +10,24 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+import textwrap
 from typing import Any
 
 import click
 import msgspec
 
 from penstock import errors
-from penstock.cli import report, validate
+from penstock.cli import checking, report
 from penstock.model import launches
-from penstock.model.jobspec import UNLIMITED, JobSpec
+from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
-from penstock.sbatch import compiler, footprint
+from penstock.sbatch import commands, compiler, footprint
 
 NOT_YET = ("pod.outputs",)
 """Directives that are checked and that nothing acts on yet."""
+
+WIDTH = 110
 
 DEFAULT_MIB = 1024
 """Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
@@ -35,12 +38,22 @@ DEFAULT_MIB = 1024
     "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
 )
 @click.option("--site", "site_file", metavar="FILE", help="The site to explain for (JSON, TOML, YAML).")
+@click.option("--slurm", "release", metavar="VERSION", help="Slurm's release (default: the installed one).")
 @click.argument("file")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def explain(style: str, site_file: str | None, file: str, arguments: tuple[str, ...]) -> None:
-    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them."""
-    check = report.Checker.load(site_file=site_file, release=None, lint=False, silenced=())
-    source = next(iter(validate.sources((file,))))
+def explain(
+    style: str, site_file: str | None, release: str | None, file: str, arguments: tuple[str, ...]
+) -> None:
+    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them.
+
+    \b
+    Examples:
+      penstock explain job.sh                   in one screen
+      penstock explain job.sh --nodes=4 -t 2:00:00
+      penstock explain --format yaml job.sh | kubectl apply --dry-run=server -f -
+    """
+    check = report.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
+    source = next(iter(checking.sources((file,))))
     done = check.compile(source, arguments)
     if done.spec is None:
         report.print_text([(source, False, done.diagnostics)])
@@ -50,10 +63,10 @@ def explain(style: str, site_file: str | None, file: str, arguments: tuple[str, 
     if style == "yaml":
         click.echo(yamltext.documents([_namespace(site), *manifests]), nl=False)
     elif style == "json":
-        document = {"job": done.spec, "pods": manifests, "remarks": remarks(done)}
+        document = {"job": done.spec, "pods": manifests, "remarks": remarks(done, source.data)}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     else:
-        click.echo("\n".join(_text(done, manifests, site)))
+        click.echo("\n".join(_text(done, manifests, site, source.data)))
 
 
 def owner_named(name: str = "") -> launches.Owner:
@@ -98,8 +111,12 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
     )
 
 
-def remarks(done: compiler.Compilation) -> list[str]:
-    """Every semantic that is approximated, dropped or refused in a bridged partition."""
+def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
+    """Everything that is approximated, dropped or refused in a bridged partition."""
+    return [*_of_options(done), *(_of_job(done.spec, script) if done.spec else ())]
+
+
+def _of_options(done: compiler.Compilation) -> list[str]:
     said = {}
     for setting in done.given:
         option = setting.option
@@ -112,23 +129,49 @@ def remarks(done: compiler.Compilation) -> list[str]:
     return list(said.values())
 
 
-def _text(done: compiler.Compilation, manifests: list[dict[str, Any]], site: SiteView) -> list[str]:
+def _of_job(job: JobSpec, script: bytes) -> list[str]:
+    said = []
+    if job.nodes.minimum > 1:
+        said.append(
+            "the script runs in the first pod; the others hold their room: nothing starts in them yet"
+        )
+    if job.signal is not None and not job.signal.to_batch:
+        said.append(
+            "--signal without B: reaches job steps alone, and none run in pods yet: write --signal=B:…"
+        )
+    return said + [
+        f"{_on_lines(call.lines)}: {', '.join(call.names)}: {call.becomes}"
+        for call in commands.calls(script, job)
+    ]
+
+
+def _on_lines(lines: tuple[int, ...], most: int = 4) -> str:
+    shown = ", ".join(str(number) for number in lines[:most])
+    more = f" and {len(lines) - most} more" if len(lines) > most else ""
+    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
+
+
+def _text(
+    done: compiler.Compilation, manifests: list[dict[str, Any]], site: SiteView, script: bytes
+) -> list[str]:
     job = done.spec
     assert job is not None  # noqa: S101 - a rejected script ends before
     lines = ["Slurm will be asked", *_rows(_request(job))]
     lines += [
         "",
-        f"Kubernetes will run {_many(len(manifests), 'pod')}{_open(job)}",
+        f"Kubernetes will run {_many(len(manifests), 'pod')}{_for_each(job)}{_open(job)}",
         *_rows(_pod(manifests[0], job, site)),
     ]
-    dropped = [*remarks(done), *(found.message for found in done.diagnostics if found.severity == "warning")]
+    dropped = [
+        *remarks(done, script),
+        *(found.message for found in done.diagnostics if found.severity == "warning"),
+    ]
     if dropped:
-        lines += ["", "Not as written", *(f"  - {report.printable(text)}" for text in dropped)]
+        lines += ["", "Not as written", *(_item(report.printable(text)) for text in dropped)]
     return lines
 
 
 def _request(job: JobSpec) -> dict[str, str]:
-    gres = ", ".join(filter(None, (job.gres.per_node_text, job.gres.per_job_text, job.gres.per_task_text)))
     memory = f"{job.memory.mib} MiB a {job.memory.scope}" if job.memory else "the partition's default"
     return {
         "name": job.name,
@@ -138,11 +181,21 @@ def _request(job: JobSpec) -> dict[str, str]:
         else str(job.nodes.minimum),
         "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {job.cpus} CPUs in all",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
-        "gres": gres,
+        "gres": _gres(job.gres),
         "time": _time(job.time_limit),
         "array": f"{job.array.count} tasks ({job.array.text})" if job.array else "",
         "after": "; ".join(f"{item.kind} {' '.join(item.jobs)}" for item in job.dependencies.conditions),
     }
+
+
+def _gres(wanted: GresRequest) -> str:
+    texts = {
+        "a node": wanted.per_node_text,
+        "for the job": wanted.per_job_text,
+        "a task": wanted.per_task_text,
+        "a socket": wanted.per_socket_text,
+    }
+    return ", ".join(f"{text.replace('gres:', '')} {scope}" for scope, text in texts.items() if text)
 
 
 def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
@@ -152,12 +205,19 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     return {
         "image": container["image"] or "none: name one with #K8S_IMAGE=...",
-        "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items()),
+        "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items())
+        + _assumed(job),
         "namespace": pod["metadata"]["namespace"],
         "runs as": f"uid {security['runAsUser']}, gid {security['runAsGroup']}",
         "mounts": ", ".join(mounts),
         "output": job.output + (f", errors {job.error}" if job.error else ""),
     }
+
+
+def _assumed(job: JobSpec) -> str:
+    if job.sharing == "exclusive":
+        return " at least: all CPUs of its node"
+    return "" if job.memory else f" ({DEFAULT_MIB} MiB a CPU, unless the partition says otherwise)"
 
 
 def _amount(text: str) -> str:
@@ -169,6 +229,16 @@ def _amount(text: str) -> str:
 
 def _rows(fields: dict[str, str]) -> list[str]:
     return [f"  {name:14}{report.printable(text)}" for name, text in fields.items() if text]
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(
+        text, width=WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
+    )
+
+
+def _for_each(job: JobSpec) -> str:
+    return f" for each of the {job.array.count} array tasks" if job.array else ""
 
 
 def _open(job: JobSpec) -> str:

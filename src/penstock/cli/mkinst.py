@@ -18,6 +18,7 @@ import click
 from penstock import errors, wellknown
 from penstock.cli import explain, siteviews
 from penstock.kube import client, kubeconfig
+from penstock.model import launches
 from penstock.model.jobspec import PodSpec
 from penstock.model.siteview import SiteView
 from penstock.render import instances, yamltext
@@ -26,6 +27,9 @@ from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
 
 Command = Callable[..., None]
+MOST_JOB_ID = 67_108_863  # Slurm's ids have 26 bits
+MOST_CPUS = 65_536
+MOST_MIB = 1 << 30
 
 
 def _options(command: Command) -> Command:
@@ -37,10 +41,13 @@ def _options(command: Command) -> Command:
             click.argument("owner"),
             click.argument("command", nargs=-1, type=click.UNPROCESSED),
             click.option(
-                "--job-id", type=click.IntRange(min=1), required=True, help="The Slurm job it belongs to."
+                "--job-id",
+                type=click.IntRange(1, MOST_JOB_ID),
+                required=True,
+                help="The Slurm job it belongs to.",
             ),
             click.option("--image", default="", help="Its image; the site's default when left out."),
-            click.option("--cpu", type=click.IntRange(min=1), help="CPUs; the class's when left out."),
+            click.option("--cpu", type=click.IntRange(1, MOST_CPUS), help="CPUs; the class's when left out."),
             click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
             click.option("--site", "site_file", metavar="FILE", help="Site file (JSON, TOML, YAML)."),
         )
@@ -83,7 +90,7 @@ def manifests(
     site = siteviews.load(site_file) if site_file else SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
-        owner=explain.owner_named(owner),
+        owner=_owner(owner),
         job_id=job_id,
         cpus=cpu or chosen.cpus,
         memory_mib=_memory(memory) or chosen.memory_mib,
@@ -99,11 +106,24 @@ def _known(table: dict[str, Any], name: str, noun: str) -> Any:
     return table[name]
 
 
+def _owner(name: str) -> launches.Owner:
+    found = explain.owner_named(name)
+    if found.uid == 0:
+        raise errors.UsageError("an instance does not run as root", hint="name the user it is for")
+    return found
+
+
 def _memory(text: str) -> int:
+    """MiB; 0 where nothing was asked for."""
+    if not text:
+        return 0
     try:
-        return sizes.memory(text) if text else 0
+        amount = sizes.memory(text)
     except Problem as problem:
         raise errors.UsageError(f"--memory: {problem.message}", hint=problem.hint) from problem
+    if not 0 < amount <= MOST_MIB:
+        raise errors.UsageError(f"--memory: {text} is nothing a node can give", hint="as in 8G")
+    return amount
 
 
 def _image(text: str, site: SiteView) -> str:

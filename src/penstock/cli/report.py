@@ -9,13 +9,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-import click
 import msgspec
 
+from penstock import errors
+from penstock.cli import installed
 from penstock.sbatch import compiler, options
 from penstock.sbatch.diagnostics import Diagnostic
 
-_COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
+_COLOURS = {"error": 31, "warning": 33, "info": 36}
+_GREEN = 32
 _WIDEST = 160
 
 
@@ -46,7 +48,9 @@ class Checker(msgspec.Struct, frozen=True):
             from penstock.cli import siteviews
 
             site = siteviews.load(site_file)
-        wanted = release or (site.slurm if site else options.DEFAULT_RELEASE)
+        wanted = release or (site.slurm if site else installed.version()) or options.DEFAULT_RELEASE
+        if not wanted.replace(".", "").isdecimal():
+            raise errors.UsageError(f"{wanted!r} is no release of Slurm", hint="as in 24.11 or 22.05.8")
         context = compiler.Context(
             release=options.release_of(wanted),
             gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,
@@ -73,12 +77,17 @@ class Checker(msgspec.Struct, frozen=True):
 def print_text(verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True) -> None:
     """All findings, then one line that sums up."""
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for source, _, diagnostics in verdicts:
-        for found in diagnostics:
-            if not quiet or found.severity == "error":
-                click.echo(_render(source, found, colour=colour))
+    said = [
+        _render(source, found, colour=colour)
+        for source, _, diagnostics in verdicts
+        for found in diagnostics
+        if not quiet or found.severity == "error"
+    ]
     if summary:
-        click.echo(_summary(verdicts, colour=colour))
+        said.append(_summary(verdicts, colour=colour))
+    text = "".join(f"{part}\n" for part in said)
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:
@@ -88,7 +97,7 @@ def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:
     if found.line:
         lines.extend(_excerpt(source.data, found))
     if found.hint:
-        lines.append(f"  {_paint('hint:', 'green', colour)} {printable(found.hint)}")
+        lines.append(f"  {_paint('hint:', _GREEN, colour)} {printable(found.hint)}")
     return "\n".join(lines)
 
 
@@ -136,7 +145,7 @@ def _summary(verdicts: Sequence[Verdict], *, colour: bool) -> str:
     found = [diagnostic.severity for _, _, diagnostics in verdicts for diagnostic in diagnostics]
     parts = [_count(len(verdicts) - rejected, "script") + " accepted"]
     if rejected:
-        parts.append(_paint(f"{rejected} rejected", "red", colour))
+        parts.append(_paint(f"{rejected} rejected", _COLOURS["error"], colour))
     parts += [_count(found.count(kind), kind) for kind in ("error", "warning") if kind in found]
     return ", ".join(parts)
 
@@ -145,5 +154,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _paint(text: str, colour: str | None, enabled: bool) -> str:
-    return click.style(text, fg=colour, bold=True) if enabled else text
+def _paint(text: str, colour: int | None, enabled: bool) -> str:
+    if not enabled:
+        return text
+    return f"\x1b[1m{text}\x1b[0m" if colour is None else f"\x1b[{colour};1m{text}\x1b[0m"

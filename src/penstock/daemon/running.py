@@ -14,7 +14,7 @@ import pwd
 import signal
 from pathlib import Path
 
-from penstock import clock, errors
+from penstock import clock, errors, service
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining, sweeping
 from penstock.daemon import logs, metrics, warming
@@ -93,6 +93,8 @@ async def _run(settings: configuring.Settings) -> None:
         tasks = [asyncio.create_task(loop) for loop in loops]
         if settings.metrics_port:
             tasks.append(asyncio.create_task(metrics.serve(figures, settings.metrics_port)))
+        if service.watchdog_seconds():
+            tasks.append(asyncio.create_task(_tell_watchdog(time)))
         await _until_stopped(tasks)
 
 
@@ -111,6 +113,7 @@ async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
     listening = await asyncio.start_unix_server(server.handle, path, backlog=BACKLOG)
     await asyncio.to_thread(path.chmod, 0o666)
     log.info("listening on %s", path)
+    service.notify("READY=1", f"STATUS=listening on {path}")
     return listening
 
 
@@ -133,6 +136,13 @@ async def _recover_then_sweep(
             await drainer.lift()
         except (errors.SlurmError, errors.KubeError) as error:
             log.warning("sweep put off: %s", error.message)
+
+
+async def _tell_watchdog(time: clock.Clock) -> None:
+    """systemd restarts us when this loop, and so all others, no longer turns."""
+    while True:
+        service.notify("WATCHDOG=1")
+        await time.sleep(service.watchdog_seconds())
 
 
 async def _until_stopped(tasks: list[asyncio.Task[None]]) -> None:

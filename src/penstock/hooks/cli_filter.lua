@@ -2,13 +2,15 @@
 -- to bridged partitions. For all other partitions nothing is started and nothing is read.
 --
 -- It only advises and refuses early: whoever leaves the plugin out meets the same refusals in job_submit.lua. So when the
--- check itself cannot run, the job is let through.
+-- check itself cannot run, crashes or takes too long, the job is let through. Python exits with 1 when it crashes, which
+-- is also the status of a rejected script: only a script that an error was printed for is refused.
 
 local PENSTOCK = "@PENSTOCK@"
 local SITE = "@SITE@"
 local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
 local REJECTED = 1 -- exit status of `penstock validate` when a script is wrong
+local SECONDS = 10 -- a check takes a twentieth of a second; a file system that hangs must not hold sbatch
 
 local function is_bridged(partitions)
    for name in string.gmatch(partitions or DEFAULT_PARTITION, "[^,]+") do
@@ -23,7 +25,7 @@ local function quoted(text)
 end
 
 local function check(script)
-   local words = { quoted(PENSTOCK), "validate", "--no-summary" }
+   local words = { "timeout", "-k", "1", tostring(SECONDS), quoted(PENSTOCK), "validate", "--no-summary" }
    if SITE ~= "" then words[#words + 1] = "--site=" .. quoted(SITE) end
    words[#words + 1] = "--"
    words[#words + 1] = quoted(script)
@@ -45,7 +47,7 @@ function slurm_cli_pre_submit(options, pack_offset)
    if argv == nil or argv[1] == nil or options["wrap"] ~= nil then return slurm.SUCCESS end
    local said, status = check(argv[1])
    for line in string.gmatch(said, "[^\n]+") do slurm.log_info("%s", line) end
-   if status == REJECTED then return slurm.ERROR end
+   if status == REJECTED and string.find(said, ": error%[") then return slurm.ERROR end
    return slurm.SUCCESS
 end
 

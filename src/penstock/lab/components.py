@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock.lab import component, health, paths, sessions, spec
+from penstock.lab import commands, component, health, paths, sessions, spec
 from penstock.lab.kubernetes import choosing
 
 Component = component.Component
@@ -21,6 +21,7 @@ SLURMDBD = "slurmdbd"
 SLURMCTLD = "slurmctld"
 DEVCLUSTER = "devcluster"
 PENSTOCKD = "penstockd"
+INTAKE = "intake"
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
@@ -32,7 +33,7 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component,
     cluster = choosing.all_components(place, lab)
     if lab.kubernetes == spec.DEV:
         cluster = (_devcluster(place, lab),)
-    return (*slurm, *cluster, _penstockd(place, lab), *slurmds)
+    return (*slurm, *cluster, _penstockd(place, lab), _intake(place), *slurmds)
 
 
 def _munged(place: paths.LabPaths) -> Component:
@@ -158,6 +159,18 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
         environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
         check=lambda: health.unix_socket(place.penstockd_socket),
+    )
+
+
+def _intake(place: paths.LabPaths) -> Component:
+    return Component(
+        name=INTAKE,
+        after=(SLURMCTLD,),
+        argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
+        environment=component.python_environment() | {"PATH": f"{place.bin}:{commands.SYSTEM_PATH}"},
+        check=lambda: health.inbox(place.inbox),
+        complaint=lambda: health.inbox_problem(place.inbox),
+        stop_seconds=15.0,
     )
 
 

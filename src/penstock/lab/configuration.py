@@ -11,7 +11,7 @@ from penstock import errors, wellknown
 from penstock.lab import commands, files, passwd, paths, places, ports, sessions, spec, wrapper
 from penstock.lab.kubernetes import foreign, images
 from penstock.model import cluster as model
-from penstock.render import hooks, slurmconf
+from penstock.render import clifilter, hooks, slurmconf
 
 KILL_WAIT = 30
 PROLOG_EPILOG_TIMEOUT = 300
@@ -39,6 +39,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     if lab.bridge:
         _write_hooks(place, cluster)
         _write_penstockd_config(place, cluster, lab)
+        files.write(place.intake_conf, _as_json(intake_config(place, cluster.release)))
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
     return "written"
 
@@ -110,6 +111,22 @@ def penstockd_config(
     }
 
 
+def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, object]:
+    """What the intake must know of this lab."""
+    return {
+        "folder": str(place.nas_drop),
+        "state": str(place.intake_state),
+        "status": str(place.inbox),
+        "slurm_conf": str(place.slurm_conf),
+        "workdir": str(place.nas_homes / "{user}"),
+        "slurm_release": f"{release[0]}.{release[1]:02}",
+    }
+
+
+def _as_json(config: dict[str, object]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
+
+
 def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
     settings = hooks.HookSettings(
         libexec=str(place.libexec),
@@ -120,6 +137,12 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         slurm_conf=str(place.slurm_conf),
         crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
     )
+    advice = clifilter.render_cli_filter(
+        penstock=str(place.bin / "penstock"),
+        bridged_partitions=cluster.bridged_partitions,
+        default_partition=cluster.default_partition,
+    )
+    files.write(place.etc / "cli_filter.lua", advice)
     for rendered in hooks.render_hooks(settings):
         target = (place.etc if rendered.name == "job_submit.lua" else place.libexec) / rendered.name
         files.directory(target.parent)
@@ -135,7 +158,7 @@ def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, 
             "default_image": foreign.IMAGE,
             "start_timeout": FOREIGN_START_TIMEOUT,
         }
-    files.write(place.penstockd_conf, msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+    files.write(place.penstockd_conf, _as_json(config))
 
 
 def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:

@@ -6,14 +6,19 @@ import http.client
 import os
 import socket
 import ssl
+import time
 from pathlib import Path
 
+import msgspec
+
 from penstock import errors, wellknown
+from penstock.intake import status
 from penstock.lab import commands, paths, ports
 
 SECONDS = 3.0
 ANSWER_SECONDS = 5.0
 """A Slurm command on a busy machine."""
+SILENCE_SECONDS = 30.0
 _BROKEN_NODE_STATES = ("down", "fail", "error", "unk", "*")
 
 
@@ -75,6 +80,24 @@ def node_state(place: paths.LabPaths, name: str) -> str:
     argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
     lines = commands.run(argv, environment=_slurm_environment(place), timeout=ANSWER_SECONDS).stdout.split()
     return lines[0].lower() if lines else "unknown"
+
+
+def inbox(path: Path) -> str:
+    """The intake has said something lately."""
+    try:
+        age = time.time() - path.stat().st_mtime
+    except OSError as error:
+        return f"has not said anything yet: {error.strerror}"
+    return f"has been silent for {age:.0f} s" if age > SILENCE_SECONDS else ""
+
+
+def inbox_problem(path: Path) -> str:
+    """What the intake says is wrong with the folder."""
+    try:
+        said = msgspec.json.decode(path.read_bytes(), type=status.Inbox)
+    except (OSError, msgspec.MsgspecError) as error:
+        return f"its inbox cannot be read: {error}"
+    return said.problem
 
 
 def kubernetes(certificate: Path, port: int) -> str:

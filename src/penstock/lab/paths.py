@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock import errors
+from penstock import errors, wellknown
 
 DEFAULT_PARENT = Path("/var/lib/penstock-lab")
 MAX_DIRECTORY_BYTES = 64
@@ -74,6 +74,10 @@ class LabPaths:
     @property
     def penstockd_conf(self) -> Path:
         return self.etc / "penstockd.json"
+
+    @property
+    def intake_conf(self) -> Path:
+        return self.etc / "intake.json"
 
     @property
     def admin_kubeconfig(self) -> Path:
@@ -150,6 +154,11 @@ class LabPaths:
         return self.penstockd_run / "penstockd.sock"
 
     @property
+    def inbox(self) -> Path:
+        """Where the intake says how it is."""
+        return self.run / "intake" / "inbox.json"
+
+    @property
     def log(self) -> Path:
         return self.directory / "log"
 
@@ -195,6 +204,10 @@ class LabPaths:
         return self.directory / "dev"
 
     @property
+    def intake_state(self) -> Path:
+        return self.directory / "intake"
+
+    @property
     def devcluster_data(self) -> Path:
         return self.directory / "devcluster"
 
@@ -211,8 +224,13 @@ class LabPaths:
         return self.nas_homes / user
 
     @property
+    def nas_drop(self) -> Path:
+        """The drop folder: the intake makes submit/, processed/ and failed/ in it."""
+        return self.nas / wellknown.DROP_FOLDER
+
+    @property
     def nas_submit(self) -> Path:
-        return self.nas / "slurm-jobs" / "submit"
+        return self.nas_drop / wellknown.DROP_SUBMIT
 
     @property
     def nas_results(self) -> Path:

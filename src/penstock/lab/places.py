@@ -67,6 +67,7 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     slurm, munge = passwd.owner_of(SLURM), passwd.owner_of(MUNGE)
     for path in (place.etc, place.bin, place.libexec, place.run, place.log, place.spool, place.gpu_devices):
         files.directory(path)
+    files.directory(place.inbox.parent)
     for path in (place.slurm_run, place.mariadb_run, place.penstockd_run, place.slurm_log):
         files.directory(path, owner=slurm)
     for path in (place.database, place.controller_state):
@@ -82,7 +83,7 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
 def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.nas, mode=0o1777)
     files.directory(place.nas_homes)
-    files.directory(place.nas_submit.parent)
+    files.directory(place.nas_drop)
     files.directory(place.nas_submit, mode=0o1777)
     files.directory(place.nas_results, owner=passwd.owner_of(SLURM))
     make_home(place, lab.user)

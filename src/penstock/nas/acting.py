@@ -35,6 +35,7 @@ class User(msgspec.Struct, frozen=True):
     name: str
     home: str
     groups: tuple[int, ...]
+    shell: str = "/bin/sh"
 
     @classmethod
     def of(cls, uid: int) -> User:
@@ -44,7 +45,14 @@ class User(msgspec.Struct, frozen=True):
         except KeyError:
             raise errors.UsageError(f"no user of this host has the number {uid}") from None
         groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-        return cls(uid=uid, gid=entry.pw_gid, name=entry.pw_name, home=entry.pw_dir, groups=groups)
+        return cls(
+            uid=uid,
+            gid=entry.pw_gid,
+            name=entry.pw_name,
+            home=entry.pw_dir,
+            groups=groups,
+            shell=entry.pw_shell or "/bin/sh",
+        )
 
 
 class _Answer(msgspec.Struct):

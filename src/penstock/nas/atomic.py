@@ -12,8 +12,18 @@ import tempfile
 from pathlib import Path
 
 
-def write(path: Path, content: bytes, *, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Put `content` at `path` in one step; owner and mode are right before anything can be read."""
+def write(
+    path: Path,
+    content: bytes,
+    *,
+    mode: int = 0o644,
+    owner: tuple[int, int] | None = None,
+    durable: bool = True,
+) -> None:
+    """Put `content` at `path` in one step; owner and mode are right before anything can be read.
+
+    What is written again every few seconds need not be durable: it is whole, but may be lost with the power.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -22,13 +32,15 @@ def write(path: Path, content: bytes, *, mode: int = 0o644, owner: tuple[int, in
             os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         Path(temporary).replace(path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

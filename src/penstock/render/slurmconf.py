@@ -172,6 +172,7 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
         yield "# none"
         return
     yield "JobSubmitPlugins=lua"
+    yield "CliFilterPlugins=lua"
     yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
     yield f"Epilog={cluster.hooks.epilog}"
     yield "UsePAM=1" if cluster.hooks.pam else f"TaskProlog={cluster.hooks.task_prolog}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.sbatch import k8s, options
+from penstock.sbatch import foreign, k8s, options, rules
 
 _TREATMENTS: Final = {
     "native": "Slurm does it, as always",
@@ -20,15 +20,39 @@ _HEAD: Final = """# Which sbatch options do what
 
 Made by `scripts/make_compatibility.py` from `src/penstock/sbatch/options.txt`; do not edit by hand.
 
-The table has every option of sbatch from Slurm {first} to {last}. Values, conflicts and counts follow sbatch
-22.05.8, against which they are tested. `--slurm VERSION` chooses which options exist, not how they are read:
-of 711 scripts and directives tried on sbatch 24.11.5, 18 got another verdict. Known there: `--exclusive` with
-`--oversubscribe` is refused, `--nodelist` may be longer than `--nodes`, `--nodes` takes lists, and GRES and
-`--gpus-per-task` are checked otherwise.
+The table has every option of sbatch from Slurm {first} to {last}. `--slurm VERSION` chooses the release;
+without it the installed one counts, else 22.05. Values, conflicts and counts follow sbatch 22.05.8, against
+which they are tested live. An option whose values are read otherwise in later releases has a line for each
+way; rules between options that differ are below. They were asked of sbatch 24.11.5, without a slurmctld.
 
 In partitions that are not bridged nothing changes. In bridged ones each option is one of:
 
 """
+
+_RULES: Final = """
+## Rules that differ between releases
+
+| in Slurm | rule | how we know |
+|---|---|---|
+"""
+
+_FOREIGN: Final = """
+## #PBS and #BSUB lines
+
+sbatch reads them too: anywhere in the script, over `#SBATCH`, below the environment and the command line. One
+`#BSUB` line switches all `#PBS` lines off; `--ignore-pbs` switches both off. An option that is not listed is
+refused.
+
+| line | becomes | Slurm | remark |
+|---|---|---|---|
+"""
+
+_RESOURCES: Final = (
+    "`nodes=` (`--nodes`, `--ntasks`, `--nodelist`, `--gres`), `select=` (`--nodes`), `ncpus=` (`--mincpus`),"
+    " `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`), `walltime=` and `cput=` (`--time`),"
+    " `nice=`, `proc=` (`--constraint`), `accelerator=true` and `naccelerators=` (`--gres`);"
+    " others are passed over"
+)
 
 _DIRECTIVES: Final = {
     "IMAGE": "the pod's image, an OCI reference: `registry:port/path:tag@digest`",
@@ -62,6 +86,13 @@ def render() -> str:
     parts += [f"* **{name}**: {text}\n" for name, text in _TREATMENTS.items()]
     parts.append("\n| option | value | Slurm | environment | in a pod | note |\n|---|---|---|---|---|---|\n")
     parts += [_row(option) for option in options.every_option()]
+    parts.append(_RULES)
+    parts += [
+        f"| {_bounds(rule.since, rule.until)} | {rule.meaning} | {rule.evidence} |\n"
+        for rule in rules.every_rule().values()
+    ]
+    parts.append(_FOREIGN)
+    parts += [_foreign_row(row) for row in foreign.rows()]
     parts.append("\n## #K8S_ directives\n\nOne a line, `#K8S_NAME=value`, before the first command. ")
     parts.append(
         "A site may forbid any of them (`forbidden_directives`).\n\n| directive | meaning |\n|---|---|\n"
@@ -81,6 +112,22 @@ def _row(option: options.Option) -> str:
 
 
 def _releases(option: options.Option) -> str:
-    if option.since:
-        return f"from {option.since}"
-    return f"until {option.until}" if option.until else "all"
+    return _bounds(option.since, option.until)
+
+
+def _bounds(since: str, until: str) -> str:
+    if since:
+        return f"from {since}"
+    return f"until {until}" if until else "all"
+
+
+def _foreign_row(row: foreign.Row) -> str:
+    names = " ".join(
+        f"`{name}`" for name in (row.short and f"-{row.short}", row.long and f"--{row.long}") if name
+    )
+    becomes = f"`--{row.becomes}`" if row.becomes not in ("", "*") else "nothing"
+    if row.becomes == "*":
+        becomes = (
+            _RESOURCES if row.short == "l" else "`depend=` becomes `--dependency`; others are passed over"
+        )
+    return f"| `#{row.system}` {names} | {becomes} | {_bounds(row.since, '')} | {row.note} |\n"

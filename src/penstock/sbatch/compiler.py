@@ -19,6 +19,7 @@ from penstock.sbatch import (
     lexer,
     options,
     remarks,
+    rules,
     settings,
     source,
 )
@@ -98,7 +99,8 @@ def compile_script(
     built = []
     for number, group in enumerate(groups):
         inherited = [setting for setting in groups[0] if number and setting.option.key in INHERITED]
-        given = [*inherited, *group, *outside]
+        own = [*inherited, *group]
+        given = [*own, *_foreign(script, own, outside, table, Report() if number else report), *outside]
         every.extend(given)
         built.append(_component(given, report, context, name, script.interpreter, pod, pod_provenance))
     if not report.failed:
@@ -122,7 +124,7 @@ def _component(
     pod: PodSpec,
     pod_provenance: Mapping[str, Provenance],
 ) -> JobSpec:
-    values = settings.resolve(given, report, context.gres_types)
+    values = settings.resolve(given, report, context.gres_types, context.release)
     conflicts.check(values, report)
     asked = shape(values, report)
     conflicts.check_shape(values, asked, report)
@@ -165,20 +167,38 @@ def _pod(script: source.Script, report: Report) -> tuple[PodSpec, Mapping[str, P
     return k8s.parse(script.k8s, report)
 
 
+def _foreign(
+    script: source.Script, own: list[Setting], outside: list[Setting], table: options.Table, report: Report
+) -> list[Setting]:
+    """And #PBS and #BSUB lines."""
+    if not script.foreign or any(setting.option.name == "ignore-pbs" for setting in (*own, *outside)):
+        return []
+    from penstock.sbatch import foreign
+
+    return foreign.settings(script.foreign, own, table, report)
+
+
 def _script_settings(script: source.Script, table: options.Table, report: Report) -> list[list[Setting]]:
     """The script's own settings, a list for each component."""
     groups: list[list[Token]] = [[]]
+    counted = 0
+    escaped = rules.holds("escaped-blank", table.release)
     for line in script.directives:
         magic = source.MAGIC if line.text.startswith(source.MAGIC) else source.OLD_MAGIC
         if magic == source.OLD_MAGIC:
             report.warning(
                 Place(line.number, 1), "old-directive", "#SLURM is an old name of #SBATCH", "write #SBATCH"
             )
-        words = lexer.split(line.text, len(magic))
+        words = lexer.split(line.text, len(magic), escaped_blanks=escaped)
         if words.separator:
             groups.append([])
         groups[-1].extend(Token(word.text, Place(line.number, word.offset + 1)) for word in words.words)
         remarks.about_words(line, words, report)
+        counted += len(words.words)
+        if counted > lexer.MOST_WORDS:
+            message = f"more than {lexer.MOST_WORDS} words in directives"
+            report.error(Place(line.number, 1), "too-many-directives", message)
+            return [[]]
     return [_parse_group(tokens, table, report) for tokens in groups]
 
 

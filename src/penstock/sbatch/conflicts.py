@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
-from penstock.sbatch.diagnostics import Report
+from penstock.sbatch import rules
+from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.settings import Values
 from penstock.sbatch.shape import Shape
 
 _PLANE = Pattern(r"plane=([0-9]+)", re.IGNORECASE)
+_COUNTED = {"gpus", "ntasks", "nodes", "nodelist"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
@@ -27,6 +29,28 @@ def check(values: Values, report: Report) -> None:
             values.place("distribution"), "conflict", "--distribution=arbitrary needs a list of nodes", hint
         )
     _time_min(values, report)
+    _of_later_releases(values, report)
+
+
+def _of_later_releases(values: Values, report: Report) -> None:
+    release = values.release
+    per_core, threads = values.get("ntasks-per-core", 0), values.get("threads-per-core", 0)
+    if threads and per_core > threads and rules.holds("tasks-per-core-within-threads", release):
+        message = f"--ntasks-per-core={per_core} is above --threads-per-core={threads}"
+        report.error(values.place("ntasks-per-core"), "conflict", message, "make it smaller")
+    per_task = (*values.get("gpus-per-task", ()), *values.get("tres-per-task", ()))
+    uncounted = any(gres.count for gres in per_task if gres.name != "cpu") and not _COUNTED & values.names()
+    if uncounted and rules.holds("gpus-per-task-needs-tasks", release):
+        message = "GPUs or other resources a task, and nothing says how many tasks there are"
+        report.error(_place_of_per_task(values), "conflict", message, "add --ntasks or --nodes")
+    gpus = any(gres.name == "gpu" for gres in values.get("gres", ()))
+    if gpus and "gpus-per-node" in values and rules.holds("gres-or-gpus-per-node", release):
+        message = "--gres=gpu and --gpus-per-node exclude each other"
+        report.error(values.place("gpus-per-node"), "conflict", message, "keep one of them")
+
+
+def _place_of_per_task(values: Values) -> Place:
+    return values.place("gpus-per-task" if "gpus-per-task" in values else "tres-per-task")
 
 
 def _one_memory(values: Values, report: Report) -> None:
@@ -51,7 +75,8 @@ def _time_min(values: Values, report: Report) -> None:
 def check_shape(values: Values, shape: Shape, report: Report) -> None:
     """Conflicts that show only once nodes and tasks are counted."""
     match = _PLANE.match(str(values.get("distribution", "")))
-    tasks = shape.tasks if shape.tasks_firm else 1
+    counted = "ntasks" in values or not rules.holds("plane-needs-tasks", values.release)
+    tasks = shape.tasks if shape.tasks_firm and counted else 1
     if match and (tasks or 1) <= int(match.group(1)[:9]) * (shape.nodes.minimum - 1):
         message = f"too few tasks for blocks of {match.group(1)} on {shape.nodes.minimum} nodes"
         report.error(

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.model.jobspec import Gres, NodeRange
+from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Report
 from penstock.sbatch.settings import Values
 from penstock.sbatch.shape import Shape, min_cpus_per_node, node_parts
@@ -92,6 +93,9 @@ def _needs_gpus(checker: _Checker, any_gpu: bool) -> None:
     asked = values.get("mem-per-gpu") or "cpus-per-gpu" in values
     if "mem-per-gpu" in values and asked and not any_gpu and "ntasks-per-gpu" not in values:
         checker.fail("mem-per-gpu", "--mem-per-gpu without any GPU asked for", "add --gpus or --gres=gpu:N")
+    alone = "cpus-per-gpu" in values and not any_gpu and "ntasks-per-gpu" not in values
+    if alone and rules.holds("cpus-per-gpu-needs-gpus", values.release):
+        checker.fail("cpus-per-gpu", "--cpus-per-gpu without any GPU asked for", "add --gpus or --gres=gpu:N")
     if "cpus-per-gpu" in values and "cpus-per-task" in values:
         message = "--cpus-per-gpu cannot be combined with --cpus-per-task"
         checker.fail("cpus-per-gpu", message, "keep one of the two")

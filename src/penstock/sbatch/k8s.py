@@ -9,7 +9,6 @@ others a second one is an error, because nobody can tell which was meant.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -52,6 +51,8 @@ def _inside(value: str) -> str:
 
 
 def _command(value: str) -> tuple[str, ...]:
+    import shlex  # here, because few scripts need it and it takes a millisecond
+
     try:
         return tuple(shlex.split(value))
     except ValueError as error:

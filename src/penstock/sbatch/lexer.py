@@ -2,8 +2,8 @@
 
 The rules were found by asking sbatch 22.05 itself, and are not those of a shell:
 
-* a backslash takes the next character literally, inside quotes too, but never a blank: there the word
-  just ends;
+* a backslash takes the next character literally, inside quotes too, but not a blank: there the word just
+  ends (until a later release: `escaped-blank` in rules.txt);
 * an unquoted `#` ends the line even in the middle of a word;
 * an empty word (`''`) ends the line: what follows is never read;
 * `hetjob` (or `packjob`) ends the line; at its start it opens the next component of a heterogeneous job;
@@ -51,7 +51,7 @@ class Words(msgspec.Struct, frozen=True):
     at: int = 0
 
 
-def split(line: str, start: int) -> Words:
+def split(line: str, start: int, *, escaped_blanks: bool = False) -> Words:
     """Split `line` from `start` on, the place just after the magic word."""
     words: list[Word] = []
     position = _skip_blanks(line, start)
@@ -64,7 +64,7 @@ def split(line: str, start: int) -> Words:
         stray = _separator(line, position)
         if stray:
             return Words(tuple(words), fault="stray-separator", detail=stray, at=position)
-        text, end, open_quote = _word(line, position)
+        text, end, open_quote = _word(line, position, escaped_blanks)
         if open_quote:
             return Words(tuple(words), fault="unmatched-quote", detail=open_quote, at=position)
         if not text:
@@ -96,7 +96,7 @@ def _skip_blanks(line: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _word(line: str, position: int) -> tuple[str, int, str]:
+def _word(line: str, position: int, escaped_blanks: bool) -> tuple[str, int, str]:
     """One word from `position`: its text, where it ends, and the quote that was left open."""
     parts: list[str] = []
     end = len(line)
@@ -105,7 +105,7 @@ def _word(line: str, position: int) -> tuple[str, int, str]:
         if char in BLANK or char == "#":
             break
         if char == "\\":
-            position, taken = _escaped(line, position)
+            position, taken = _escaped(line, position, escaped_blanks)
             parts.append(taken)
         elif char in _QUOTED:
             taken, position, closed = _quoted(line, position)
@@ -120,9 +120,9 @@ def _word(line: str, position: int) -> tuple[str, int, str]:
     return "".join(parts), position, ""
 
 
-def _escaped(line: str, position: int) -> tuple[int, str]:
+def _escaped(line: str, position: int, escaped_blanks: bool) -> tuple[int, str]:
     following = line[position + 1 : position + 2]
-    if not following or following in BLANK:
+    if not following or (following in BLANK and not escaped_blanks):
         return position + 1, ""
     return position + 2, following
 

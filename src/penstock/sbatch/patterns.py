@@ -31,8 +31,8 @@ class Pattern:
     def fullmatch(self, text: str) -> re.Match[str] | None:
         return self._ready().fullmatch(text)
 
-    def search(self, text: str) -> re.Match[str] | None:
-        return self._ready().search(text)
+    def search(self, text: str, position: int = 0) -> re.Match[str] | None:
+        return self._ready().search(text, position)
 
     def finditer(self, text: str, position: int = 0) -> Iterator[re.Match[str]]:
         return self._ready().finditer(text, position)

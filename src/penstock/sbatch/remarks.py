@@ -14,14 +14,8 @@ def about_lines(script: Script, report: Report) -> None:
         what = line.text[:40].partition(" ")[0].partition("=")[0]
         command = script.first_command
         message = f"{what} after the first command (line {command.number}) is ignored"
-        hint = f"move it above line {command.number}: {_shorten(command.text.strip())}"
+        hint = f"move it above line {command.number}: {shorten(command.text.strip())}"
         report.warning(Place(line.number, 1), "directive-after-command", message, hint)
-    for line in script.foreign[:1]:
-        what = line.text.partition(" ")[0]
-        message = f"sbatch also obeys {what} lines, over #SBATCH; what they ask for is not counted here"
-        report.warning(
-            Place(line.number, 1), "foreign-directive", message, "write them as #SBATCH, or add --ignore-pbs"
-        )
     for line in script.almost:
         word = line.text.strip().partition(" -")[0]
         message = f"{word!r} is a comment to sbatch"
@@ -74,7 +68,7 @@ def about_stray(stray: Token, before: tuple[Setting, ...], report: Report) -> No
     elif "=" in text and text[:1].isalpha():
         hint = f"options begin with --: --{text}"
     report.error(
-        stray.place, "stray-word", f"{_shorten(text)!r} is no option; sbatch stops reading here", hint
+        stray.place, "stray-word", f"{shorten(text)!r} is no option; sbatch stops reading here", hint
     )
 
 
@@ -90,5 +84,5 @@ def _after_value(last: Setting, text: str) -> str:
     return f'quote values with blanks: --{last.option.name}="{last.value} {text}"'
 
 
-def _shorten(text: str, most: int = 40) -> str:
+def shorten(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.model.jobspec import Provenance
-from penstock.sbatch import options
+from penstock.sbatch import options, rules
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Setting
 from penstock.sbatch.values.problem import Problem
-from penstock.sbatch.values.registry import grammar
+from penstock.sbatch.values.registry import NEED_TYPES, grammar
 
 LONGEST_VALUE: Final = 128 * 1024
 """Longer than any text slurmctld accepts in a job."""
@@ -37,8 +37,9 @@ class Given(msgspec.Struct, frozen=True):
 class Values:
     """The options that were given, by name."""
 
-    def __init__(self, given: Mapping[str, Given]) -> None:
+    def __init__(self, given: Mapping[str, Given], release: str = options.DEFAULT_RELEASE) -> None:
         self._given = dict(given)
+        self.release = release
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -70,7 +71,12 @@ class Values:
         return found is not None and found.provenance.origin != "environment"
 
 
-def resolve(settings: Iterable[Setting], report: Report, gres_types: tuple[str, ...]) -> Values:
+def resolve(
+    settings: Iterable[Setting],
+    report: Report,
+    gres_types: tuple[str, ...],
+    release: str = options.DEFAULT_RELEASE,
+) -> Values:
     """Parse every value, keep the last one of each option."""
     given: dict[str, Given] = {}
     for order, setting in enumerate(settings):
@@ -82,14 +88,21 @@ def resolve(settings: Iterable[Setting], report: Report, gres_types: tuple[str, 
             given.pop("requeue", None)
             given.pop("no-requeue", None)
         if key in ("exclusive", "oversubscribe"):
-            given.pop("exclusive", None)
-            given.pop("oversubscribe", None)
+            _share_or_not(given, setting, report, release)
         if key == "mail-type":
             value = _more_mail(given.get(key), value, setting, report)
         given[key] = Given(
             value, setting.value or "", setting.place, setting.provenance, setting.option, order
         )
-    return Values(given)
+    return Values(given, release)
+
+
+def _share_or_not(given: dict[str, Given], setting: Setting, report: Report, release: str) -> None:
+    """The last one counts; later releases refuse both together."""
+    other = "oversubscribe" if setting.option.key == "exclusive" else "exclusive"
+    if given.pop(other, None) is not None and rules.holds("exclusive-or-oversubscribe", release):
+        message = f"--exclusive and --oversubscribe exclude each other since Slurm {release}"
+        report.error(setting.place, "conflict", message, "keep one of them")
 
 
 _REFUSED = object()
@@ -107,8 +120,8 @@ def _value(setting: Setting, report: Report, gres_types: tuple[str, ...]) -> Any
         report.error(setting.place, "value-too-long", message, "give a file or a pattern instead")
         return _REFUSED
     try:
-        if option.grammar == "gres":
-            return grammar("gres")(text, gres_types)  # type: ignore[call-arg]  # the one that needs the site
+        if option.grammar in NEED_TYPES:
+            return grammar(option.grammar)(text, gres_types)  # type: ignore[call-arg]  # the one that needs the site
         return grammar(option.grammar)(text)
     except Problem as problem:
         told = f"--{option.name}: {problem.message}"

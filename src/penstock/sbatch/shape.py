@@ -12,6 +12,7 @@ import math
 import msgspec
 
 from penstock.model.jobspec import NodeRange
+from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Report
 from penstock.sbatch.settings import Values
 from penstock.sbatch.values import hostlist
@@ -61,6 +62,8 @@ def _nodes(values: Values, report: Report) -> NodeRange:
     if "nodes" not in values:
         return NodeRange(listed, 0)
     if nodes.maximum and listed > nodes.maximum:
+        if not rules.holds("nodelist-within-nodes", values.release):
+            return nodes
         message = f"--nodelist names {listed} nodes, --nodes allows {nodes.maximum}"
         hint = "sbatch takes all nodes that are listed; use --exclude or --constraint to choose"
         report.error(values.place("nodelist"), "nodelist-too-long", message, hint)

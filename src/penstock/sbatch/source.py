@@ -7,6 +7,7 @@ options that way, so those lines are kept apart here to be spoken about.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final
 
@@ -28,7 +29,7 @@ MOST_DIRECTIVES: Final = 10_000
 _COMMAND = Pattern(r"^[ \t\v\f\r]*[^ \t\n\v\f\r#]", re.MULTILINE)
 _DIRECTIVE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)[^\n]*", re.MULTILINE)
 _LATE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)(?=[ \t\-A-Z])[^\n]*", re.MULTILINE)
-_FOREIGN = Pattern(r"^#(PBS|BSUB)(?=[ \t-])[^\n]*", re.MULTILINE)
+_FOREIGN = Pattern(r"^#(?:PBS|BSUB)[^\n]*", re.MULTILINE)
 _ALMOST = Pattern(
     r"^[ \t]*#[ \t#]*(?:SBATCH|SBTACH|SBACTH|SBATHC|SBATC|SBACH|SABTCH|BATCH)[ \t]+-{1,2}[A-Z][^\n]*",
     re.MULTILINE | re.IGNORECASE,
@@ -145,7 +146,7 @@ def _scan(text: str, report: Report) -> Script:
         k8s=tuple(line for line in marked if line.text.startswith(K8S_MAGIC)),
         almost=tuple(line for line in _all(_ALMOST, header, 0, 1) if not line.text.startswith(MAGIC)),
         late=_late(text, end, command.number) if first else (),
-        foreign=_all(_FOREIGN, text, 0, 1) if "\n#PBS" in text or "\n#BSUB" in text else (),
+        foreign=_all(_FOREIGN, text, 0, 1, MOST_DIRECTIVES) if "\n#PBS" in text or "\n#BSUB" in text else (),
         first_command=command,
     )
 
@@ -161,11 +162,11 @@ def _late(text: str, start: int, number: int) -> tuple[Line, ...]:
     return _all(_LATE, text, start, number)
 
 
-def _all(pattern: Pattern, text: str, start: int, number: int) -> tuple[Line, ...]:
-    """Every match from `start`, the beginning of line `number`, with its line number."""
+def _all(pattern: Pattern, text: str, start: int, number: int, most: int | None = None) -> tuple[Line, ...]:
+    """Every match, or the first `most`, from `start` (the beginning of line `number`) with its number."""
     found = []
     counted = start
-    for match in pattern.finditer(text, start):
+    for match in itertools.islice(pattern.finditer(text, start), most):
         number += text.count("\n", counted, match.start())
         counted = match.start()
         found.append(Line(number, match.group()))

@@ -15,7 +15,7 @@ from penstock.model.jobspec import UNLIMITED, ArraySpec, JobSpec
 from penstock.sbatch.values import arrays
 
 Differences = dict[str, tuple[object, object]]
-_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Za-z/:]+=|$)")
+_FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Za-z/:_]+=|$)")
 _SHARING: Final = {"OK": "default", "NO": "exclusive", "YES": "oversubscribe", "USER": "user", "MCS": "mcs"}
 _NOTHING: Final = ("(null)", "N/A", "")
 

@@ -57,8 +57,13 @@ async def run(argv: Sequence[str], *, slurm_conf: str, within: float = TIMEOUT) 
     return out.decode(errors="replace")
 
 
+def is_away(text: str) -> bool:
+    """Whether a command's complaint means that a daemon did not answer."""
+    return any(sign in text for sign in _AWAY)
+
+
 def _raise(program: str, text: str) -> None:
     last = text.splitlines()[-1] if text else "failed without a word"
-    if any(sign in text for sign in _AWAY):
+    if is_away(text):
         raise errors.SlurmUnavailable(f"{program}: {last}")
     raise errors.SlurmError(f"{program}: {last}")

@@ -110,10 +110,13 @@ def open_mode(text: str) -> str:
 
 
 def exclusive(text: str) -> str:
-    """--exclusive[=user|mcs]; 24.05 adds topo."""
-    if not text:
-        return "exclusive"
-    return one_of("user", "mcs")(text)
+    """--exclusive[=user|mcs]."""
+    return one_of("user", "mcs")(text) if text else "exclusive"
+
+
+def exclusive_topo(text: str) -> str:
+    """--exclusive[=user|mcs|topo]."""
+    return one_of("user", "mcs", "topo")(text) if text else "exclusive"
 
 
 def profile(text: str) -> str:

@@ -24,13 +24,16 @@ GRAMMARS: Final = {
     "dependency": "dependencies.dependency",
     "distribution": "choices.distribution",
     "exclusive": "choices.exclusive",
+    "exclusive-topo": "choices.exclusive_topo",
     "extra-node-info": "sizes.extra_node_info",
     "features": "choices.features",
     "get-user-env": "choices.get_user_env",
     "gpu-bind": "choices.gpu_bind",
     "gpu-freq": "choices.gpu_freq",
     "gpus": "resources.gpus",
+    "gpus-named": "resources.gpus_named",
     "gres": "resources.gres",
+    "gres-tres": "resources.gres_tres",
     "gres-flags": "choices.gres_flags",
     "group": "choices.number_or_text",
     "hint": "choices.hint",
@@ -40,6 +43,7 @@ GRAMMARS: Final = {
     "memory": "sizes.memory",
     "nice": "sizes.nice",
     "no-kill": "choices.no_kill",
+    "node-counts": "sizes.node_counts",
     "node-file": "registry.as_is",
     "nodes": "sizes.nodes",
     "open-mode": "choices.open_mode",
@@ -59,6 +63,9 @@ GRAMMARS: Final = {
     "zero-one": "sizes.zero_one",
 }
 """Module and function; a module is imported when a script first needs it, because most are not needed."""
+
+NEED_TYPES: Final = ("gres", "gres-tres", "tres-per-task")
+"""Grammars that must know the site's generic resources."""
 
 _LOADED: dict[str, Callable[[str], Any]] = {}
 

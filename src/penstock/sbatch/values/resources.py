@@ -14,8 +14,9 @@ from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem
 
 DEFAULT_TYPES: Final = ("gpu",)
-_COUNT = Pattern(r"-?[0-9]+[kKmMgGtTpP]?")
-_FACTOR: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+_COUNT = Pattern(r"(-?[0-9]+)(?:([kKmMgGtTpP])(i?[bB])?)?")
+_EQUALS = Pattern(r"=([0-9]+)$")
+_UNITS: Final = " KMGTP"
 _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
 
@@ -25,7 +26,22 @@ def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
         return ()
     if text == "":
         raise Problem("the list of generic resources is empty", _DASHES)
+    if text.startswith(",") or text.endswith(","):
+        raise Problem(f"{text!r}: slurmctld refuses a list that begins or ends with a comma", _DASHES)
     return tuple(_entry(entry, known) for entry in text.split(",") if entry)
+
+
+def gres_tres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+    """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: ."""
+    if text.startswith("gres:") or ",gres:" in text:
+        raise Problem(f"{text!r}: Slurm 24.11 takes no gres: before the name", _DASHES)
+    plain = ",".join(_EQUALS.sub(r":\1", entry.removeprefix("gres/")) for entry in text.split(","))
+    return gres(plain, known)
+
+
+def gpus_named(text: str) -> tuple[Gres, ...]:
+    """--gpus* of 24.11 and later: the name gpu may stand before type and count."""
+    return gpus(",".join(entry.removeprefix("gpu:") for entry in text.split(",")))
 
 
 def gpus(text: str) -> tuple[Gres, ...]:
@@ -33,14 +49,16 @@ def gpus(text: str) -> tuple[Gres, ...]:
     return tuple(_entry(f"gpu:{entry}", DEFAULT_TYPES, shown=entry) for entry in text.split(",") if entry)
 
 
-def tres_per_task(text: str) -> tuple[Gres, ...]:
-    """--tres-per-task (23.02): cpu=N and gres/name[:type]=N."""
+def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+    """--tres-per-task (23.02): cpu=N, license/name=N and gres/name[:type]=N."""
     found = []
     for entry in text.split(","):
-        match = re.fullmatch(r"(?:(cpu)|gres[/:]([a-z_]+)(?::([^:=]+))?)[:=]([0-9]+)", entry)
+        match = re.fullmatch(r"(?:(cpu|license/[^:=]+)|gres[/:]([a-z_]+)(?::([^:=]+))?)[:=]([0-9]+)", entry)
         if match is None:
             raise Problem(f"{entry!r} is no trackable resource", "as in cpu=4 or gres/gpu=1")
         cpu, name, kind, number = match.groups()
+        if name and name not in known:
+            raise Problem(*_unknown(name, known))
         found.append(Gres(cpu or name, kind or "", int(number[:9])))
     return tuple(found)
 
@@ -58,14 +76,20 @@ def _entry(entry: str, known: tuple[str, ...], shown: str = "") -> Gres:
     if not rest:
         return Gres(name)
     if len(rest) == 2:
-        if not _COUNT.fullmatch(rest[1]):
+        if not _COUNT.fullmatch(rest[1]) or _number(rest[1]) < 0:
             raise Problem(
                 f"{rest[1]!r} is no count", _DASHES if not shown else "[type:]count, as in 2 or a100:2"
             )
         return Gres(name, rest[0], _number(rest[1]))
     if _COUNT.fullmatch(rest[0]):
         return Gres(name, "", _number(rest[0]))
+    if rest[0][0].isdigit():
+        raise Problem(f"slurmctld reads {rest[0]!r} as a count, which it is not", _after_type(body, shown))
     return Gres(name, rest[0], 1)
+
+
+def _after_type(body: str, shown: str) -> str:
+    return f"give the type a count: {shown or body}:1"
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
@@ -76,6 +100,10 @@ def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _number(text: str) -> int:
-    suffix = text[-1].upper() if text[-1].isalpha() else ""
-    digits = text[:-1] if suffix else text
-    return int(digits[:18]) * _FACTOR[suffix]
+    """K, KiB and their kin are powers of 1024, KB and its kin of 1000."""
+    match = _COUNT.fullmatch(text)
+    assert match is not None  # noqa: S101 - the caller has looked
+    digits, unit, bytes_ = match.groups()
+    base = 1000 if bytes_ in ("b", "B") else 1024
+    power = _UNITS.index(unit.upper()) if unit else 0
+    return int(digits[:18]) * int(base**power)

@@ -96,6 +96,20 @@ def nodes(text: str) -> NodeRange:
     return NodeRange(minimum, maximum)
 
 
+def node_counts(text: str) -> NodeRange:
+    """--nodes of 23.02 and later: also lists and steps, as in 1,4 or 2-8:2; least and most are kept."""
+    if "," not in text and ":" not in text:
+        return nodes(text)
+    found = [nodes(part.partition(":")[0]) for part in text.split(",") if part]
+    for part in text.split(","):
+        _, colon, step = part.partition(":")
+        if colon and (whole_number(step) or 0) <= 0:
+            raise Problem(f"{step!r} is no step", "as in 2-8:2")
+    if not found:
+        raise Problem(f"{text!r} is no list of node counts", "as in 1,4 or 2-8:2")
+    return NodeRange(min(entry.minimum for entry in found), max(entry.maximum for entry in found))
+
+
 def _split_range(text: str) -> tuple[str, str, str]:
     low, dash, high = text.partition("-")
     if dash and not low.strip(" \t\n\v\f\r"):

@@ -1,0 +1,122 @@
+"""A file that this intake has taken: its name in .work/<instance>/ says by itself which token and name it
+has, so that it is understood even when the journal is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import re
+import secrets
+from typing import Literal
+
+from penstock import wellknown
+from penstock.intake import names
+from penstock.journal import entries
+from penstock.nas import dropfolder, listing, moving
+
+Phase = Literal["check", "trace", "ask", "busy", "file"]
+_WORK_NAME = re.compile(r"([0-9a-f]{32})\.(\d+|-)\.(.*)", re.DOTALL)
+LONGEST_WAIT = 60.0
+
+
+@dataclasses.dataclass
+class Claim:
+    """What is to be done next with a claimed file, and when.
+
+    check: look at it and submit it; trace: see what an earlier submission has left; ask: look for it in
+    Slurm; busy: something is under way; file: the verdict is known, move it.
+    """
+
+    token: str
+    name: str
+    uid: int
+    folder_uid: int | None = None
+    phase: Phase = "check"
+    sign: listing.Sign | None = None
+    cut_short: bool = False
+    mode: int = 0
+    entry: entries.Entry | None = None
+    due: float = 0.0
+    tries: int = 0
+    doubted: float = 0.0
+    """Since when it has been unknown whether Slurm has it."""
+    words: str = ""
+
+    @property
+    def work_name(self) -> str:
+        owner = "-" if self.folder_uid is None else str(self.folder_uid)
+        kept = self.name if len(os.fsencode(self.name)) <= names.LONGEST else "overlong"
+        return f"{self.token}.{owner}.{kept}"
+
+    def later(self, now: float, *, least: float = 0.5) -> None:
+        """Try again after a while that grows, a little different for each."""
+        wait = min(least * 2 ** min(self.tries, 10), LONGEST_WAIT)
+        self.due = now + wait * random.uniform(0.8, 1.2)  # noqa: S311  # spreads work, hides nothing
+        self.tries += 1
+
+
+def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_short: bool) -> Claim | None:
+    """Claim a file by one rename, which only one of many intakes can win; None when it is gone.
+
+    The token begins with the intake's name: whoever finds the file later knows who has taken it.
+    """
+    token = instance + secrets.token_hex(16)[len(instance) :]
+    claim = Claim(token, sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
+    if not sight.folder:
+        return claim if _move(folder.submit, folder, claim) else None
+    with dropfolder.inside(folder.submit, sight.folder) as inner:
+        claim.folder_uid = os.fstat(inner).st_uid
+        return claim if _move(inner, folder, claim) else None
+
+
+def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
+    return moving.move(moving.Spot(source, claim.name), moving.Spot(folder.work, claim.work_name))
+
+
+def drop_marker(folder: dropfolder.Folder, sight: listing.Sight, suffix: str) -> None:
+    """Remove the <name>.done of a file that was taken."""
+    try:
+        if sight.folder:
+            with dropfolder.inside(folder.submit, sight.folder) as inner:
+                os.unlink(sight.name + suffix, dir_fd=inner)
+        else:
+            os.unlink(sight.name + suffix, dir_fd=folder.submit)
+    except FileNotFoundError:
+        pass
+
+
+def left(folder: dropfolder.Folder) -> list[Claim]:
+    """Everything in our part of .work/."""
+    found = []
+    for entry in os.scandir(folder.work):
+        match = _WORK_NAME.fullmatch(entry.name)
+        if match:
+            owner = None if match[2] == "-" else int(match[2])
+            uid = entry.stat(follow_symlinks=False).st_uid
+            found.append(Claim(match[1], match[3], uid, folder_uid=owner, phase="trace"))
+    return found
+
+
+def strangers(folder: dropfolder.Folder, instance: str) -> dict[str, int]:
+    """How many files each of the other intakes has taken and not yet put away."""
+    found: dict[str, int] = {}
+    with dropfolder.inside(folder.root, wellknown.DROP_WORK) as work:
+        for entry in os.scandir(work):
+            if entry.name != instance and entry.is_dir(follow_symlinks=False):
+                with dropfolder.inside(work, entry.name) as other:
+                    found[entry.name] = sum(1 for _ in os.scandir(other))
+    return {name: count for name, count in found.items() if count}
+
+
+def adopt(folder: dropfolder.Folder, stranger: str) -> int:
+    """Take over what an intake that is gone for good has left; how many files that were."""
+    count = 0
+    with (
+        dropfolder.inside(folder.root, wellknown.DROP_WORK) as work,
+        dropfolder.inside(work, stranger) as other,
+    ):
+        for entry in list(os.scandir(other)):
+            count += moving.move(moving.Spot(other, entry.name), moving.Spot(folder.work, entry.name))
+    return count

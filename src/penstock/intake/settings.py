@@ -1,0 +1,62 @@
+"""The intake's settings: a JSON file, every key checked, unknown ones refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from penstock import errors
+from penstock.nas import acting
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the intake must be told about its site."""
+
+    folder: str
+    """The drop folder, <nas>/slurm-jobs; it must exist."""
+    state: str
+    """A local folder for the journal and for what sbatch answers."""
+    slurm_conf: str
+    status: str = "/run/penstock/inbox.json"
+    workdir: str = "{home}"
+    """Where jobs run and relative output files land; may hold {home}, {user} and {uid}."""
+    environment: dict[str, str] = {}
+    """Variables that jobs start with, beside HOME, USER, LOGNAME, SHELL, PATH and LANG."""
+    settle_seconds: Positive = 2.0
+    poll_seconds: Positive = 0.5
+    largest_bytes: AtLeastOne = 4 * 1024 * 1024
+    user_folders: bool = False
+    group_writable: bool = False
+    in_flight: AtLeastOne = 4
+    in_flight_per_user: AtLeastOne = 3
+    uncertain_seconds: Positive = 60.0
+    sbatch_seconds: Positive = 120.0
+    slurm_release: str = "22.05"
+    remember_days: Positive = 30.0
+    log_level: str = "info"
+    log_format: str = "text"
+
+    def workdir_of(self, user: acting.User) -> str:
+        """This user's working directory."""
+        return self.workdir.format(home=user.home, user=user.name, uid=user.uid)
+
+
+def load(path: Path) -> Settings:
+    """Settings from the file; UsageError names what is wrong with it."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Settings)
+        found.workdir.format(home="", user="", uid=0)
+    except OSError as error:
+        raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise errors.UsageError(f"{path}: {error}") from error
+    except (KeyError, IndexError, ValueError) as error:
+        raise errors.UsageError(
+            f"{path}: workdir is no pattern: {error!r}", hint="It may hold {home}, {user} and {uid}."
+        ) from error
+    return found

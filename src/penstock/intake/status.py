@@ -1,0 +1,77 @@
+"""Where every file is: the text that `penstock inbox` shows, written beside the folder and on this host."""
+
+from __future__ import annotations
+
+import pwd
+
+import msgspec
+
+from penstock.intake import claims, names, settling
+from penstock.journal import entries
+
+LATEST = 200
+_WORDS = {
+    "check": "taken: about to be submitted",
+    "trace": "taken: an earlier attempt is looked into",
+    "ask": "taken: looking for it in Slurm, so that it is not submitted twice",
+    "busy": "taken: being submitted",
+    "file": "decided: about to be moved",
+}
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One file."""
+
+    name: str
+    user: str
+    uid: int
+    state: str
+    words: str = ""
+    job_id: str = ""
+    where: str = ""
+    at: float = 0.0
+    """Seconds since the epoch: when it got there; 0 when that is not known."""
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """Every file that waits, and the latest that do not."""
+
+    at: float
+    host: str
+    problem: str
+    waiting: tuple[Item, ...]
+    done: tuple[Item, ...]
+
+
+def of_watched(watched: settling.Watched, *, ready: bool) -> Item:
+    sight = watched.sight
+    words = "waits for its turn" if ready else "waits until it stops changing"
+    return Item(names.shown(sight.name), user_of(sight.uid), sight.uid, "arriving", words)
+
+
+def of_claim(claim: claims.Claim) -> Item:
+    words = claim.words or _WORDS[claim.phase]
+    began = claim.entry.began if claim.entry else 0.0
+    return Item(names.shown(claim.name), user_of(claim.uid), claim.uid, "taken", words, at=began)
+
+
+def of_entry(entry: entries.Entry) -> Item:
+    name = names.shown(entry.name.decode(errors="replace"))
+    target = names.shown(entry.target.decode(errors="replace"))
+    where = f"{entry.state}/{entry.day}/{target}" if target else ""
+    return Item(
+        name, user_of(entry.uid), entry.uid, entry.state, entry.words, entry.job_id, where, entry.changed
+    )
+
+
+_known: dict[int, str] = {}
+
+
+def user_of(uid: int) -> str:
+    """The user's name, or the number; asked once."""
+    if uid not in _known:
+        try:
+            _known[uid] = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            _known[uid] = str(uid)
+    return _known[uid]

@@ -1,0 +1,108 @@
+"""From a claimed file to a submission or a refusal: everything that is decided before Slurm is asked."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from penstock.intake import claims, inspecting, letters, names, settings
+from penstock.nas import acting, dropfolder, moving
+from penstock.sbatch import compiler, options
+from penstock.slurm import submitting
+
+AGAIN = "Correct it and copy it to submit/ again."
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """No job: why in a few words, the whole letter, whose file it is."""
+
+    words: str
+    letter: str
+    uid: int
+    mode: int
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A job, please."""
+
+    submission: submitting.Submission
+    sha256: str
+    mode: int
+
+
+class Judge:
+    """Looks at claimed files by the site's rules."""
+
+    def __init__(self, site: settings.Settings) -> None:
+        self.site = site
+        self.limits = inspecting.Limits(site.largest_bytes, site.group_writable)
+        self.context = compiler.Context(release=options.release_of(site.slurm_release))
+
+    def judge(
+        self, folder: dropfolder.Folder, claim: claims.Claim
+    ) -> Wanted | Refused | inspecting.Unsettled | None:
+        """None when the file is gone."""
+        spot = moving.Spot(folder.work, claim.work_name)
+        found = inspecting.inspect(spot, name=claim.name, limits=self.limits, expected=claim.sign)
+        if found is None or isinstance(found, inspecting.Unsettled):
+            return found
+        if isinstance(found, inspecting.Refusal):
+            letter = letters.refusal(claim.name, claim.token, found.reason, found.advice)
+            return Refused(found.reason, letter, found.uid, found.mode)
+        return self._against(claim, found) or self._wanted(claim, found)
+
+    def _against(self, claim: claims.Claim, script: inspecting.Script) -> Refused | None:
+        if claim.folder_uid not in (None, script.user.uid):
+            return self._refused(claim, script, "it lies in another user's folder", "Use your own folder.")
+        if claim.cut_short:
+            reason = "it was copied while the NAS was full and may be cut short"
+            return self._refused(claim, script, reason, "Copy it again.")
+        if not script.data:
+            return self._refused(claim, script, "it is empty", AGAIN)
+        done = compiler.compile_script(
+            script.data, name=names.for_slurm(claim.name), variables={}, context=self.context
+        )
+        if done.ok:
+            return None
+        count = sum(one.severity == "error" for one in done.diagnostics)
+        reason = "the script has an error" if count == 1 else f"the script has {count} errors"
+        details = letters.findings(script.data, done.diagnostics)
+        return self._refused(claim, script, reason, AGAIN, details)
+
+    def _refused(
+        self,
+        claim: claims.Claim,
+        script: inspecting.Script,
+        reason: str,
+        advice: str,
+        details: list[str] | None = None,
+    ) -> Refused:
+        letter = letters.refusal(claim.name, claim.token, reason, advice, details or ())
+        return Refused(reason, letter, script.user.uid, script.mode)
+
+    def _wanted(self, claim: claims.Claim, script: inspecting.Script) -> Wanted:
+        user = script.user
+        submission = submitting.Submission(
+            token=claim.token,
+            name=names.for_slurm(claim.name),
+            data=script.data,
+            uid=user.uid,
+            gid=user.gid,
+            groups=user.groups,
+            workdir=self.site.workdir_of(user),
+            environment=self._environment(user),
+        )
+        return Wanted(submission, hashlib.sha256(script.data).hexdigest(), script.mode)
+
+    def _environment(self, user: acting.User) -> dict[str, str]:
+        """What a job starts with: the user's own few variables, none of ours."""
+        own = {
+            "HOME": user.home,
+            "USER": user.name,
+            "LOGNAME": user.name,
+            "SHELL": user.shell,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        }
+        return own | self.site.environment | {"SLURM_CONF": self.site.slurm_conf}

@@ -1,0 +1,80 @@
+"""The journal's entries: one a file, from the moment before sbatch until it is filed away."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock import errors
+
+SUBMITTING = "submitting"  # sbatch is about to be asked, or was: Slurm must be looked at before asking again
+WAITING = "waiting"  # Slurm has said "not now": ask again later
+ACCEPTED = "accepted"  # the job's number is known; the file is to be moved to processed/
+REFUSED = "refused"  # there will be no job; the file is to be moved to failed/
+PROCESSED = "processed"  # done
+FAILED = "failed"  # done
+OPEN = (SUBMITTING, WAITING, ACCEPTED, REFUSED)
+_COLUMNS = "token, name, uid, state, job_id, sha256, words, letter, day, target, began, changed"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file's story; `day` and `target` say where it goes, written before it is moved there."""
+
+    token: str
+    name: bytes
+    uid: int
+    state: str
+    job_id: str = ""
+    sha256: str = ""
+    words: str = ""
+    letter: str = ""
+    day: str = ""
+    target: bytes = b""
+    began: float = 0.0
+    changed: float = 0.0
+
+
+class Journal:
+    """Entries in a database; every call is one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def put(self, entry: Entry) -> Entry:
+        """Write the entry, new or changed, with the time."""
+        now = time.time()
+        stamped = msgspec.structs.replace(entry, began=entry.began or now, changed=now)
+        values = tuple(getattr(stamped, name) for name in Entry.__struct_fields__)
+        marks = ", ".join("?" * len(values))
+        try:
+            self.connection.execute(f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES ({marks})", values)  # noqa: S608  # fixed words only
+        except sqlite3.Error as error:
+            raise errors.JournalError(f"the journal cannot be written: {error}") from error
+        return stamped
+
+    def get(self, token: str) -> Entry | None:
+        """The entry of this token."""
+        found = self._select("WHERE token=?", (token,))
+        return found[0] if found else None
+
+    def open(self) -> list[Entry]:
+        """Everything that is not done."""
+        marks = ", ".join("?" * len(OPEN))
+        return self._select(f"WHERE state IN ({marks}) ORDER BY began", OPEN)
+
+    def latest(self, most: int) -> list[Entry]:
+        """What was done last, the newest first."""
+        return self._select("WHERE state IN (?, ?) ORDER BY changed DESC LIMIT ?", (PROCESSED, FAILED, most))
+
+    def forget(self, *, before: float) -> None:
+        """Remove what was done before that time."""
+        self.connection.execute(
+            "DELETE FROM entries WHERE state IN (?, ?) AND changed < ?", (PROCESSED, FAILED, before)
+        )
+
+    def _select(self, where: str, values: Iterable[object]) -> list[Entry]:
+        rows = self.connection.execute(f"SELECT {_COLUMNS} FROM entries {where}", tuple(values))  # noqa: S608  # fixed words only
+        return [Entry(*row) for row in rows]

@@ -1,0 +1,144 @@
+"""The drop folder: opened anew for every look, known by its marker, safe by its owners and modes.
+
+Nothing is kept open between looks, so that the NAS can be unmounted. Everything done during one look is
+relative to the directories opened at its beginning: a path that changes its meaning meanwhile changes
+nothing. A mount point without its NAS has no marker, and is never taken for a NAS whose files are all gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.nas import atomic
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MARKER_BYTES = 200
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """The directories of the drop folder, open."""
+
+    root: int
+    submit: int
+    processed: int
+    failed: int
+    work: int
+
+
+def prepare(path: Path, *, instance: str, known: str, readme: str) -> str:
+    """Make what is missing in the folder, which must exist itself; the name in its marker."""
+    with contextlib.ExitStack() as stack:
+        root = _open(stack, path)
+        marker = _marker(root)
+        if known and marker != known:
+            raise _another(path, marker)
+        if not marker:
+            marker = secrets.token_hex(16)
+            atomic.write(path / wellknown.DROP_MARKER, f"{marker}\n".encode())
+        _make(root, wellknown.DROP_SUBMIT, 0o1777)
+        _make(root, wellknown.DROP_PROCESSED, 0o755)
+        _make(root, wellknown.DROP_FAILED, 0o755)
+        _make(root, wellknown.DROP_WORK, 0o700)
+        _make(_open(stack, wellknown.DROP_WORK, root), instance, 0o700)
+        if not (path / wellknown.DROP_README).exists():
+            atomic.write(path / wellknown.DROP_README, readme.encode())
+    return marker
+
+
+@contextlib.contextmanager
+def opened(path: Path, *, instance: str, marker: str) -> Iterator[Folder]:
+    """The folder for one look; NasUnavailable when it is not there or not safe."""
+    with contextlib.ExitStack() as stack:
+        root = _open(stack, path)
+        found = _marker(root)
+        if found != marker:
+            raise _another(path, found)
+        work = _open(stack, wellknown.DROP_WORK, root)
+        folder = Folder(
+            root=root,
+            submit=_open(stack, wellknown.DROP_SUBMIT, root),
+            processed=_open(stack, wellknown.DROP_PROCESSED, root),
+            failed=_open(stack, wellknown.DROP_FAILED, root),
+            work=_open(stack, instance, work),
+        )
+        _require_safe(folder, path)
+        yield folder
+
+
+@contextlib.contextmanager
+def inside(directory: int, name: str, *, make: int = 0) -> Iterator[int]:
+    """An open directory below an open one; made with this mode if it is missing."""
+    if make:
+        _make(directory, name, make)
+    with contextlib.ExitStack() as stack:
+        yield _open(stack, name, directory)
+
+
+def is_full(folder: Folder) -> bool:
+    """Whether nothing more can be written by ordinary users."""
+    room = os.fstatvfs(folder.submit)
+    return room.f_blocks > 0 and room.f_bavail == 0
+
+
+def _open(stack: contextlib.ExitStack, path: Path | str, below: int | None = None) -> int:
+    try:
+        descriptor = os.open(path, _DIRECTORY, dir_fd=below)
+    except OSError as error:
+        raise errors.NasUnavailable(
+            f"cannot open the folder {path}: {error.strerror}",
+            hint="Is the NAS mounted? If it is and this is its first use, make the folder there.",
+        ) from error
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _marker(root: int) -> str:
+    try:
+        descriptor = os.open(wellknown.DROP_MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    except FileNotFoundError:
+        return ""
+    try:
+        return os.read(descriptor, _MARKER_BYTES).decode(errors="replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def _another(path: Path, found: str) -> errors.NasUnavailable:
+    what = "another NAS than before" if found else "not the NAS: its marker is missing"
+    return errors.NasUnavailable(
+        f"{path} is {what}", hint="Is it mounted? Nothing is done until it is back; no file is given up."
+    )
+
+
+def _make(directory: int, name: str, mode: int) -> None:
+    try:
+        os.mkdir(name, mode, dir_fd=directory)
+    except FileExistsError:
+        return
+    os.chmod(name, mode, dir_fd=directory)
+
+
+def _require_safe(folder: Folder, path: Path) -> None:
+    """Whoever may write a directory may swap what is in it: only submit/ is open, and it is sticky."""
+    for name in ("root", "processed", "failed", "work"):
+        found = os.fstat(getattr(folder, name))
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            shown = path if name == "root" else path / name
+            raise errors.NasUnavailable(
+                f"{shown} must belong to root and be writable by nobody else",
+                hint=f"chown root {shown}; chmod go-w {shown}; over NFS, export it with no_root_squash.",
+            )
+    submit = os.fstat(folder.submit)
+    if submit.st_uid != os.geteuid() or (submit.st_mode & 0o022 and not submit.st_mode & stat.S_ISVTX):
+        raise errors.NasUnavailable(
+            f"{path / wellknown.DROP_SUBMIT} must belong to root and be sticky",
+            hint=f"chown root {path}/submit; chmod 1777 {path}/submit",
+        )

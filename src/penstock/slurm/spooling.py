@@ -1,0 +1,92 @@
+"""Where a submission leaves its traces, so that another process can tell what came of it.
+
+For each token: `<token>/<name>`, the path that sbatch is given and that Slurm keeps as the job's command (and
+in the accounting as its submit line): that is how a job is found again by its token. It is a link to
+whatever the reader has open under a number: sbatch finds a sealed copy of the script there, everybody else
+nothing. And `<token>.out` and `.err`, sbatch's streams, locked for as long as it lives, even when whoever
+started it is dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from penstock.slurm import answers
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BEGUN = b"\n"
+_MOST = 1 << 16
+
+
+class Spool:
+    """A folder of traces on a local disk, root's, that users can pass but not list."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        folder.chmod(0o711)
+        boot = BOOT_ID.read_text()
+        remembered = folder / "boot"
+        self.same_boot = remembered.exists() and remembered.read_text() == boot
+        remembered.write_text(boot)
+
+    def make(self, token: str, name: str, *, descriptor: int) -> Path:
+        """The path for sbatch, standing for what it has open as `descriptor`."""
+        inner = self.folder / token
+        if inner.exists():
+            self.clear(token)
+        inner.mkdir()
+        inner.chmod(0o711)
+        path = inner / name
+        path.symlink_to(f"/proc/self/fd/{descriptor}")
+        return path
+
+    def open_streams(self, token: str) -> tuple[int, int]:
+        """Descriptors for sbatch's streams; the first carries the lock."""
+        out = self._open(f"{token}.out")
+        fcntl.flock(out, fcntl.LOCK_EX)
+        return out, self._open(f"{token}.err")
+
+    def read(self, token: str, *, code: int | None) -> answers.Answer:
+        """What sbatch has said so far."""
+        return answers.understand(self._text(f"{token}.out"), self._text(f"{token}.err"), code=code)
+
+    def started(self, token: str) -> bool:
+        """Whether sbatch may have been started: its process writes BEGUN before it becomes sbatch."""
+        return bool(self._text(f"{token}.err")) or not self.same_boot
+
+    def running(self, token: str) -> bool:
+        """Whether an sbatch that somebody else started is still under way."""
+        try:
+            descriptor = os.open(self.folder / f"{token}.out", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def clear(self, token: str) -> None:
+        """Remove the traces: the answer is known and written down."""
+        for name in (f"{token}.out", f"{token}.err"):
+            (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            for path in (self.folder / token).iterdir():
+                path.unlink()
+            (self.folder / token).rmdir()
+
+    def _open(self, name: str) -> int:
+        return os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def _text(self, name: str) -> str:
+        try:
+            with (self.folder / name).open("rb") as stream:
+                return stream.read(_MOST).decode(errors="replace")
+        except FileNotFoundError:
+            return ""

@@ -1,0 +1,128 @@
+"""An intake of a test's own on the lab's Slurm: its folder, its settings, a process to be killed at will."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.intake import status
+from penstock.lab import testing
+
+PLAIN = "#!/bin/sh\n#SBATCH --partition=host --output=/dev/null\ntrue\n"
+WRITE = """
+import os, sys, time
+folder, text, pause, *names = sys.argv[1:]
+for number, name in enumerate(names):
+    hidden = os.path.join(folder, "." + name)
+    path = hidden if number % 2 else os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write(text)
+    if number % 2:
+        os.rename(hidden, os.path.join(folder, name))
+    time.sleep(float(pause))
+"""
+"""Writes files into a folder, every other one under a hidden name first."""
+
+
+class OwnIntake:
+    """`penstock intake` with a folder of its own; start and kill it as often as you like."""
+
+    def __init__(
+        self, lab: testing.RunningLab, folder: Path, base: Path, prefix: Sequence[str] = (), **choices: Any
+    ) -> None:
+        self.lab, self.folder, self.base, self.prefix = lab, folder, base, prefix
+        self.log = base / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        config = {
+            "folder": str(folder),
+            "state": str(base / "state"),
+            "status": str(base / "inbox.json"),
+            "slurm_conf": str(lab.place.slurm_conf),
+            "workdir": str(lab.place.nas_homes / "{user}"),
+            "settle_seconds": 0.5,
+            "poll_seconds": 0.1,
+        }
+        (base / "intake.json").write_text(json.dumps(config | choices))
+
+    @property
+    def submit(self) -> Path:
+        return self.folder / "submit"
+
+    def start(self) -> None:
+        argv = (
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "penstock",
+            "intake",
+            "--config",
+            str(self.base / "intake.json"),
+        )
+        with self.log.open("ab") as stream:
+            self.process = subprocess.Popen(argv, stderr=stream, env=self.lab.env, cwd="/")
+
+    def kill(self) -> None:
+        """SIGKILL, as the kernel or an impatient person would send it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+            self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM, as a service manager would; the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        code = self.process.wait(30)
+        self.process = None
+        return code
+
+    def drop(self, name: str, text: str = PLAIN, *, user: str = "") -> Path:
+        """A file in submit/, written by that user."""
+        self.lab.run_as_user(("python3", "-c", WRITE, str(self.submit), text, "0", name), user=user)
+        return self.submit / name
+
+    def said(self) -> status.Inbox:
+        """The inbox as it was written last."""
+        return msgspec.json.decode((self.base / "inbox.json").read_bytes(), type=status.Inbox)
+
+    def problem(self) -> str:
+        try:
+            return self.said().problem
+        except FileNotFoundError:
+            return ""
+
+    def filed(self, which: str) -> dict[str, Path]:
+        """What is in processed/ or failed/, by name."""
+        return {path.name: path for path in self.folder.glob(f"{which}/*/*")}
+
+    def jobs(self) -> list[tuple[str, str]]:
+        """Number and script name of every job that came of this intake, as slurmctld remembers them."""
+        argv = ("squeue", "--noheader", "--all", "--states=all", "--format=%F|%o")
+        lines = (line.partition("|") for line in self.lab.run(argv).stdout.splitlines())
+        found = {(job, Path(path).name) for job, _, path in lines if path.startswith(f"{self.base}/")}
+        return sorted(found)
+
+
+@contextlib.contextmanager
+def own_intake(lab: testing.RunningLab, *, folder: Path | None = None, **choices: Any) -> Iterator[OwnIntake]:
+    """An intake that runs within and is gone afterwards."""
+    name = secrets.token_hex(4)
+    base = lab.place.directory / f"intake-{name}"
+    base.mkdir(mode=0o755)
+    drop = folder or lab.place.nas / f"drop-{name}"
+    drop.mkdir(mode=0o755, exist_ok=True)
+    intake = OwnIntake(lab, drop, base, **choices)
+    try:
+        intake.start()
+        testing.until(intake.submit.is_dir, seconds=60)
+        yield intake
+    finally:
+        intake.kill()

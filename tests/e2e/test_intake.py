@@ -1,0 +1,159 @@
+"""The drop folder end to end: real users, real Slurm, an intake that is killed, and a NAS that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e import intakes, semantics
+
+from penstock.lab import passwd, testing
+
+KILLS, FILES = 30, 200
+GUESTS = ("games", "mail")
+"""Users that every Debian has and nobody works as."""
+
+
+@pytest.fixture(scope="module")
+def users(lab: testing.RunningLab) -> tuple[str, ...]:
+    """Three different users who may submit."""
+    for name in GUESTS:
+        testing.lab_command(lab.place, "adduser", name)
+    return (lab.user, *GUESTS)
+
+
+@pytest.fixture
+def intake(lab: testing.RunningLab) -> Iterator[intakes.OwnIntake]:
+    with intakes.own_intake(lab) as running:
+        yield running
+
+
+def writer(intake: intakes.OwnIntake, user: str, names: list[str], pause: float) -> subprocess.Popen[bytes]:
+    """A user who drops files, one after the other."""
+    argv = ("python3", "-c", intakes.WRITE, str(intake.submit), intakes.PLAIN, str(pause), *names)
+    return subprocess.Popen(argv, cwd="/", **passwd.identity(user))
+
+
+def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_30_times(
+    intake: intakes.OwnIntake, users: tuple[str, ...]
+) -> None:
+    """No more, no fewer: every file is one job under its own name, and nothing is left behind."""
+    chance = random.Random(8)  # noqa: S311  # moments of death, the same every time
+    names = {
+        user: [f"{user}-{number}.sh" for number in range(number, FILES, 3)]
+        for number, user in enumerate(users)
+    }
+    writers = [writer(intake, user, some, 0.3) for user, some in names.items()]
+    try:
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.3, 1.1))
+            intake.kill()
+            intake.start()
+        assert [one.wait(60) for one in writers] == [0, 0, 0]
+    finally:
+        for one in writers:
+            one.kill()
+            one.wait()
+    testing.until(lambda: len(intake.filed("processed")) >= FILES, seconds=120)
+    everything = sorted(name for some in names.values() for name in some)
+    jobs = intake.jobs()
+    assert sorted(name for _, name in jobs) == everything
+    assert sorted(intake.filed("processed")) == sorted(f"{name}.{job}" for job, name in jobs)
+    assert intake.filed("failed") == {}
+    assert not any(intake.submit.iterdir())
+    assert list(intake.folder.glob(".work/*/*")) == []
+
+
+def test_jobs_run_as_their_files_owners(intake: intakes.OwnIntake, users: tuple[str, ...]) -> None:
+    """With the owner's name, home and folder, and nothing of root's environment."""
+    script = "#!/bin/sh\n#SBATCH --partition=host --output=mine.out\n"
+    script += "id -un; pwd; echo $HOME; echo ${PYTHONPATH-none}\n"
+    for user in users:
+        intake.drop(f"{user}.sh", script, user=user)
+    testing.until(lambda: len(intake.filed("processed")) == len(users), seconds=60)
+    for name, path in intake.filed("processed").items():
+        user, job = name.split(".sh.")
+        assert path.owner() == user
+        assert semantics.record(intake.lab, job) == semantics.Record("COMPLETED", "0:0")
+        home = intake.lab.place.nas_home(user)
+        assert (home / "mine.out").read_text().splitlines()[:2] == [user, str(home)]
+        assert (home / "mine.out").read_text().splitlines()[3] == "none"
+
+
+def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing.RunningLab) -> None:
+    """The whole way: folder, intake, Slurm, pod, output in the user's folder; the inbox shows it."""
+    name = f"hello-{secrets.token_hex(4)}.sh"
+    script = "#!/bin/sh\n#SBATCH --output=%x.out\necho hello\n"
+    lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), script, "0", name))
+    testing.until(lambda: list(lab.place.nas_drop.glob(f"processed/*/{name}.*")), seconds=60)
+    (path,) = lab.place.nas_drop.glob(f"processed/*/{name}.*")
+    job = path.name.rpartition(".")[2]
+    assert semantics.record(lab, job) == semantics.Record("COMPLETED", "0:0")
+    assert (lab.home / f"{name}.out").read_text() == "hello\n"
+
+    def shown() -> bool:
+        inbox = json.loads(lab.run_as_user(("penstock", "inbox", "--format", "json")).stdout)
+        return any((item["name"], item["job_id"]) == (name, job) for item in inbox["done"])
+
+    testing.until(shown, seconds=30)
+
+
+def test_the_lab_shows_the_intake_and_who_may_see_what(
+    lab: testing.RunningLab, users: tuple[str, ...]
+) -> None:
+    """In `lab status`; another user's inbox has none of our files."""
+    state = json.loads(testing.lab_command(lab.place, "status", "--format", "json", check=False).stdout)
+    health = {part["name"]: part["health"] for part in state["components"]}
+    assert health["intake"] == "ok"
+    name = f"seen-{secrets.token_hex(4)}.sh"
+    lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), intakes.PLAIN, "0", name))
+    testing.until(lambda: list(lab.place.nas_drop.glob(f"processed/*/{name}.*")), seconds=60)
+    testing.until(
+        lambda: name in lab.run_as_user(("penstock", "inbox", "--format", "json")).stdout, seconds=30
+    )
+    guests = lab.run_as_user(("penstock", "inbox", "--format", "json"), user=users[1]).stdout
+    assert name not in guests
+
+
+def test_every_way_of_copying_does_what_the_user_wants(lab: testing.RunningLab) -> None:
+    """A slow copy, a rename, a replacement, a deletion, a marker, and files an hour off, side by side."""
+    with intakes.own_intake(lab, settle_seconds=3.0) as intake:
+        slow = intakes.PLAIN + "".join(f"# line {number}\n" for number in range(20))
+        crawling = writer_of_lines(intake, "slow.sh", slow)
+        intake.drop("deleted.sh").unlink()
+        intake.drop("replaced.sh", intakes.PLAIN + "# old\n")
+        intake.drop("replaced.sh", intakes.PLAIN + "# new\n")
+        intake.drop("marked.sh")
+        intake.drop("marked.sh.done", "")
+        for name, hours in (("ahead.sh", 1), ("behind.sh", -1)):
+            path = intake.drop(name)
+            os.utime(path, (time.time() + 3600 * hours,) * 2)
+        expected = {"ahead.sh", "behind.sh", "marked.sh", "replaced.sh", "slow.sh"}
+        testing.until(lambda: len(intake.filed("processed")) == len(expected) - 1, seconds=60)
+        assert crawling.poll() is None, "the slow copy was taken before it had ended"
+        assert "slow.sh" in [item.name for item in intake.said().waiting]
+        assert crawling.wait(60) == 0
+        testing.until(lambda: len(intake.filed("processed")) == len(expected), seconds=60)
+        files = {name.rpartition(".")[0]: path for name, path in intake.filed("processed").items()}
+        assert set(files) == expected
+        assert files["slow.sh"].read_text() == slow
+        assert files["replaced.sh"].read_text().endswith("# new\n")
+        assert intake.filed("failed") == {}
+        assert not any(intake.submit.iterdir())
+        assert intake.stop() == 0
+
+
+def writer_of_lines(intake: intakes.OwnIntake, name: str, text: str) -> subprocess.Popen[bytes]:
+    """A copy that takes a second for every line of it."""
+    code = (
+        "import sys, time\nwith open(sys.argv[1], 'w') as file:\n for line in sys.argv[2].splitlines(True):\n"
+    )
+    code += "  file.write(line); file.flush(); time.sleep(0.9)\n"
+    argv = ("python3", "-c", code, str(intake.submit / name), text)
+    return subprocess.Popen(argv, cwd="/", **passwd.identity(intake.lab.user))

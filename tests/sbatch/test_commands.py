@@ -1,0 +1,92 @@
+"""What `penstock explain` says of the programs a script calls."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sbatch import commands, compiler
+
+
+def called(body: str, *, head: str = "#!/bin/bash\n#SBATCH -N2\n") -> dict[tuple[str, ...], tuple[int, ...]]:
+    """Names and lines of what is found."""
+    data = (head + body).encode("utf-8", "surrogateescape")
+    spec = compiler.compile_script(data).spec
+    assert spec is not None
+    return {call.names: call.lines for call in commands.calls(data, spec)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun hostname",
+        "  srun",
+        "A=1 B=2 srun -n2 x",
+        "time srun x",
+        "true && srun x",
+        "x=$(srun hostname)",
+        "if srun true; then",
+        "for i in 1 2; do srun x & done",
+        "echo a | srun cat",
+        "/usr/bin/srun x",
+        "exec srun x;",
+        "{ srun x; }",
+    ],
+)
+def test_a_call_is_found(line: str) -> None:
+    """Wherever a command can stand."""
+    assert called(f"{line}\n") == {("srun",): (3,)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# srun x",
+        "echo srun x",
+        "srunner x",
+        "cat <<EOF\nsrun x\nEOF",
+        "export A=srun",
+        "python srun.py",
+        "my-srun x",
+    ],
+)
+def test_what_is_no_call(line: str) -> None:
+    """Comments, words and texts for other programs are left alone."""
+    assert called(f"{line}\n") == {}
+
+
+def test_calls_with_the_same_fate_are_one_remark() -> None:
+    """Names and lines are gathered."""
+    assert called("sbatch a\nsqueue\nsbatch b\nmodule load x\n") == {
+        ("sbatch", "squeue"): (3, 4, 5),
+        ("module",): (6,),
+    }
+
+
+def test_launchers_of_one_node_are_fine() -> None:
+    """torchrun has nobody to wait for when there is one pod."""
+    assert called("torchrun x\n") == {("torchrun",): (3,)}
+    assert called("torchrun x\n", head="#!/bin/bash\n#SBATCH -N1\n") == {}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "#!/usr/bin/env python3\n",
+        "#!/bin/bash\n#K8S_COMMAND=sleep 1\n",
+        "#!/bin/bash\n#K8S_COMMAND=@entrypoint\n",
+    ],
+)
+def test_scripts_that_no_shell_runs(head: str) -> None:
+    """Python is not read as shell, and a script that is replaced by a command is not read at all."""
+    assert called("srun x\n", head=head) == {}
+
+
+@given(st.text(max_size=300))
+def test_any_text(text: str) -> None:
+    """Nothing a script may hold makes it fail."""
+    data = b"#!/bin/sh\n" + text.encode("utf-8", "surrogatepass")
+    spec = compiler.compile_script(b"#!/bin/sh\n").spec
+    assert spec is not None
+    commands.calls(data, spec)

@@ -1,0 +1,103 @@
+"""The plain call of `penstock validate`: read without click, and the same in every respect but time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli import checking, quick, validate
+
+WORDS = (
+    "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x"
+    " --silence --slurm 24.11 --slurm=23.02 --site=s.json --help -h --unknown -x --lint=1 --quie --silence="
+)
+WORD = st.sampled_from([*WORDS.split(), ""])
+
+
+def _by_click(words: list[str]) -> Mapping[str, object] | None:
+    """What click makes of the words; None where it refuses them or only prints help."""
+    try:
+        with validate.validate.make_context("validate", list(words)) as context:
+            return context.params
+    except (click.ClickException, click.exceptions.Exit):
+        return None
+
+
+@given(words=st.lists(WORD, max_size=6))
+def test_same_as_click(words: list[str]) -> None:
+    """Whatever is read without click, click reads in the same way."""
+    request = quick.parse(words)
+    if request is not None:
+        assert _by_click(words) == {
+            name: getattr(request, name) for name in checking.Request.__struct_fields__
+        }
+
+
+def test_what_is_not_plain_is_left_to_click() -> None:
+    """Help, typos and half options have their words in one place."""
+    for words in (["--help"], ["--lnit", "a"], ["--format"], ["--format", "xml", "a"], [], ["-q"]):
+        assert quick.parse(words) is None
+
+
+def _penstock(*words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "penstock", "validate", *words]
+    return subprocess.run(argv, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["{good}"], 0, "1 script accepted"),
+        (["{bad}"], 1, "error[unknown-option]"),
+        (["{bad}", "--help"], 0, "Usage:"),
+        (["/nothing/there.sh"], 2, "penstock: cannot read /nothing/there.sh: no such file"),
+        ([], 2, "Missing argument"),
+        (["--lnit", "{good}"], 2, "No such option"),
+        (["--site", "/nothing.json", "{good}"], 2, "cannot read the site file"),
+    ],
+)
+def test_the_whole_program(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    """Exit status and words, as a person meets them."""
+    good, bad = tmp_path / "good.sh", tmp_path / "bad.sh"
+    good.write_text("#!/bin/sh\n#SBATCH -N1\n")
+    bad.write_text("#!/bin/sh\n#SBATCH --foo\n")
+    done = _penstock(*(word.format(good=good, bad=bad) for word in words))
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_who_has_gone(tmp_path: Path) -> None:
+    """`penstock validate … | head` ends without a traceback."""
+    script = tmp_path / "bad.sh"
+    script.write_text("#!/bin/sh\n" + "#SBATCH --foo\n" * 5000)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = _penstock(str(script), stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_click_is_not_imported(tmp_path: Path) -> None:
+    """What makes the start quick stays out: click, rich and the rest of the program."""
+    script = tmp_path / "good.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -N1 --gres=gpu:1 --mem=4G\n#K8S_IMAGE=a/b:c\n")
+    code = (
+        "import sys\nfrom penstock.cli import main, quick\n"
+        f"assert quick.validate([{str(script)!r}]) == 0\n"
+        "print(sorted({'click', 'rich', 'asyncio', 'ruamel', 'httpx', 'pathlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

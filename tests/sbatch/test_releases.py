@@ -1,0 +1,64 @@
+"""Where releases of Slurm differ, the compiler differs with them.
+
+releases.json holds what sbatch 24.11.5 answered: directives of cases.json and scripts.json whose verdict is
+not that of 22.05.8, and others that were asked because the documentation speaks of a change. Only what sbatch
+itself decides is in it: no slurmctld was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.sbatch import options, rules
+from penstock.sbatch.compiler import Context, compile_script
+
+ANSWERS: list[list[object]] = json.loads(
+    Path(__file__).with_name("releases.json").read_text(encoding="utf-8")
+)
+SEEN = "24.11"
+
+
+@pytest.mark.parametrize(("header", "accepted"), ANSWERS, ids=lambda value: str(value)[:50])
+def test_as_24_11_answered(header: str, accepted: bool) -> None:
+    """Accepted exactly when that sbatch accepted it."""
+    done = compile_script(f"#!/bin/bash\n{header}\nhostname\n".encode(), context=Context(release=SEEN))
+    assert done.ok is accepted, done.diagnostics
+
+
+def test_the_releases_do_differ() -> None:
+    """The answers are not those of 22.05 under another name."""
+    differing = [
+        header
+        for header, accepted in ANSWERS
+        if compile_script(f"#!/bin/bash\n{header}\nhostname\n".encode()).ok is not accepted
+    ]
+    assert len(differing) > 20
+
+
+@pytest.mark.parametrize("name", rules.every_rule())
+def test_every_rule_says_when_and_how_we_know(name: str) -> None:
+    """Bounds are releases of the table, and the evidence is one of two words."""
+    rule = rules.every_rule()[name]
+    assert rule.since in ("", *options.RELEASES)
+    assert rule.until in ("", *options.RELEASES)
+    assert rule.since or rule.until
+    assert rule.evidence.startswith(("seen", "read"))
+    assert rule.meaning
+
+
+def test_bounds_are_inclusive() -> None:
+    """A rule holds in its first and in its last release."""
+    assert rules.holds("nodelist-within-nodes", "22.05")
+    assert not rules.holds("nodelist-within-nodes", "23.02")
+    assert not rules.holds("exclusive-or-oversubscribe", "24.05")
+    assert rules.holds("exclusive-or-oversubscribe", "24.11")
+
+
+def test_a_list_of_node_counts() -> None:
+    """The least and the most are kept."""
+    done = compile_script(b"#!/bin/sh\n#SBATCH -N 4,1,2-8:2\n", context=Context(release="23.02"))
+    assert done.spec is not None
+    assert (done.spec.nodes.minimum, done.spec.nodes.maximum) == (1, 8)

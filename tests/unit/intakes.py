@@ -1,0 +1,177 @@
+"""An intake for tests: the true clerk and folder, a Slurm that remembers, and a crash at any point wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import pwd
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.intake import clerk, settings
+from penstock.journal import database, entries
+from penstock.nas import dropfolder
+from penstock.slurm import answers, submitting
+
+USERS = tuple(pwd.getpwnam(name).pw_uid for name in ("nobody", "games", "mail"))
+SCRIPT = "#!/bin/sh\ntrue\n"
+
+
+class Crash(BaseException):
+    """The process is killed here."""
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+@dataclasses.dataclass
+class Faults:
+    """Counts the points passed; the one with the chosen number crashes, and none after it."""
+
+    crash_at: int = -1
+    passed: int = 0
+
+    def point(self) -> None:
+        self.passed += 1
+        if self.passed - 1 == self.crash_at:
+            raise Crash
+
+
+@dataclasses.dataclass
+class FakeSlurm:
+    """What Slurm and the spool remember when the intake dies."""
+
+    faults: Faults
+    jobs: list[submitting.Submission] = dataclasses.field(default_factory=list)
+    traces: dict[str, answers.Answer] = dataclasses.field(default_factory=dict)
+    saying: list[answers.Answer] = dataclasses.field(default_factory=list)
+    """To be given instead of a job, the first first."""
+    traceless: bool = False
+    """sbatch is always killed together with us, and nobody can tell what it did."""
+    under_way: set[str] = dataclasses.field(default_factory=set)
+    asked: int = 0
+
+    async def submit(self, wanted: submitting.Submission) -> answers.Answer:
+        self.faults.point()
+        self.traces[wanted.token] = answers.Answer("unknown")
+        if self.saying:
+            return self.saying.pop(0)
+        self.jobs.append(wanted)
+        answer = answers.Answer("accepted", job_id=str(len(self.jobs)))
+        if not self.traceless:
+            self.traces[wanted.token] = answer
+        self.faults.point()
+        return answer
+
+    async def find(self, uid: int, tokens: Collection[str], *, since: float) -> dict[str, str]:
+        self.asked += 1
+        numbered = enumerate(self.jobs, start=1)
+        return {job.token: str(number) for number, job in numbered if job.uid == uid and job.token in tokens}
+
+    def trace(self, token: str) -> answers.Answer | None:
+        return self.traces.get(token)
+
+    def running(self, token: str) -> bool:
+        return token in self.under_way
+
+    def clear(self, token: str) -> None:
+        self.faults.point()
+        self.traces.pop(token, None)
+
+
+class FaultyJournal(entries.Journal):
+    """May die just before and just after every write."""
+
+    def __init__(self, journal: entries.Journal, faults: Faults) -> None:
+        super().__init__(journal.connection)
+        self.faults = faults
+
+    def put(self, entry: entries.Entry) -> entries.Entry:
+        self.faults.point()
+        done = super().put(entry)
+        self.faults.point()
+        return done
+
+
+class Desk:
+    """One intake: a process that can be started again and again on the same journal."""
+
+    def __init__(self, folder: Path, state: Path, slurm: FakeSlurm, clock: Clock, **choices: Any) -> None:
+        self.folder, self.slurm, self.clock = folder, slurm, clock
+        state.mkdir(parents=True, exist_ok=True)
+        self.connection = database.connect(state / "journal.db")
+        self.instance = database.instance(self.connection)
+        plain = settings.Settings(folder=str(folder), state=str(state), slurm_conf="", settle_seconds=1.0)
+        self.site = msgspec.structs.replace(plain, **{"uncertain_seconds": 5.0, **choices})
+        self.marker = dropfolder.prepare(folder, instance=self.instance, known="", readme="")
+        self.start()
+
+    def start(self) -> None:
+        journal = FaultyJournal(entries.Journal(self.connection), self.slurm.faults)
+        self.clerk = clerk.Clerk(self.site, journal, self.slurm, self.clock, instance=self.instance)
+
+    async def die(self) -> None:
+        """What the dead process had not begun yet is never done."""
+        tasks = [*self.clerk.submissions, *self.clerk.questions]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def look(self, *, step: float = 1.0) -> None:
+        """One look, then some time passes and answers arrive."""
+        self.clerk.collect()
+        with dropfolder.opened(self.folder, instance=self.instance, marker=self.marker) as folder:
+            if not self.clerk.recovered:
+                self.clerk.recover(folder)
+            self.clerk.scan(folder, frozenset())
+            self.clerk.advance(folder)
+        self.clock.time += step
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def settle(self, *, looks: int = 300) -> None:
+        """Look until nothing is left to do; a crash is followed by a new start."""
+        for _ in range(looks):
+            try:
+                await self.look()
+            except Crash:
+                await self.die()
+                self.start()
+                continue
+            if not self.clerk.claims and not any((self.folder / "submit").iterdir()):
+                return
+        raise AssertionError(f"not done: {self.clerk.claims}, {list((self.folder / 'submit').iterdir())}")
+
+
+def drop(folder: Path, name: str, *, uid: int = USERS[0], text: str = SCRIPT, mode: int = 0o644) -> Path:
+    """A file in submit/, as that user would leave it."""
+    path = folder / "submit" / name
+    path.write_text(text)
+    path.chmod(mode)
+    os.chown(path, uid, pwd.getpwuid(uid).pw_gid)
+    return path
+
+
+def filed(folder: Path, which: str) -> Iterator[str]:
+    """Names in processed/ or failed/, without their day."""
+    return (path.name for path in sorted((folder / which).glob("*/*")))
+
+
+def letter(folder: Path) -> tuple[str, int]:
+    """The only letter there is, and its owner."""
+    (path,) = folder.glob("failed/*/*.error.txt")
+    return path.read_text(), path.stat().st_uid

@@ -1,0 +1,162 @@
+"""The drop folder's safety: known by its marker, owners and modes; renames whose answer was lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import errors, wellknown
+from penstock.intake import names
+from penstock.nas import dropfolder, events, listing, moving
+
+
+def prepare(path: Path, known: str = "") -> str:
+    return dropfolder.prepare(path, instance="one", known=known, readme="read me")
+
+
+def open_and_close(path: Path, marker: str) -> None:
+    with dropfolder.opened(path, instance="one", marker=marker):
+        pass
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+class TestFolder:
+    def test_the_first_use_makes_everything(self, tmp_path: Path) -> None:
+        """With the modes that make it safe; the second use changes nothing."""
+        marker = prepare(tmp_path)
+        assert prepare(tmp_path, known=marker) == marker
+        modes = {entry.name: entry.stat().st_mode & 0o7777 for entry in tmp_path.iterdir() if entry.is_dir()}
+        assert modes == {"submit": 0o1777, "processed": 0o755, "failed": 0o755, ".work": 0o700}
+        assert (tmp_path / wellknown.DROP_README).read_text() == "read me"
+
+    def test_a_mount_point_without_its_nas_is_not_an_empty_folder(self, tmp_path: Path) -> None:
+        """Nothing is made there and nothing is taken for gone."""
+        marker = prepare(tmp_path)
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        with pytest.raises(errors.NasUnavailable, match="marker is missing"):
+            prepare(empty, known=marker)
+        with pytest.raises(errors.NasUnavailable, match="marker is missing"):
+            open_and_close(empty, marker)
+        assert list(empty.iterdir()) == []
+
+    def test_a_folder_that_does_not_exist_is_not_made(self, tmp_path: Path) -> None:
+        """It would be on the wrong disk."""
+        with pytest.raises(errors.NasUnavailable, match="cannot open"):
+            prepare(tmp_path / "slurm-jobs")
+
+    def test_another_nas_is_noticed(self, tmp_path: Path) -> None:
+        """Its files are not ours to judge."""
+        prepare(tmp_path)
+        with pytest.raises(errors.NasUnavailable, match="another NAS"):
+            prepare(tmp_path, known="f" * 32)
+
+    @pytest.mark.parametrize(
+        ("name", "mode"), [("", 0o777), ("processed", 0o775), ("failed", 0o777), ("submit", 0o777)]
+    )
+    def test_folders_that_others_could_swap_are_refused(self, tmp_path: Path, name: str, mode: int) -> None:
+        """Whoever may write a directory may replace what is in it."""
+        marker = prepare(tmp_path)
+        (tmp_path / name).chmod(mode)
+        with pytest.raises(errors.NasUnavailable, match="must belong to root"):
+            open_and_close(tmp_path, marker)
+
+    def test_a_link_in_place_of_a_folder_is_refused(self, tmp_path: Path) -> None:
+        """Links are never followed."""
+        marker = prepare(tmp_path)
+        (tmp_path / "failed").rename(tmp_path / "elsewhere")
+        (tmp_path / "failed").symlink_to("elsewhere")
+        with pytest.raises(errors.NasUnavailable, match="failed"):
+            open_and_close(tmp_path, marker)
+
+    def test_nothing_stays_open(self, tmp_path: Path) -> None:
+        """The NAS can be unmounted between two looks."""
+        marker = prepare(tmp_path)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
+            listing.take(folder, hidden=names.is_hidden, user_folders=True)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+    def test_users_folders_are_looked_into_when_wanted(self, tmp_path: Path) -> None:
+        """Links to folders are not folders; hidden files only lend their inode."""
+        marker = prepare(tmp_path)
+        own = tmp_path / "submit" / "alice"
+        own.mkdir()
+        (own / "a.sh").write_text("x")
+        (own / ".b.sh").write_text("x")
+        (tmp_path / "submit" / "link").symlink_to("alice")
+        with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
+            found = listing.take(folder, hidden=names.is_hidden, user_folders=True)
+            without = listing.take(folder, hidden=names.is_hidden, user_folders=False)
+        assert {(one.folder, one.name, one.regular) for one in found.sights} == {
+            ("alice", "a.sh", True),
+            ("", "link", False),
+        }
+        assert [one.name for one in without.sights] == ["link"]
+        assert found.hidden == {(own / ".b.sh").stat().st_ino}
+
+
+class TestMoving:
+    def test_a_lost_reply_is_recognised(
+        self, tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Done, although the answer was an error."""
+        (tmp_path / "a").write_text("x")
+        inode = (tmp_path / "a").stat().st_ino
+        real = os.rename
+
+        def rename_and_lose(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+            real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+        monkeypatch.setattr(os, "rename", rename_and_lose)
+        assert moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"), inode=inode)
+        assert (tmp_path / "b").read_text() == "x"
+
+    def test_a_true_error_stays_one(
+        self, tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody else's file at the target is not ours arrived."""
+        (tmp_path / "a").write_text("x")
+        (tmp_path / "b").write_text("other")
+
+        def full(*words: str, **places: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "rename", full)
+        with pytest.raises(OSError, match="No space"):
+            moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"), inode=1)
+        assert (tmp_path / "b").read_text() == "other"
+
+    def test_nothing_to_move_is_said(self, directory: int) -> None:
+        """The file was deleted meanwhile."""
+        assert not moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"))
+
+
+class TestEvents:
+    def test_renames_into_the_folder_are_told(self, tmp_path: Path) -> None:
+        """Files written in place are not among them."""
+        watch = events.watch(tmp_path)
+        assert watch is not None
+        try:
+            (tmp_path / "written").write_text("x")
+            (tmp_path / ".aside").write_text("x")
+            (tmp_path / ".aside").rename(tmp_path / "moved")
+            assert watch.moved() == {"moved"}
+            assert watch.moved() == frozenset()
+        finally:
+            watch.close()
+
+    def test_no_watch_where_there_is_nothing(self, tmp_path: Path) -> None:
+        """Polling goes on without."""
+        assert events.watch(tmp_path / "missing") is None

@@ -1,0 +1,217 @@
+"""What people and service managers are told: letters, the inbox, settings, units."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from click import testing as clicks
+
+from penstock import errors, service, wellknown
+from penstock.cli import inbox, main
+from penstock.intake import letters, reporting, settings, status, verdicts
+from penstock.intake import running as intake_running
+from penstock.lab import configuration, paths
+from penstock.sbatch import compiler
+from tests.unit import intakes
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
+TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def test_a_letter_says_everything_that_is_wrong_and_what_to_do() -> None:
+    """The reviewed text, with the compiler's findings."""
+    done = compiler.compile_script(TYPOS, name="typos.sh", variables={})
+    found = letters.findings(TYPOS, done.diagnostics)
+    text = letters.refusal("typos.sh", "0" * 32, "the script has 2 errors", verdicts.AGAIN, found)
+    path = GOLDEN / "intake_letter.txt"
+    if os.environ.get("PENSTOCK_GOLDEN") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_the_readmes_first_job_is_a_valid_script() -> None:
+    """Who copies it gets a job."""
+    lines = [line[4:] for line in letters.README.splitlines() if line.startswith("    ")]
+    assert compiler.compile_script("\n".join(lines).encode(), name="first.sh", variables={}).ok
+
+
+class TestInbox:
+    def put(self, nas: Path) -> None:
+        mine = status.Item("mine.sh", "me", 4711, "processed", job_id="7", where="processed/x")
+        other = status.Item("other.sh", "you", 4712, "failed", "it is empty", where="failed/x", at=1.0)
+        found = status.Inbox(1.0, "host", "the NAS is read-only", (), (mine, other))
+        (nas / wellknown.DROP_FOLDER).mkdir()
+        (nas / wellknown.DROP_FOLDER / wellknown.DROP_INDEX).write_bytes(msgspec.json.encode(found))
+
+    def test_it_shows_ones_own_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And everybody's when asked, or for root; problems first."""
+        self.put(tmp_path)
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        run = clicks.CliRunner().invoke
+        shown = json.loads(run(inbox.inbox, ["--nas", str(tmp_path), "--format", "json"]).output)
+        assert [item["name"] for item in shown["done"]] == ["mine.sh"]
+        everything = run(inbox.inbox, ["--nas", str(tmp_path), "--all"]).output
+        assert "other.sh" in everything
+        assert "read-only" in everything
+
+    def test_no_inbox_is_said_in_a_line(self, tmp_path: Path) -> None:
+        """With what may be the matter."""
+        result = clicks.CliRunner().invoke(inbox.inbox, ["--nas", str(tmp_path)])
+        assert isinstance(result.exception, errors.PenstockError)
+        assert "there is no inbox" in result.exception.message
+
+    @as_root
+    async def test_it_is_written_when_something_has_changed(self, tmp_path: Path) -> None:
+        """Here and on the NAS; not on the NAS while something is wrong with it."""
+        nas = tmp_path / "nas"
+        nas.mkdir()
+        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        reporter = reporting.Reporter(tmp_path / "local.json", nas / "inbox.json")
+        intakes.drop(nas, "a.sh")
+        await desk.look()
+        reporter.report(desk.clerk, "read-only", desk.clock.now())
+        assert not (nas / "inbox.json").exists()
+        said = msgspec.json.decode((tmp_path / "local.json").read_bytes(), type=status.Inbox)
+        assert (said.problem, [item.state for item in said.waiting]) == ("read-only", ["arriving"])
+        await desk.settle()
+        reporter.report(desk.clerk, "", desk.clock.now() + 10)
+        said = msgspec.json.decode((nas / "inbox.json").read_bytes(), type=status.Inbox)
+        assert [(item.name, item.job_id, item.state) for item in said.done] == [("a.sh", "1", "processed")]
+
+
+class TestSettings:
+    def test_the_labs_settings_are_understood(self, tmp_path: Path) -> None:
+        """Every key is one, and a user's folder is on the NAS."""
+        place = paths.LabPaths(Path("/tmp/x"))  # noqa: S108  # never made
+        (tmp_path / "c").write_text(json.dumps(configuration.intake_config(place, (22, 5))))
+        site = settings.load(tmp_path / "c")
+        assert site.slurm_release == "22.05"
+        assert site.workdir == "/tmp/x/nas/home/{user}"  # noqa: S108  # same
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"settle": 1}, "settle"),
+            ({"settle_seconds": 0}, "settle_seconds"),
+            ({"in_flight": 0}, "in_flight"),
+            ({"workdir": "{nobody}"}, "workdir"),
+        ],
+    )
+    def test_wrong_settings_are_named(self, tmp_path: Path, changes: dict[str, object], said: str) -> None:
+        """In one line."""
+        plain = {"folder": "/nas", "state": "/var/lib/x", "slurm_conf": "/etc/slurm/slurm.conf"}
+        (tmp_path / "c").write_text(json.dumps(plain | changes))
+        with pytest.raises(errors.UsageError, match=said):
+            settings.load(tmp_path / "c")
+
+    def test_only_root_can_run_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Said before anything is made."""
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        site = settings.Settings(folder="/nas", state=str(tmp_path / "s"), slurm_conf="")
+        with pytest.raises(errors.UsageError, match="only root"):
+            intake_running.start(site)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestService:
+    def test_systemd_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Through the socket that it names; nothing happens without one."""
+        monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+        service.notify("READY=1")
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+        service.notify("READY=1")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+            receiver.bind(str(tmp_path / "n"))
+            receiver.settimeout(5)
+            service.notify("READY=1", "STATUS=well")
+            assert receiver.recv(100) == b"READY=1\nSTATUS=well"
+
+    def test_the_watchdog_hears_twice_as_often_as_it_wants(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And nobody is told when there is none."""
+        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+        assert service.watchdog_seconds() == 15.0
+        monkeypatch.setenv("WATCHDOG_USEC", "nonsense")
+        assert service.watchdog_seconds() == 0.0
+
+
+class TestUnits:
+    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+    def test_units_are_hardened_and_watched(self, path: Path) -> None:
+        """What the operations manual promises."""
+        unit = configparser.RawConfigParser(strict=False, comment_prefixes="#")
+        unit.optionxform = str  # type: ignore[method-assign,assignment]  # systemd's keys have capitals
+        unit.read(path)
+        service_part = unit["Service"]
+        assert service_part["Type"] == "notify"
+        assert service_part["Restart"] == "always"
+        assert service_part["ProtectSystem"] == "strict"
+        assert service_part["NoNewPrivileges"] == "yes"
+        assert int(service_part["WatchdogSec"]) >= 60
+        program, command = service_part["ExecStart"].split()[:2]
+        assert program == "/usr/bin/penstock"
+        assert command in main.COMMANDS
+
+    def test_penstockd_has_no_capability_and_the_intake_no_more_than_it_uses(self) -> None:
+        """The e2e test runs the intake with exactly these."""
+        lines = [line for path in UNITS for line in path.read_text().splitlines()]
+        sets = [line.partition("=")[2] for line in lines if line.startswith("CapabilityBoundingSet=")]
+        assert "" in sets
+        assert not any("SYS_" in one for one in sets)
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+    def test_systemd_understands_them(self, path: Path, tmp_path: Path) -> None:
+        """No unknown key, no wrong value."""
+        unit = tmp_path / path.name
+        unit.write_text(path.read_text().replace("/usr/bin/penstock", "/bin/true"))
+        argv = ("systemd-analyze", "verify", "--man=no", str(unit))
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        ours = [line for line in result.stderr.splitlines() if path.name in line]
+        assert ours == []
+
+
+@as_root
+class TestIntake:
+    async def test_a_nas_that_goes_and_comes_is_said_once_each(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Files wait; nothing is made where the NAS was."""
+        caplog.set_level("INFO")
+        nas = tmp_path / "nas"
+        nas.mkdir()
+        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        site = msgspec.structs.replace(desk.site, status=str(tmp_path / "inbox.json"))
+        intake = intake_running.Intake(site, desk.clerk)
+        intake.tick()
+        assert intake.problem == ""
+        intakes.drop(nas, "a.sh")
+        nas.rename(tmp_path / "away")
+        nas.mkdir()
+        for _ in range(3):
+            intake.tick()
+        assert "marker is missing" in intake.problem
+        assert list(nas.iterdir()) == []
+        nas.rmdir()
+        (tmp_path / "away").rename(nas)
+        began = time.monotonic()
+        while desk.clerk.claims or any((nas / "submit").iterdir()):
+            desk.clock.time += 1
+            intake.tick()
+            await asyncio.sleep(0)
+            assert time.monotonic() - began < 30
+        assert len(desk.slurm.jobs) == 1
+        assert sum("marker is missing" in record.message for record in caplog.records) == 1
+        intake._unprepare()
