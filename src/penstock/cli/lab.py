@@ -94,6 +94,12 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
     type=click.Choice(["check", "trust"]),
     help="check: a job starts when Kubernetes has the room; trust: unchecked [default: check].",
 )
+@click.option(
+    "--fault-proxy",
+    is_flag=True,
+    default=None,
+    help="Put a proxy between penstockd and the API that delays, breaks off and lies on demand (tests).",
+)
 @click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
 def up(directory: str, name: str, **wishes: Any) -> None:
     """Make a lab, or repair the one that is there."""

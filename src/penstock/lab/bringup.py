@@ -31,6 +31,7 @@ from penstock.lab import (
     teardown,
     users,
 )
+from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
 
 
@@ -47,6 +48,7 @@ class Wishes:
     bridge: bool | None = None
     mode: str | None = None
     kubernetes: str | None = None
+    fault_proxy: bool | None = None
 
     def given(self) -> dict[str, str | int]:
         return {field: value for field, value in vars(self).items() if value is not None}
@@ -79,7 +81,7 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
     person = users.person_behind_sudo(environment)
     members = choosing.members(wishes.kubernetes or spec.DEV)
     nodes = len(members) or wishes.nodes or spec.DEFAULT_NODES
-    count = spec.port_count(nodes, wishes.kubernetes or spec.DEV)
+    count = spec.port_count(nodes, wishes.kubernetes or spec.DEV, fault_proxy=bool(wishes.fault_proxy))
     chosen: dict[str, Any] = {
         "members": members,
         "nodes": nodes,
@@ -148,6 +150,7 @@ def all_steps(
     if lab.bridge and lab.kubernetes == spec.DEV:
         made.append(steps.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab)))
     made.extend(choosing.all_steps(place, lab))
+    made.extend(faulty.all_steps(place, lab, after=components.cluster_ready_after(lab)))
     daemons = components.all_components(place, lab)
     return (*made, *(_as_step(component, supervisor) for component in daemons))
 

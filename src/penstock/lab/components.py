@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from penstock import wellknown
 from penstock.lab import commands, component, health, paths, sessions, spec
+from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
 
 Component = component.Component
@@ -33,7 +34,8 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component,
     cluster = choosing.all_components(place, lab)
     if lab.kubernetes == spec.DEV:
         cluster = (_devcluster(place, lab),)
-    return (*slurm, *cluster, _penstockd(place, lab), _intake(place), *slurmds)
+    proxy = faulty.all_components(place, lab)
+    return (*slurm, *cluster, *proxy, _penstockd(place, lab), _intake(place), *slurmds)
 
 
 def _munged(place: paths.LabPaths) -> Component:
@@ -152,10 +154,10 @@ def _devcluster(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
 
 def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     options = {"--config": place.penstockd_conf, "--user": "slurm"}
-    cluster = (DEVCLUSTER,) if lab.kubernetes == spec.DEV else choosing.ready_after(lab)
+    api = (faulty.NAME,) if lab.fault_proxy else cluster_ready_after(lab)
     return Component(
         name=PENSTOCKD,
-        after=(SLURMCTLD, *cluster),
+        after=(SLURMCTLD, *api),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
         environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
         check=lambda: health.unix_socket(place.penstockd_socket),
@@ -172,6 +174,11 @@ def _intake(place: paths.LabPaths) -> Component:
         complaint=lambda: health.inbox_problem(place.inbox),
         stop_seconds=15.0,
     )
+
+
+def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
+    """The steps after which the cluster lets penstockd in."""
+    return (DEVCLUSTER,) if lab.kubernetes == spec.DEV else choosing.ready_after(lab)
 
 
 def _words(options: Mapping[str, object]) -> tuple[str, ...]:

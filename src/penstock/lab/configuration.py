@@ -152,6 +152,8 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
 def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, lab: spec.LabSpec) -> None:
     uid = passwd.owner_of(places.SLURM).uid
     config = penstockd_config(place, cluster, slurm_uid=uid, trust=lab.mode == "trust")
+    if lab.fault_proxy:
+        config |= {"kubeconfig": str(place.fault_proxy_kubeconfig)}
     if lab.foreign:  # its nodes do not have this machine's files, neither folders nor images
         config |= {
             "shared_mounts": [],

@@ -96,6 +96,19 @@ class LabPaths:
         return self.etc / "penstockd.kubeconfig"
 
     @property
+    def fault_proxy_kubeconfig(self) -> Path:
+        """penstockd's way to the API where faults are to meet it."""
+        return self.etc / "faultproxy.kubeconfig"
+
+    @property
+    def fault_proxy_certificate(self) -> Path:
+        return self.etc / "faultproxy.crt"
+
+    @property
+    def fault_proxy_key(self) -> Path:
+        return self.etc / "faultproxy.key"
+
+    @property
     def tls_certificate(self) -> Path:
         return self.etc / "devcluster.crt"
 
@@ -157,6 +170,10 @@ class LabPaths:
     def inbox(self) -> Path:
         """Where the intake says how it is."""
         return self.run / "intake" / "inbox.json"
+
+    @property
+    def fault_proxy_control(self) -> Path:
+        return self.run / "faultproxy.sock"
 
     @property
     def log(self) -> Path:

@@ -60,6 +60,8 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where kwok was built, if nodes are only to seem to be there."""
     mode: str = "check"
     """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
+    fault_proxy: bool = False
+    """Whether penstockd reaches the API through a proxy that breaks things on demand."""
     complete: bool = False
     """Whether the lab was up once; until then a failure removes everything again."""
     version: str = __version__
@@ -80,6 +82,10 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def cluster_port(self) -> int:
         """First of those that a Kubernetes of the lab's own needs beside its API's."""
         return self.port_base + 3 + self.nodes
+
+    @property
+    def fault_proxy_port(self) -> int:
+        return self.port_base + port_count(self.nodes, self.kubernetes)
 
     @property
     def node_specs(self) -> tuple[model.NodeSpec, ...]:
@@ -113,10 +119,10 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.bridge and self.kubernetes not in (DEV, REAL, KWOK)
 
 
-def port_count(nodes: int, kubernetes: str = DEV) -> int:
+def port_count(nodes: int, kubernetes: str = DEV, *, fault_proxy: bool = False) -> int:
     """How many ports a lab with that many nodes needs."""
     own = layout.port_count(nodes) if kubernetes in (REAL, KWOK) else 0
-    return 3 + nodes + own
+    return 3 + nodes + own + int(fault_proxy)
 
 
 def exists(place: paths.LabPaths) -> bool:
