@@ -14,7 +14,7 @@ PenstockError                 anything we report to a person in one line
     ├── KubeNotFound          ... 404: the object is not there
     ├── KubeConflict          ... 409: it is there already, or has changed meanwhile
     ├── KubeGone              ... 410: the resource version is too old, list again
-    └── KubeUnavailable       the API does not answer or answers 5xx/429: nothing is known, try later
+    └── KubeUnavailable       the API does not answer or answers 5xx/429/nonsense: nothing is known, try later
 
 The libraries underneath are never allowed to leak their own exceptions: they are chained as the cause.
 """
@@ -65,6 +65,9 @@ class SlurmUnavailable(SlurmError):
 
 class KubeError(PenstockError):
     """The Kubernetes API refused a request."""
+
+    retry_after = 0.0
+    """Seconds that the API asks us to wait, if it does."""
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)

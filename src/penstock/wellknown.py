@@ -49,6 +49,7 @@ VERB_LAUNCH = "launch"  # launcher: make the pods, then tell me how they end
 VERB_ABANDON = "abandon"  # Epilog: I cannot wait any longer; see that nothing new starts on this node
 VERB_DESCRIBE = "describe"  # a job's owner or the site: what is known of these jobs on the Kubernetes side
 VERB_AUDIT = "audit"  # the site: what penstockd holds and how jobs ended, for `penstock check`
+VERB_METRICS = "metrics"  # the site: the page that Prometheus reads, without a port
 VERB_RELEASE = "release"  # Epilog: remove this job's pods from this node and tell me when they are gone
 
 # -- The drop folder, <nas>/slurm-jobs: names that users, the intake and other hosts all see ----------

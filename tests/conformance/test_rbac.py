@@ -126,6 +126,7 @@ REQUESTS: dict[tuple[str, str], Request] = {
     ("secrets", "create"): lambda kube, space: kube.create(
         "secrets", {"metadata": {"name": "made"}}, namespace=space
     ),
+    ("nodes", "get"): lambda kube, space: kube.get("nodes", name="n1"),
     ("nodes", "list"): lambda kube, space: kube.get("nodes"),
     ("nodes", "watch"): lambda kube, space: first_of(kube.watch("nodes", version="0", seconds=1)),
     ("namespaces", "create"): lambda kube, space: kube.create(

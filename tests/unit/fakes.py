@@ -205,6 +205,8 @@ class FakeKube:
         self.logs: list[bytes] = []
         self.commands: list[tuple[str, ...]] = []
         self.printed: list[tuple[int, bytes]] = []
+        self.lists_nothing: set[str] = set()
+        """Resources whose lists are lies."""
         self._uids = 0
         self.on_bind: Callable[[tuple[str, str, str]], None] = lambda key: None
 
@@ -212,6 +214,16 @@ class FakeKube:
         """Give a pod that status; the pod as the watch would show it."""
         self.objects[key]["status"] = msgspec.to_builtins(status)
         return msgspec.json.decode(msgspec.json.encode(self.objects[key]), type=types.Pod)
+
+    def add_pod(self, found: types.Pod) -> None:
+        body = msgspec.json.decode(msgspec.json.encode(found))
+        self.objects["pods", found.metadata.namespace, found.metadata.name] = body
+
+    def names(self, resource: str) -> list[str]:
+        return [name for kind, _, name in self.objects if kind == resource]
+
+    def add_node(self, found: types.Node) -> None:
+        self.objects["nodes", "", found.metadata.name] = msgspec.json.decode(msgspec.json.encode(found))
 
     def _note(self, verb: str, resource: str, name: str) -> None:
         self.calls.append((verb, resource, name))
@@ -224,7 +236,8 @@ class FakeKube:
     ) -> bytes:
         self._note("get", resource, name)
         if not name:
-            items = [obj for (kind, _, _), obj in self.objects.items() if kind == resource]
+            shown = () if resource in self.lists_nothing else self.objects.items()
+            items = [obj for (kind, _, _), obj in shown if kind == resource]
             return msgspec.json.encode({"metadata": {}, "items": items})
         if (resource, namespace, name) not in self.objects:
             raise errors.KubeNotFound("not found", status=404)

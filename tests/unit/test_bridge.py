@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from typing import Any
 
 import pytest
 
@@ -28,16 +27,7 @@ class World:
 
     def add_pod(self, pod: types.Pod) -> None:
         """A pod that both the API and the picture have."""
-        body: dict[str, Any] = {
-            "metadata": {
-                "name": pod.metadata.name,
-                "namespace": "default",
-                "uid": pod.metadata.uid,
-                "labels": pod.metadata.labels,
-            },
-            "spec": {"nodeName": pod.spec.node_name},
-        }
-        self.kube.objects["pods", "default", pod.metadata.name] = body
+        self.kube.add_pod(pod)
         self.bridge.pods.objects[f"default/{pod.metadata.name}"] = pod
 
 
@@ -47,7 +37,9 @@ def world() -> World:
     slurm, kube = fakes.FakeSlurm(), fakes.FakeKube()
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
-    nodes.objects = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
+    for name in ("n1", "n2"):
+        nodes.objects[f"/{name}"] = fakes.node(name)
+        kube.add_node(fakes.node(name))
     for picture in (pods, nodes):
         picture.listed.set()
     bridge = bridging.Bridge(
@@ -133,7 +125,7 @@ async def test_release_takes_only_this_jobs_pods_off_this_node(world: World) -> 
     world.add_pod(fakes.pod("there", on="n2", job=job))
     world.bridge.pods.objects.pop("default/here")
     await world.bridge.release(1, "n1")
-    assert [name for _, _, name in world.kube.objects] == ["there"]
+    assert world.kube.names("pods") == ["there"]
     held = world.bridge.ledger.of(1)
     assert held is not None
     assert [share.node for share in held.shares] == ["n2"]
@@ -161,9 +153,9 @@ async def test_an_orphan_goes_at_the_second_look(world: World) -> None:
     """Once could be a mistake."""
     world.add_pod(fakes.pod("orphan", job=fakes.identity(5)))
     await world.sweeper.sweep()
-    assert world.kube.objects
+    assert world.kube.names("pods")
     await world.sweeper.sweep()
-    assert not world.kube.objects
+    assert not world.kube.names("pods")
 
 
 @pytest.mark.parametrize("trouble", ["slurm", "kube"])
@@ -178,7 +170,7 @@ async def test_nothing_is_swept_while_one_side_is_away(world: World, trouble: st
     else:
         world.bridge.pods.listed.clear()
         await world.sweeper.sweep()
-    assert world.kube.objects
+    assert world.kube.names("pods")
 
 
 async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> None:
@@ -188,7 +180,7 @@ async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> N
     world.add_pod(fakes.pod("foreign"))
     for _ in range(3):
         await world.sweeper.sweep()
-    assert len(world.kube.objects) == 2
+    assert len(world.kube.names("pods")) == 2
 
 
 async def test_pods_of_another_slurm_cluster_take_room_and_are_left_alone(world: World) -> None:
@@ -261,7 +253,7 @@ async def test_a_node_that_cannot_be_known_clean_is_drained_and_freed_later(worl
     world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
     await drainer.lift()
     assert set(world.slurm.reasons) == {"n1", "n2"}
-    world.bridge.pods.objects.clear()
+    del world.kube.objects["pods", "default", "stuck"]
     await drainer.lift()
     assert world.slurm.reasons == {"n2": "broken fan"}
     world.slurm.reasons["n1"] = "Epilog error"

@@ -101,8 +101,7 @@ class World:
         self.clock = fakes.ManualClock()
         self.pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=self.clock)
         self.nodes = reflecting.Reflector(self.kube, "nodes", types.Node, time=self.clock)
-        self.nodes.objects["/n1"] = fakes.node("n1")
-        self.nodes.listed.set()
+        self.kube.add_node(fakes.node("n1"))
         self.follower = self.with_timeout(300.0)
 
     def with_timeout(self, seconds: float) -> following.Follower:
@@ -148,13 +147,13 @@ async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     await settle()
     world.show("p", fakes.running(), deleted=True)
     assert await end == outcomes.VANISHED
-    assert world.kube.calls == [("get", "pods", "p")]
+    assert world.kube.calls == [("get", "pods", "p"), ("get", "nodes", "n1")]
 
 
 async def test_a_pod_that_went_with_its_node_is_run_again() -> None:
     """The node is gone from Kubernetes: not the job's fault."""
     world = World()
-    del world.nodes.objects["/n1"]
+    del world.kube.objects["nodes", "", "n1"]
     end = world.follow("p")
     await settle()
     world.show("p", fakes.running(), deleted=True)

@@ -18,6 +18,8 @@ async def create(
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
     kube.on_bind = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
+    for name in ("n1", "n2", "n3"):
+        nodes.put(fakes.node(name))
     follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
     maker = gang.GangMaker(kube, follower, fakes.SETTINGS, namespaces.Namespaces(kube, fakes.SETTINGS))
     wanted = allocation or fakes.allocation(on=("n1", "n2"))

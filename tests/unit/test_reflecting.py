@@ -28,10 +28,16 @@ class Script:
         self.lists = list(lists)
         self.watches = list(watches)
         self.versions: list[str] = []
+        self.there: set[str] = set()
+        self.version = "10"
 
     async def get(
         self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
     ) -> bytes:
+        if name:
+            if name not in self.there:
+                raise errors.KubeNotFound("not found", status=404)
+            return msgspec.json.encode({"metadata": {"name": name}})
         if not self.lists:
             await asyncio.Event().wait()
         answer = self.lists.pop(0)
@@ -41,7 +47,7 @@ class Script:
             {"metadata": {"name": one, "namespace": "default", "uid": f"uid-{one}", "resourceVersion": "5"}}
             for one in answer
         ]
-        return msgspec.json.encode({"metadata": {"resourceVersion": "10"}, "items": items})
+        return msgspec.json.encode({"metadata": {"resourceVersion": self.version}, "items": items})
 
     async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
         self.versions.append(version)

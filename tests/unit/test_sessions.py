@@ -33,6 +33,7 @@ class World:
         self.pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=self.clock)
         nodes = reflecting.Reflector(self.kube, "nodes", types.Node, time=self.clock)
         nodes.objects["/n1"] = fakes.node("n1")
+        self.kube.add_node(fakes.node("n1"))
         for picture in (self.pods, nodes):
             picture.listed.set()
         self.bridge = bridging.Bridge(
@@ -306,7 +307,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
     """The reason and the next try are in the comment."""
     world.run(7)
     world.slurm.live[7] = jobs.LiveJob(identity=fakes.identity(7, uid=UID), state="PENDING", partition="gpu")
-    world.pods.objects["default/big"] = fakes.pod("big", cpus="8")
+    world.kube.add_pod(fakes.pod("big", cpus="8"))
     for _ in range(2):
         peer = await connect(world)
         peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))

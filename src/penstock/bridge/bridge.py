@@ -7,15 +7,19 @@ from a message.
 
 from __future__ import annotations
 
+import asyncio
+import collections
+import contextlib
 import logging
 import signal
 import time as unix_time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import (
     admission,
     backoff,
+    confirming,
     following,
     gang,
     ledger,
@@ -35,6 +39,10 @@ log = logging.getLogger(__name__)
 CANCELLED = "was cancelled before it could start"
 UNPREPARED = "waits for ever: it did not come to this partition through sbatch, cancel it and submit it again"
 API_AWAY = "waits for Kubernetes: the API does not answer"
+LOOK_SECONDS = 12.0  # the longest that an admission waits for the API: Slurm holds the nodes meanwhile
+
+
+View = tuple[dict[str, types.Node], list[types.Pod]]
 
 
 class NotYours(errors.PenstockError):
@@ -64,6 +72,8 @@ class Bridge:
         self.cluster = rendering.label_of(settings.cluster)
         self.ledger = ledger.Ledger()
         self._admitting: set[int] = set()
+        self.attended: collections.Counter[int] = collections.Counter()
+        """Launchers connected now, by job: as long as one is there, slurmd runs the job."""
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
@@ -79,15 +89,19 @@ class Bridge:
         self._admitting.add(identity.job_id)
         try:
             details = await self.slurm.details(identity.job_id)
+            allocation = details.allocation(identity)
+            view = await self._look(allocation)
             still_wanted = identity.job_id in self._admitting
+        except (errors.KubeError, TimeoutError) as error:
+            log.info("job %d is not admitted: %s", identity.job_id, error or "the API is slow")
+            return (API_AWAY,)
         finally:
             self._admitting.discard(identity.job_id)
         if details.is_over or not still_wanted:
             return (CANCELLED,)
         if not details.prepared:
             return (UNPREPARED,)
-        allocation = details.allocation(identity)
-        found = await self._earlier_attempts(identity) or self._refusals(allocation)
+        found = await self._earlier_attempts(identity) or self._refusals(allocation, view)
         if found:
             self.ledger.forget(identity.job_id)
         else:
@@ -95,12 +109,20 @@ class Bridge:
             self.backoff.forget(identity.job_id)
         return found
 
-    def _refusals(self, allocation: jobs.Allocation) -> tuple[str, ...]:
+    async def _look(self, allocation: jobs.Allocation) -> View:
+        """The nodes and pods that the allocation meets, asked for now; nothing where nothing is checked."""
+        if self.settings.is_trusted(allocation.partition):
+            return {}, []
+        names = [share.node for share in allocation.shares]
+        async with asyncio.timeout(LOOK_SECONDS):
+            nodes = await confirming.nodes(self.kube, names)
+            return nodes, await confirming.pods_on(self.kube, names, self.pods)
+
+    def _refusals(self, allocation: jobs.Allocation, view: View) -> tuple[str, ...]:
         if self.settings.is_trusted(allocation.partition):
             return ()
-        return admission.refusals(
-            allocation, nodes=self.nodes.objects, pods=self.pods.objects.values(), promised=self.ledger
-        )
+        nodes, pods = view
+        return admission.refusals(allocation, nodes=nodes, pods=pods, promised=self.ledger)
 
     async def _earlier_attempts(self, identity: jobs.JobIdentity) -> tuple[str, ...]:
         """Pods of this job from before: a job never runs beside itself, so they have to go first."""
@@ -151,13 +173,26 @@ class Bridge:
 
     async def attach(self, allocation: jobs.Allocation) -> tuple[types.Pod, ...]:
         """The gang of an attempt that was launched before; empty when rank 0 is not there any more."""
-        namespace = self._namespace(allocation)
-        found = await release.pods_of(
-            self.kube, allocation.identity.job_id, cluster=self.cluster, namespace=namespace
-        )
-        own = [pod for pod in found if reading.belongs_to(pod, allocation.identity)]
-        own.sort(key=lambda pod: int(pod.metadata.labels[wellknown.LABEL_RANK]))
-        return tuple(own) if own and own[0].metadata.labels[wellknown.LABEL_RANK] == "0" else ()
+        found = []
+        for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
+            name = rendering.pod_name(allocation.identity, rank)
+            pod = await confirming.pod(self.kube, self._namespace(allocation), name)
+            if pod is not None and reading.belongs_to(self.pods.view(pod), allocation.identity):
+                found.append(self.pods.view(pod))
+            elif rank == 0:
+                return ()
+        return tuple(found)
+
+    @contextlib.contextmanager
+    def attending(self, job_id: int) -> Iterator[None]:
+        """The job's launcher is connected."""
+        self.attended[job_id] += 1
+        try:
+            yield
+        finally:
+            self.attended[job_id] -= 1
+            if not self.attended[job_id]:
+                del self.attended[job_id]
 
     # -- run ---------------------------------------------------------------------------------------
 
@@ -221,12 +256,18 @@ class Bridge:
         self._admitting.discard(job_id)
         crashpoints.reach("release.asked")
         allocation = self.ledger.of(job_id)
-        namespace = self._namespace(allocation) if allocation else ""
         # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
         anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
+        place = "" if anywhere else node
+        names: tuple[str, ...] = ()
+        if allocation is not None:
+            ranks = self.ledger.ranks(job_id, place)
+            names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
+        namespace = self._namespace(allocation) if allocation else ""
         await release.remove_from_node(
             job_id,
-            "" if anywhere else node,
+            place,
+            names=names,
             cluster=self.cluster,
             namespace=namespace,
             kube=self.kube,

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 
 from penstock.bridge import bridge as bridging
+from penstock.bridge import confirming
 from penstock.kube import reading
 
 log = logging.getLogger(__name__)
@@ -40,16 +41,18 @@ class Drainer:
         drained = await self.bridge.slurm.drained()
         ours = [node for node, reason in drained.items() if reason.startswith(OURS) or reason == SLURMS_OWN]
         for node in ours:
-            if self._is_clean(node):
+            if await self._is_clean(node):
                 await self.bridge.slurm.resume(node)
                 log.info("node %s is clean again", node)
 
-    def _is_clean(self, node: str) -> bool:
-        """No pod of ours there that no promise covers."""
-        if f"/{node}" not in self.bridge.nodes.objects:
+    async def _is_clean(self, node: str) -> bool:
+        """No pod of ours there that no promise covers, by the API's own word."""
+        bridge = self.bridge
+        if await confirming.node(bridge.kube, node) is None:
             return True
+        found = await confirming.pods_on(bridge.kube, (node,), bridge.pods)
         return not any(
-            pod.spec.node_name == node and self.bridge.ledger.of(job_id) is None
-            for pod in self.bridge.pods.objects.values()
+            bridge.ledger.of(job_id) is None and not reading.is_over(pod)
+            for pod in found
             if (job_id := reading.job_id(pod)) is not None
         )

@@ -12,10 +12,11 @@ import dataclasses
 import msgspec
 
 from penstock import clock, errors
-from penstock.bridge import outcomes, ports
-from penstock.kube import reading, reflecting, types
+from penstock.bridge import confirming, outcomes, ports
+from penstock.kube import decoding, reading, reflecting, types
 
-LOOK_ANYWAY = 60.0  # seconds without news after which the API is asked directly
+FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
+LAST_LOOK = 300.0
 
 
 class PodEvent(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,6 +31,38 @@ class EventList(msgspec.Struct):
     """What a list of events answers."""
 
     items: list[PodEvent]
+
+
+class Patience:
+    """How long to wait for the next word of a pod: a lost event is noticed soon after it was due, and a long
+    job costs next to no questions.
+    """
+
+    def __init__(self, time: clock.Clock, start_timeout: float) -> None:
+        self._clock = time
+        self._look = FIRST_LOOK
+        self._deadline = time.now() + start_timeout
+        self.started = False
+
+    def seconds(self) -> float:
+        """Until the API is to be asked."""
+        if self.started:
+            return self._look
+        return max(min(self._look, self._deadline - self._clock.now()), 0.01)
+
+    def news(self, *, started: bool) -> None:
+        self._look = FIRST_LOOK
+        self.started = self.started or started
+
+    def asked(self) -> None:
+        self._look = min(self._look * 2, LAST_LOOK)
+
+    def extend(self) -> None:
+        """The API was away: a pod may have started without our knowing."""
+        self._deadline = max(self._deadline, self._clock.now() + FIRST_LOOK)
+
+    def is_over(self) -> bool:
+        return not self.started and self._clock.now() >= self._deadline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,41 +101,41 @@ class Follower:
         return outcome
 
     async def _follow(self, pod: types.Pod, *, until_started: bool) -> outcomes.Outcome | None:
-        deadline = self.clock.now() + self.start_timeout
-        has_started = False
-        self.pods.put_if_new(pod)
+        patience = Patience(self.clock, self.start_timeout)
+        self.pods.put(pod)
         with self.pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
             while True:
-                left = (
-                    LOOK_ANYWAY if has_started else max(min(LOOK_ANYWAY, deadline - self.clock.now()), 0.01)
-                )
-                change = await changes.next(within=left)
+                change = await changes.next(within=patience.seconds())
                 seen = change.obj if change and change.obj.metadata.uid == pod.metadata.uid else None
                 outcome = outcomes.outcome_of(seen) if seen else None
-                if outcome is None and (change is None or change.deleted):
-                    outcome = await self._ask(pod)
-                has_started = has_started or (seen is not None and reading.has_started(seen))
-                if outcome is not None or (has_started and until_started):
+                if seen is not None:
+                    patience.news(started=reading.has_started(seen))
+                if outcome is None and (change is None or change.deleted or patience.is_over()):
+                    outcome = await self._ask(pod, patience)
+                if outcome is not None or (patience.started and until_started):
                     return outcome
-                if not has_started and self.clock.now() >= deadline:
+                if patience.is_over():
                     return await self._never_started(pod)
 
-    async def _ask(self, pod: types.Pod) -> outcomes.Outcome | None:
-        """What the API itself says: an end, certainly gone, or nothing new."""
+    async def _ask(self, pod: types.Pod, patience: Patience) -> outcomes.Outcome | None:
+        """What the API itself says: an end, certainly gone, or nothing new. No answer is no time spent."""
+        patience.asked()
         try:
-            answer = await self.kube.get("pods", namespace=pod.metadata.namespace, name=pod.metadata.name)
-        except errors.KubeNotFound:
-            return self._vanished(pod)
+            found = await confirming.pod(self.kube, pod.metadata.namespace, pod.metadata.name)
+            if found is None or found.metadata.uid != pod.metadata.uid:
+                return await self._vanished(pod)
         except errors.KubeError:
+            patience.extend()
             return None
-        found = msgspec.json.decode(answer, type=types.Pod)
-        same = found.metadata.uid == pod.metadata.uid
-        return outcomes.outcome_of(found) if same else self._vanished(pod)
+        self.pods.put(found)
+        if reading.has_started(found):
+            patience.started = True
+        return outcomes.outcome_of(found)
 
-    def _vanished(self, pod: types.Pod) -> outcomes.Outcome:
+    async def _vanished(self, pod: types.Pod) -> outcomes.Outcome:
         """Deleted by somebody, or gone with its node, for which the job is not to blame."""
         node = pod.spec.node_name
-        lost = node and self.nodes.fresh and f"/{node}" not in self.nodes.objects
+        lost = bool(node) and await confirming.node(self.kube, node) is None
         return outcomes.NODE_LOST if lost else outcomes.VANISHED
 
     async def _never_started(self, pod: types.Pod) -> outcomes.Outcome:
@@ -119,7 +152,5 @@ class Follower:
             )
         except errors.KubeError:
             return ""
-        found = [
-            event for event in msgspec.json.decode(answer, type=EventList).items if event.type == "Warning"
-        ]
+        found = [event for event in decoding.decode(answer, EventList).items if event.type == "Warning"]
         return " ".join(f"{found[-1].reason}: {found[-1].message}".split()) if found else ""

@@ -15,8 +15,8 @@ import logging
 import msgspec
 
 from penstock import crashpoints, errors
-from penstock.bridge import following, namespaces, ports
-from penstock.kube import reading, types
+from penstock.bridge import confirming, following, namespaces, ports
+from penstock.kube import decoding, reading, types
 from penstock.model import jobs, launches
 from penstock.render import pods as rendering
 
@@ -100,7 +100,7 @@ class GangMaker:
         except errors.KubeConflict:
             answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
         cluster = rendering.label_of(self.settings.cluster)
-        pod = reading.as_seen_by(cluster, msgspec.json.decode(answer, type=types.Pod))
+        pod = reading.as_seen_by(cluster, decoding.decode(answer, types.Pod))
         if not reading.belongs_to(pod, identity) or pod.metadata.deletion_timestamp:
             raise errors.KubeError(
                 f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
@@ -125,8 +125,8 @@ class GangMaker:
         """The pod, on its node."""
         if pod.spec.node_name == node:
             return pod
-        nodes = self.follower.nodes
-        if nodes.fresh and f"/{node}" not in nodes.objects:  # the API would take the binding all the same
+        seen = f"/{node}" in self.follower.nodes.objects
+        if not seen and await confirming.node(self.kube, node) is None:  # the API would take the binding
             raise GangRefused(f"node {node} has left Kubernetes", requeue=True)
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)

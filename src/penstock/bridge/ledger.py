@@ -16,16 +16,24 @@ class Ledger:
 
     def __init__(self) -> None:
         self._held: dict[int, jobs.Allocation] = {}
+        self._ranks: dict[int, dict[str, int]] = {}
 
     def hold(self, allocation: jobs.Allocation) -> None:
         """Promise the room; an earlier attempt of the same job is forgotten."""
-        self._held[allocation.identity.job_id] = allocation
+        job_id = allocation.identity.job_id
+        self._held[job_id] = allocation
+        self._ranks[job_id] = {share.node: rank for rank, share in enumerate(allocation.shares)}
 
     def of(self, job_id: int) -> jobs.Allocation | None:
         return self._held.get(job_id)
 
     def allocations(self) -> tuple[jobs.Allocation, ...]:
         return tuple(self._held.values())
+
+    def ranks(self, job_id: int, node: str = "") -> tuple[int, ...]:
+        """The ranks that the job was promised on the node, or on all."""
+        ranks = self._ranks.get(job_id, {})
+        return tuple(rank for place, rank in ranks.items() if node in ("", place))
 
     def release(self, job_id: int, node: str) -> None:
         """The job is off this node."""
@@ -36,11 +44,12 @@ class Ledger:
         if left:
             self._held[job_id] = dataclasses.replace(allocation, shares=left)
         else:
-            del self._held[job_id]
+            self.forget(job_id)
 
     def forget(self, job_id: int) -> None:
         """The job is gone from Slurm altogether."""
         self._held.pop(job_id, None)
+        self._ranks.pop(job_id, None)
 
     def jobs(self) -> tuple[int, ...]:
         return tuple(self._held)

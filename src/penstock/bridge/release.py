@@ -1,49 +1,46 @@
 """Takes a job's pods off a node and says so only when they are gone: 404 from the API, never just missing
-from a cache.
+from a cache or from a list.
+
+A job's pods are looked for in the shared picture and by the names that they must have; by label only where
+neither finds one. A list may leave out what is there, a name cannot.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock import crashpoints, errors, wellknown
-from penstock.bridge import ports
-from penstock.kube import reflecting, types
+from penstock.bridge import confirming, ports
+from penstock.kube import reading, reflecting, types
 
 # Slurm has given the job its KillWait already. Never 0: that would remove the object without asking the node.
 GRACE = 1
 LOOK_AGAIN = 2.0
 
 
-class PodList(msgspec.Struct):
-    """What a list of pods answers."""
-
-    items: list[types.Pod]
-
-
-async def pods_of(kube: ports.Kube, job_id: int, *, cluster: str, namespace: str) -> list[types.Pod]:
-    """All pods of a cluster's job as the API has them now; an empty namespace means all of them."""
-    labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}
-    if cluster:
-        labels[wellknown.LABEL_CLUSTER] = cluster
-    selector = ",".join(f"{name}={value}" for name, value in labels.items())
-    answer = await kube.get("pods", namespace=namespace, query={"labelSelector": selector})
-    return msgspec.json.decode(answer, type=PodList).items
-
-
 async def remove_from_node(
     job_id: int,
     node: str,
     *,
+    names: tuple[str, ...],
     cluster: str,
     namespace: str,
     kube: ports.Kube,
     pods: reflecting.Reflector[types.Pod],
 ) -> None:
     """Returns when no pod of the job is left on the node (empty: anywhere) or waiting for one;
-    KubeUnavailable when that cannot be known.
+    KubeUnavailable when that cannot be known. `names` are those that the job's pods there would have.
     """
-    for pod in await pods_of(kube, job_id, cluster=cluster, namespace=namespace):
+    found = [pod for pod in pods.objects.values() if reading.job_id(pod) == job_id]
+    for name in names:
+        pod = await confirming.pod(kube, namespace, name)
+        if pod is not None and reading.job_id(pods.view(pod)) == job_id:
+            found.append(pod)
+    found = [pod for pod in found if not node or pod.spec.node_name in ("", node)]
+    if not found:
+        labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}
+        labels |= {wellknown.LABEL_CLUSTER: cluster} if cluster else {}
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        found += await confirming.pods(kube, namespace=namespace, query={"labelSelector": selector})
+    for pod in {pod.metadata.uid: pod for pod in found}.values():
         if not node or pod.spec.node_name in ("", node):
             await remove(pod, kube=kube, pods=pods)
 
@@ -59,13 +56,5 @@ async def remove(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector
         crashpoints.reach("release.deleted")
         while True:
             change = await changes.next(within=LOOK_AGAIN)
-            if (change is None or change.deleted) and await _is_gone(kube, meta):
+            if (change is None or change.deleted) and not await confirming.is_there(kube, meta):
                 return
-
-
-async def _is_gone(kube: ports.Kube, meta: types.Meta) -> bool:
-    try:
-        answer = await kube.get("pods", namespace=meta.namespace, name=meta.name)
-    except errors.KubeNotFound:
-        return True
-    return msgspec.json.decode(answer, type=types.Pod).metadata.uid != meta.uid

@@ -1,8 +1,8 @@
 """Finds what belongs to no live job (I2), and writes the ledger anew after a restart.
 
-A pod is removed only when Slurm, asked twice some time apart, has answered both times that its job is not
-there or not running that attempt. No answer, or a picture of the cluster that is not fresh, means: do nothing
-(I4).
+A pod is removed only when Slurm, asked twice some time apart, has left its job out both times, says of this
+very job that it is not there or not running that attempt, and no launcher of it is alive: a list that lacks
+jobs is no proof. No answer, or a picture of the cluster that is not fresh, means: do nothing (I4).
 """
 
 from __future__ import annotations
@@ -72,11 +72,27 @@ class Sweeper:
         live = {job.identity.job_id: job for job in await self.bridge.slurm.live_jobs()}
         for job_id in promised:
             if job_id not in live or not live[job_id].holds_resources:
-                self.bridge.ledger.forget(job_id)
+                await self._forget(job_id)
         found = orphans(ours, live)
         for pod in ours:
             if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
-                log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
-                crashpoints.reach("sweep.found")
-                await self.bridge.delete(pod, grace=release.GRACE)
+                await self._remove(pod)
         self.suspects = found
+
+    async def _forget(self, job_id: int) -> None:
+        """The promise goes when Slurm, asked for this very job, says that it holds nothing."""
+        job = await self.bridge.slurm.live_job(job_id)
+        if job is None or not job.holds_resources:
+            self.bridge.ledger.forget(job_id)
+
+    async def _remove(self, pod: types.Pod) -> None:
+        """Delete, unless Slurm or the job's own launcher says that the job lives."""
+        job_id = reading.job_id(pod)
+        if job_id is None or self.bridge.attended[job_id]:
+            return
+        job = await self.bridge.slurm.live_job(job_id)
+        if job is not None and _has_a_right(pod, {job_id: job}):
+            return
+        log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
+        crashpoints.reach("sweep.found")
+        await self.bridge.delete(pod, grace=release.GRACE)

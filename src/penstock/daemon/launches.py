@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import random
 import signal
+from collections.abc import Awaitable, Callable
 
 from penstock import clock, crashpoints, errors
 from penstock.bridge import bridge as bridging
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive after the container's end
 UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
 FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
+SLURM_SECONDS = 600.0  # how long a word for slurmctld is kept while it is away; it knows of no end meanwhile
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
 
@@ -65,6 +68,10 @@ class LaunchSession:
         """Until the job has ended or the launcher has gone."""
         crashpoints.reach("launch.asked")
         allocation = await self.bridge.allocation_for(message.number("slurm_job_id"), self.connection.uid)
+        with self.bridge.attending(allocation.identity.job_id):
+            await self._converse(message, allocation)
+
+    async def _converse(self, message: connections.Message, allocation: jobs.Allocation) -> None:
         try:
             request = request_of(message)
         except errors.UsageError as error:
@@ -123,7 +130,7 @@ class LaunchSession:
                 if isinstance(error, errors.KubeNotAllowed) and self.clock.now() > patience:
                     raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
-                await self.clock.sleep(delay)
+                await self.clock.sleep(max(delay, error.retry_after))
                 delay = min(delay * 2, 5.0)
 
     async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
@@ -160,25 +167,32 @@ class LaunchSession:
         await self.placed.wait()
         while True:
             number, everyone = await self.signals.get()
-            await self._pass_on(number, everyone=everyone)
+            while not await self._passed_on(number, everyone=everyone):
+                await self.clock.sleep(random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
             await self.connection.send("delivered")
 
-    async def _pass_on(self, number: signal.Signals, *, everyone: bool) -> None:
-        """Into the pod; if that cannot be done, a signal that ends the job ends the pod."""
+    async def _passed_on(self, number: signal.Signals, *, everyone: bool) -> bool:
+        """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again."""
         try:
             await self.bridge.signal(self.gang[0], number, everyone=everyone)
             crashpoints.reach("signal.delivered")
         except errors.KubeError as error:
             log.warning("cannot pass %s on: %s", number.name, error.message)
             if number == signal.SIGTERM:
-                await self._stop()
+                return await self._stopped()
+            return not isinstance(error, errors.KubeUnavailable)
+        return True
 
-    async def _stop(self) -> None:
+    async def _stopped(self) -> bool:
+        """Whether the pod's end was asked for; as long as the API is away, nobody can."""
         self.stopped = True
         try:
             await self.bridge.stop(self.gang[0])
         except errors.KubeError as error:
-            log.warning("cannot stop the pod now, the Epilog will: %s", error.message)
+            log.warning("cannot stop the pod: %s", error.message)
+            self.stopped = False
+            return not isinstance(error, errors.KubeUnavailable)
+        return True
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:
         crashpoints.reach("end.seen")
@@ -214,7 +228,7 @@ class LaunchSession:
         """Whether Slurm runs the job again; the launcher then ends by Slurm's hand."""
         self.over = True
         try:
-            await self.bridge.slurm.requeue(job_id)
+            await self._when_slurm_is_there(lambda: self.bridge.slurm.requeue(job_id))
         except errors.SlurmError as error:
             self.over = False
             log.info("job %d ends instead of being requeued: %s", job_id, error.message)
@@ -224,6 +238,17 @@ class LaunchSession:
 
     async def _comment(self, job_id: int, text: str) -> None:
         try:
-            await self.bridge.slurm.set_comment(job_id, text)
+            await self._when_slurm_is_there(lambda: self.bridge.slurm.set_comment(job_id, text))
         except errors.SlurmError as error:
             log.warning("cannot comment job %d: %s", job_id, error.message)
+
+    async def _when_slurm_is_there(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Try again for as long as slurmctld is away, within reason."""
+        deadline = self.clock.now() + SLURM_SECONDS
+        while True:
+            try:
+                return await call()
+            except errors.SlurmUnavailable:
+                if self.clock.now() > deadline:
+                    raise
+                await self.clock.sleep(random.uniform(1.0, 2.0))  # noqa: S311  # jitter, not a secret

@@ -44,6 +44,14 @@ class Metrics:
             "penstock_watch_restarts", "Times a kind was listed again.", ["resource"], registry=kept
         )
 
+        self.commands = prometheus.Counter(
+            "penstock_slurm_commands", "Slurm commands that were run.", ["program"], registry=kept
+        )
+
+    def page(self) -> bytes:
+        """All figures, as Prometheus reads them."""
+        return bytes(prometheus.generate_latest(self.registry))
+
     def refusal(self, reason: str) -> None:
         """Count a refusal by its kind: "waits for gpu on n3 …" counts as gpu."""
         words = reason.split()
@@ -58,7 +66,7 @@ async def serve(metrics: Metrics, port: int) -> None:
         try:
             async with asyncio.timeout(5):
                 await reader.readuntil(b"\r\n\r\n")
-            body = prometheus.generate_latest(metrics.registry)
+            body = metrics.page()
             head = f"HTTP/1.1 200 OK\r\nContent-Type: {prometheus.CONTENT_TYPE_LATEST}\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
             await writer.drain()

@@ -23,6 +23,7 @@ from penstock.kube import types
 
 log = logging.getLogger(__name__)
 
+END_SECONDS = 3.0  # how long after the log's end the container's end may become known
 AT_ONCE, LONGEST = 0.2, 5.0  # seconds between two tries
 STDOUT = 1  # the channel of a command's output
 TRIES = 10  # how often the command may fail without a byte before the output is given up
@@ -99,9 +100,18 @@ class Output:
                     if fresh:
                         await self.connection.send("output", fresh, "1")
                         self.sent[1] += len(fresh)
-                return
+                if await self._has_ended():
+                    return
             except errors.KubeNotFound:
                 return
             except errors.KubeError as error:
                 log.debug("output not there yet: %s", error.message)
                 await self.clock.sleep(AT_ONCE)
+
+    async def _has_ended(self) -> bool:
+        """Whether a log that is at its end was at the job's end, too, and not just broken off."""
+        try:
+            await asyncio.wait_for(self.ended.wait(), END_SECONDS)
+        except TimeoutError:
+            return False
+        return True

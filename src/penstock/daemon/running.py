@@ -60,7 +60,9 @@ async def _run(settings: configuring.Settings) -> None:
         access, on_answer=lambda verb, code: figures.requests.labels(verb, code).inc()
     )
     on_list = lambda resource: figures.relists.labels(resource).inc()  # noqa: E731  # one line, used twice
-    slurm = control.SlurmControl(settings.slurm_conf)
+    slurm = control.SlurmControl(
+        settings.slurm_conf, on_call=lambda program: figures.commands.labels(program).inc()
+    )
     shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
     ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=time, on_list=on_list, view=ours)

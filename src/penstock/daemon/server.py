@@ -85,9 +85,8 @@ class Server:
             return
         if connection.uid not in self.hook_uids:
             raise wire.WireError(f"{message.verb} is for Slurm's hooks, not for uid {connection.uid}")
-        if message.verb == wellknown.VERB_AUDIT:
-            found = describing.audit(self.bridge, self.bridged_partitions)
-            await connection.send("audit", msgspec.json.encode(found))
+        if message.verb in (wellknown.VERB_AUDIT, wellknown.VERB_METRICS):
+            await connection.send(message.verb, self._report(message.verb))
             return
         if not self.recovered.is_set():
             await connection.send("wait")
@@ -100,6 +99,11 @@ class Server:
             await connection.send("drained")
         else:
             raise wire.WireError(f"unknown verb {message.verb!r}")
+
+    def _report(self, verb: str) -> bytes:
+        if verb == wellknown.VERB_METRICS:
+            return self.metrics.page()
+        return msgspec.json.encode(describing.audit(self.bridge, self.bridged_partitions))
 
     async def _admit(self, connection: connections.Connection, message: connections.Message) -> None:
         identity = jobs.JobIdentity(

@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import execs, kubeconfig, paths, refusals, types
+from penstock.kube import decoding, execs, kubeconfig, paths, refusals, types
 
 Manifest = Mapping[str, Any]
 
@@ -22,6 +22,7 @@ TIMEOUT = 15.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
 """For requests: the pool looks at each of its connections before every request, so it must stay small."""
+SILENCE = 150.0  # an API sends a bookmark every minute: a watch that is silent for longer is dead
 
 
 class KubeClient:
@@ -79,13 +80,12 @@ class KubeClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        decode = msgspec.json.Decoder(types.Event).decode
-        async with self._stream(paths.path_of(resource), query, read_timeout=seconds + TIMEOUT) as lines:
+        async with self._stream(paths.path_of(resource), query, read_timeout=SILENCE) as lines:
             async for line in lines.aiter_lines():
                 if line:
-                    event = decode(line)
+                    event = decoding.decode(line.encode(), types.Event)
                     if event.type == "ERROR":
-                        status = msgspec.json.decode(event.object, type=types.ApiStatus)
+                        status = decoding.decode(event.object, types.ApiStatus)
                         refusals.raise_status(status, status.code)
                     yield event
 
@@ -118,7 +118,7 @@ class KubeClient:
             async with self._streams.stream("GET", path, params=query, timeout=timeout) as response:
                 if response.status_code >= 400:
                     await response.aread()
-                    refusals.raise_for(response.content, response.status_code)
+                    refusals.raise_for(response.content, response.status_code, response.headers)
                 yield response
         except httpx2.HTTPError as error:
             raise errors.KubeUnavailable(f"the Kubernetes API broke off: {_words(error)}") from error
@@ -141,7 +141,7 @@ class KubeClient:
             raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
         self._on_answer(method, str(response.status_code))
         if response.status_code >= 400:
-            refusals.raise_for(response.content, response.status_code)
+            refusals.raise_for(response.content, response.status_code, response.headers)
         return response.content
 
 

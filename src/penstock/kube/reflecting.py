@@ -1,9 +1,11 @@
 """One shared picture of all objects of a kind, kept by list → diff → watch.
 
 Watches end, break and answer 410. After each of these everything is listed again and compared with what was
-known, so that what vanished meanwhile is noticed. The picture says how old it is: whoever is about to delete
-or promise something asks `fresh` first, and confirms a disappearance with a GET of its own (an empty list is
-not proof that all is gone).
+known, so that what vanished meanwhile is noticed. A list is not believed blindly: what it lacks is asked for
+by name, and one that lacks what is there, or that is older than what was seen before, is no list of the API's
+now; the picture then keeps what it has and counts as broken. Events that come late or twice never replace
+newer knowledge. The picture says how old it is: whoever is about to delete or promise something asks `fresh`
+first, and confirms with a read of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock import clock, errors
-from penstock.kube import types
+from penstock.kube import decoding, types, versions
 
 T = TypeVar("T", bound=types.Pod | types.Node)
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300
 STALE_AFTER = 30.0  # without a working watch for that long the picture is not to be trusted
+AT_ONCE = 20  # how many missing objects are asked for together; one that is there is enough
+OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup
 
 
 class Source(Protocol):
@@ -93,12 +97,15 @@ class Reflector(Generic[T]):
         self._source = source
         self._resource = resource
         self._clock = time
-        self._list_decoder = msgspec.json.Decoder(ObjectList[kind])  # type: ignore[valid-type]  # kind is a class at run time
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
         self._on_list = on_list
-        self._view = view
+        self.view = view
+        """How an object looks from here."""
+        self._kind = kind
+        self._dead = versions.Tombstones()
+        self._highest = ""
+        self._old_lists = 0
 
     @property
     def fresh(self) -> bool:
@@ -106,10 +113,9 @@ class Reflector(Generic[T]):
         broken = self._broken_since
         return self.listed.is_set() and (broken is None or self._clock.now() - broken < STALE_AFTER)
 
-    def put_if_new(self, obj: T) -> None:
-        """Show an object that we have just made, before the watch does."""
-        if key_of(obj.metadata) not in self.objects:
-            self._set(key_of(obj.metadata), obj)
+    def put(self, obj: T) -> None:
+        """Show an object that we have just made or read, before the watch does."""
+        self._take(key_of(obj.metadata), self.view(obj))
 
     @contextlib.contextmanager
     def subscribe(self, key: str) -> Iterator[Changes[T]]:
@@ -137,8 +143,9 @@ class Reflector(Generic[T]):
                 log.info("%s: watch expired, listing again", self._resource)
             except errors.KubeError as error:
                 self._mark_broken()
-                log.warning("%s: %s; trying again in %.1f s", self._resource, error.message, delay)
-                await self._clock.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # jitter, not a secret
+                wait = max(delay, error.retry_after)
+                log.warning("%s: %s; trying again in %.1f s", self._resource, error.message, wait)
+                await self._clock.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311  # jitter, not a secret
                 delay = min(delay * 2, 5.0)
 
     async def follow(self) -> None:
@@ -150,41 +157,91 @@ class Reflector(Generic[T]):
             await self._clock.sleep(0.05)  # a server that ends watches at once must not keep us busy
 
     async def relist(self) -> str:
-        """Replace the picture by a list; the list's version, to watch from."""
+        """Replace the picture by a list; the list's version, to watch from.
+
+        KubeUnavailable when the list is not the API's word of now.
+        """
         self._on_list(self._resource)
+        found, version = await self._list()
+        self._require_current(version)
+        lied = await self._lacks_what_is_there(found)
+        for key, obj in found.items():
+            self._take(key, obj)
+        if lied:
+            raise errors.KubeUnavailable(f"a list lacks {lied}, which is there")
+        self._highest = version
+        self._broken_since = None
+        self.listed.set()
+        return version
+
+    async def _list(self) -> tuple[dict[str, T], str]:
         found: dict[str, T] = {}
         query = {"limit": "1000"}
         while True:
-            page: ObjectList[T] = self._list_decoder.decode(
-                await self._source.get(self._resource, query=query)
-            )
-            found.update((key_of(item.metadata), self._view(item)) for item in page.items)
+            answer = await self._source.get(self._resource, query=query)
+            page: ObjectList[T] = decoding.decode(answer, ObjectList[self._kind])  # type: ignore[name-defined]  # kind is a class at run time
+            found.update((key_of(item.metadata), self.view(item)) for item in page.items)
             if not page.metadata.continue_:
-                break
+                return found, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
-        self._replace(found)
-        self._broken_since = None
-        self.listed.set()
-        return page.metadata.resource_version
+
+    def _require_current(self, version: str) -> None:
+        """A list older than an earlier one comes from a server that lags behind, or from a backup."""
+        if not versions.is_older(version, self._highest):
+            self._old_lists = 0
+            return
+        self._old_lists += 1
+        if self._old_lists < OLD_LISTS:
+            raise errors.KubeUnavailable(f"a list from the past: {version} after {self._highest}")
+        log.warning("%s: the cluster has gone back to version %s", self._resource, version)
+        self._old_lists, self._highest = 0, ""
+        self.objects = {key: _of_no_version(obj) for key, obj in self.objects.items()}
+
+    async def _lacks_what_is_there(self, found: dict[str, T]) -> str:
+        """Drop what is truly gone; the name of an object that the list should have had, if there is one."""
+        missing = [key for key in self.objects if key not in found]
+        for first in range(0, len(missing), AT_ONCE):
+            keys = missing[first : first + AT_ONCE]
+            there = await asyncio.gather(*map(self._is_there, keys))
+            for key, still in zip(keys, there, strict=True):
+                if still:
+                    return key
+                if key in self.objects:
+                    self._drop(key, self.objects[key])
+        return ""
+
+    async def _is_there(self, key: str) -> bool:
+        namespace, _, name = key.partition("/")
+        try:
+            await self._source.get(self._resource, namespace=namespace, name=name)
+        except errors.KubeNotFound:
+            return False
+        return True
 
     def apply(self, event: types.Event) -> str:
         """Take one watch event into the picture; the version to go on from."""
         if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
-            return msgspec.json.decode(event.object, type=types.Bookmark).metadata.resource_version
-        obj = self._view(self._decoder.decode(event.object))
+            return decoding.decode(event.object, types.Bookmark).metadata.resource_version
+        obj = self.view(decoding.decode(event.object, self._kind))
         if event.type in ("ADDED", "MODIFIED"):
-            self._set(key_of(obj.metadata), obj)
+            self._take(key_of(obj.metadata), obj)
         elif event.type == "DELETED":
-            self._drop(key_of(obj.metadata), obj)
+            self._bury(key_of(obj.metadata), obj)
         return obj.metadata.resource_version
 
-    def _replace(self, found: dict[str, T]) -> None:
-        for key in self.objects.keys() - found.keys():
-            self._drop(key, self.objects[key])
-        for key, obj in found.items():
-            known = self.objects.get(key)
-            if known is None or known.metadata.resource_version != obj.metadata.resource_version:
-                self._set(key, obj)
+    def _take(self, key: str, obj: T) -> None:
+        """Unless something newer is known of the very object: a later version, or its end."""
+        known = self.objects.get(key)
+        if obj.metadata.uid in self._dead or (known is not None and not _replaces(obj, known)):
+            return
+        self._set(key, obj)
+
+    def _bury(self, key: str, obj: T) -> None:
+        """An object's end is final; another object of its name is not touched by it."""
+        self._dead.add(obj.metadata.uid)
+        known = self.objects.get(key)
+        if known is None or known.metadata.uid == obj.metadata.uid:
+            self._drop(key, obj)
 
     def _set(self, key: str, obj: T) -> None:
         self.objects[key] = obj
@@ -201,3 +258,14 @@ class Reflector(Generic[T]):
     def _mark_broken(self) -> None:
         if self._broken_since is None:
             self._broken_since = self._clock.now()
+
+
+def _replaces(obj: T, known: T) -> bool:
+    """Whether `obj` tells more than what is known: another object, or a later state of the same one."""
+    ours, theirs = known.metadata, obj.metadata
+    return ours.uid != theirs.uid or versions.is_news(theirs.resource_version, ours.resource_version)
+
+
+def _of_no_version(obj: T) -> T:
+    """The object as one that everything replaces."""
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=""))

@@ -1,8 +1,14 @@
-"""From the API's refusals to errors of ours."""
+"""From the API's refusals to errors of ours.
+
+Only the API itself can say that something is not there: a 404 that is no Status object comes from somebody in
+between, such as a load balancer, and means that nothing is known. So does 401: whoever does not know us does
+not tell us the truth about objects either.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NoReturn
 
 import msgspec
@@ -10,7 +16,9 @@ import msgspec
 from penstock import errors
 from penstock.kube import types
 
+LONGEST_WAIT = 30.0
 _ERRORS: dict[int, type[errors.KubeError]] = {
+    401: errors.KubeUnavailable,
     404: errors.KubeNotFound,
     409: errors.KubeConflict,
     410: errors.KubeGone,
@@ -22,18 +30,26 @@ _NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ ')
 """How the API server's authorizer says no; admission (quota, webhooks, Pod Security) has other words."""
 
 
-def raise_for(body: bytes, code: int) -> NoReturn:
+def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) -> NoReturn:
     """The error that an HTTP answer means."""
     try:
         status = msgspec.json.decode(body, type=types.ApiStatus)
     except msgspec.MsgspecError:
         status = types.ApiStatus(message=body.decode(errors="replace")[:200])
-    raise_status(status, code)
+    if code == 404 and status.kind != "Status":
+        raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered 404", status=code)
+    raise_status(status, code, wait=_seconds((headers or {}).get("Retry-After", "")))
 
 
-def raise_status(status: types.ApiStatus, code: int) -> NoReturn:
+def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> NoReturn:
     """The error that a Status object means."""
     kind = _ERRORS.get(code, errors.KubeUnavailable if code >= 500 else errors.KubeError)
     if code == 403 and _NO_RIGHT.search(status.message):
         kind = errors.KubeNotAllowed
-    raise kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)
+    error = kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)
+    error.retry_after = wait
+    raise error
+
+
+def _seconds(text: str) -> float:
+    return min(float(text), LONGEST_WAIT) if text.isdigit() else 0.0

@@ -169,6 +169,7 @@ class Bookmark(msgspec.Struct, frozen=True):
 class ApiStatus(msgspec.Struct, frozen=True):
     """The API's answer when it refuses."""
 
+    kind: str = ""
     message: str = ""
     reason: str = ""
     code: int = 0

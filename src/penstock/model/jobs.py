@@ -66,6 +66,21 @@ class JobDetails:
         return Allocation(identity=identity, shares=self.shares, partition=self.partition, qos=self.qos)
 
 
+HOLDING = frozenset(
+    {
+        "RUNNING",
+        "CONFIGURING",
+        "COMPLETING",
+        "SUSPENDED",
+        "STAGE_OUT",
+        "SIGNALING",
+        "STOPPED",
+        "RESIZING",
+    }
+)
+"""States in which a job has its nodes."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveJob:
     """A line of squeue: a job that Slurm still knows."""
@@ -77,13 +92,4 @@ class LiveJob:
     @property
     def holds_resources(self) -> bool:
         """While this is so its pods have a right to be there."""
-        return self.state in {
-            "RUNNING",
-            "CONFIGURING",
-            "COMPLETING",
-            "SUSPENDED",
-            "STAGE_OUT",
-            "SIGNALING",
-            "STOPPED",
-            "RESIZING",
-        }
+        return self.state in HOLDING

@@ -18,7 +18,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pods/exec", ("get", "create")),
     ("pods/log", ("get",)),
     ("secrets", ("create",)),
-    ("nodes", ("list", "watch")),
+    ("nodes", ("get", "list", "watch")),
     ("namespaces", ("create",)),
     ("resourcequotas", ("create",)),
     ("networkpolicies.networking.k8s.io", ("create",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from penstock import errors
 from penstock.model import jobs
@@ -14,6 +15,8 @@ class SlurmControl:
     """Slurm, reached through its own commands and one slurm.conf."""
 
     slurm_conf: str
+    on_call: Callable[[str], None] = lambda program: None
+    """Told of every command that is run."""
 
     async def cluster_name(self) -> str:
         """ClusterName, as slurmctld has it."""
@@ -21,16 +24,16 @@ class SlurmControl:
         return parsing.cluster_name(text)
 
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
-        """Every job slurmctld still remembers, finished ones included for MinJobAge."""
+        """Every job that may have pods: those that wait or have ended are many and have none."""
         argv = (
             "squeue",
             "--noheader",
             "--all",
-            "--states=all",
+            f"--states={','.join(sorted(jobs.HOLDING))}",
             "--array",
             f"--Format={parsing.SQUEUE_FIELDS}",
         )
-        return parsing.live_jobs(await commands.run(argv, slurm_conf=self.slurm_conf))
+        return parsing.live_jobs(await self._run(argv))
 
     async def live_job(self, job_id: int) -> jobs.LiveJob | None:
         """One job, or None when slurmctld does not know it."""
@@ -43,19 +46,21 @@ class SlurmControl:
             f"--Format={parsing.SQUEUE_FIELDS}",
         )
         try:
-            found = parsing.live_jobs(await commands.run(argv, slurm_conf=self.slurm_conf))
+            found = parsing.live_jobs(await self._run(argv))
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
             if "Invalid job id" in error.message:
                 return None
             raise
+        if not found:  # slurmctld says "Invalid job id" of a job that it does not know; silence is no answer
+            raise errors.SlurmUnavailable(f"squeue said nothing of job {job_id}")
         return next((job for job in found if job.identity.job_id == job_id), None)
 
     async def details(self, job_id: int) -> jobs.JobDetails:
         """What only scontrol tells: partition, QOS, and the job's share of each of its nodes."""
         argv = ("scontrol", "--detail", "show", "job", str(job_id))
-        return parsing.details(await commands.run(argv, slurm_conf=self.slurm_conf))
+        return parsing.details(await self._run(argv))
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
@@ -80,9 +85,13 @@ class SlurmControl:
     async def drained(self) -> dict[str, str]:
         """Nodes that are drained or down, with the reason as it was given."""
         argv = ("sinfo", "--noheader", "--Node", "--states=drain", "--Format=NodeList:|,Reason:|")
-        text = await commands.run(argv, slurm_conf=self.slurm_conf)
+        text = await self._run(argv)
         lines = (line.split("|") for line in text.splitlines())
         return {fields[0].strip(): fields[1].strip() for fields in lines if len(fields) > 1}
 
     async def _update(self, *words: str) -> None:
-        await commands.run(("scontrol", "update", *words), slurm_conf=self.slurm_conf)
+        await self._run(("scontrol", "update", *words))
+
+    async def _run(self, argv: tuple[str, ...]) -> str:
+        self.on_call(argv[0])
+        return await commands.run(argv, slurm_conf=self.slurm_conf)

@@ -1,0 +1,93 @@
+"""Asks the API itself, by name or node, before something is promised, freed or called gone.
+
+The shared picture may lack what a watch did not tell or a list left out, and may still show what has gone. So
+nothing is promised or freed by it alone: the pods of a node are read again, and what only the picture has is
+asked for by name. Each doubt is decided for "there": a lie of one read then costs a wait, never a double
+booking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock import errors
+from penstock.bridge import ports
+from penstock.kube import decoding, reading, reflecting, types
+
+TOGETHER = 16  # reads under way at a time
+
+
+class PodList(msgspec.Struct):
+    """What a list of pods answers."""
+
+    items: list[types.Pod]
+
+
+async def pods(kube: ports.Kube, *, namespace: str = "", query: dict[str, str]) -> list[types.Pod]:
+    """The pods that answer to a selector, as the API has them now."""
+    return decoding.decode(await kube.get("pods", namespace=namespace, query=query), PodList).items
+
+
+async def pod(kube: ports.Kube, namespace: str, name: str) -> types.Pod | None:
+    """The pod of that name, or None when the API says that there is none."""
+    try:
+        return decoding.decode(await kube.get("pods", namespace=namespace, name=name), types.Pod)
+    except errors.KubeNotFound:
+        return None
+
+
+async def is_there(kube: ports.Kube, meta: types.Meta) -> bool:
+    """Whether this very pod is still there."""
+    found = await pod(kube, meta.namespace, meta.name)
+    return found is not None and found.metadata.uid == meta.uid
+
+
+async def node(kube: ports.Kube, name: str) -> types.Node | None:
+    """The node, or None when the API says that there is none."""
+    try:
+        return decoding.decode(await kube.get("nodes", name=name), types.Node)
+    except errors.KubeNotFound:
+        return None
+
+
+async def nodes(kube: ports.Kube, names: Sequence[str]) -> dict[str, types.Node]:
+    """Those of the nodes that are there, by their key in the picture."""
+    found = await _gather([node(kube, name) for name in names])
+    return {reflecting.key_of(one.metadata): one for one in found if one is not None}
+
+
+async def pods_on(
+    kube: ports.Kube, names: Sequence[str], picture: reflecting.Reflector[types.Pod]
+) -> list[types.Pod]:
+    """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
+    everything = picture.objects.values()
+    known = [one for one in everything if one.spec.node_name in names and not reading.is_over(one)]
+    lists = await _gather([pods(kube, query={"fieldSelector": f"spec.nodeName={name}"}) for name in names])
+    here = (one for page in lists for one in page if one.spec.node_name in names)
+    listed = {one.metadata.uid: picture.view(one) for one in here}
+    doubtful = [one for one in known if one.metadata.uid not in listed]
+    there = await _gather([is_there(kube, one.metadata) for one in doubtful])
+    left = [one for one, still in zip(doubtful, there, strict=True) if still]
+    return [*listed.values(), *left]
+
+
+_T = TypeVar("_T")
+
+
+async def _gather(reads: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """All answers, in order, a few at a time; the first failure is everybody's."""
+    gate = asyncio.Semaphore(TOGETHER)
+
+    async def one(read: Coroutine[Any, Any, _T]) -> _T:
+        async with gate:
+            return await read
+
+    answers = await asyncio.gather(*map(one, reads), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]

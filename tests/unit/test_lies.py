@@ -1,0 +1,332 @@
+"""I4, step by step: lists that lack what is there, events out of order, a Slurm that forgets, clocks that
+jump. Nothing is promised, freed, ended or deleted because of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+
+from penstock import errors
+from penstock.bridge import bridge as bridging
+from penstock.bridge import draining, following, outcomes, timeline
+from penstock.kube import decoding, reflecting, refusals, types, versions
+from penstock.model import jobs
+from tests.unit import fakes
+from tests.unit.test_bridge import World, world
+from tests.unit.test_reflecting import Script, event, run
+
+__all__ = ["world"]  # pytest finds the fixture by its name
+
+
+# -- what the picture believes ---------------------------------------------------------------------------
+
+
+async def test_an_empty_list_empties_nothing() -> None:
+    """What it lacks is there when asked for by name: the list lied, and the picture stays."""
+    server = Script([["a", "b"], [], []], [[errors.KubeGone("too old", status=410)]])
+    server.there = {"a", "b"}
+    clock = fakes.ManualClock()
+    reflector = await run(server, clock=clock)
+    assert set(reflector.objects) == {"default/a", "default/b"}
+
+
+async def test_a_list_that_goes_on_lying_makes_the_picture_stale() -> None:
+    """Nobody may promise anything by it."""
+    server = Script([["a"], *([[]] * 40)], [[errors.KubeGone("too old", status=410)]])
+    server.there = {"a"}
+    reflector = await run(server)
+    assert not reflector.fresh
+    assert set(reflector.objects) == {"default/a"}
+
+
+async def test_one_object_that_is_there_proves_the_lie() -> None:
+    """A thousand missing objects are not asked for one by one to find that out."""
+    names = [f"p{number}" for number in range(1000)]
+    server = Script([names, []], [[errors.KubeGone("too old", status=410)]])
+    server.there = set(names)
+    asked: list[str] = []
+    get = server.get
+
+    async def counting(
+        resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    ) -> bytes:
+        asked.append(name)
+        return await get(resource, namespace=namespace, name=name, query=query)
+
+    server.get = counting  # type: ignore[method-assign]  # the same server, with somebody who counts
+    reflector = await run(server)
+    assert len(reflector.objects) == 1000
+    assert sum(map(bool, asked)) <= reflecting.AT_ONCE
+
+
+async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted() -> None:
+    """A lagging server is asked again; when all lists are old, the cluster itself has gone back."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    source = Script([["a"], *([["b"]] * reflecting.OLD_LISTS)], [])
+    reflector._source = source
+    await reflector.relist()
+    source.version = "7"
+    for _ in range(reflecting.OLD_LISTS - 1):
+        with pytest.raises(errors.KubeUnavailable, match="from the past"):
+            await reflector.relist()
+        assert set(reflector.objects) == {"default/a"}
+    assert await reflector.relist() == "7"
+    assert set(reflector.objects) == {"default/b"}
+
+
+@pytest.mark.parametrize(
+    ("events", "version"),
+    [
+        ([("ADDED", "5"), ("MODIFIED", "7"), ("MODIFIED", "6")], "7"),
+        ([("ADDED", "5"), ("ADDED", "5")], "5"),
+        ([("MODIFIED", "6"), ("ADDED", "5")], "6"),
+        ([("ADDED", "5"), ("DELETED", "8"), ("MODIFIED", "7")], None),
+        ([("DELETED", "8"), ("ADDED", "5")], None),
+    ],
+)
+def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: str | None) -> None:
+    """Neither an older state nor an object that has ended."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    for kind, number in events:
+        reflector.apply(event(kind, "a", number))
+    known = reflector.objects.get("default/a")
+    assert (known.metadata.resource_version if known else None) == version
+
+
+def test_a_name_may_be_used_again() -> None:
+    """The end of the old object, told late, is not the end of the new one."""
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector.put(fakes.pod("a", version="9"))
+    old = {"metadata": {"name": "a", "namespace": "default", "uid": "older", "resourceVersion": "8"}}
+    raw = types.Event(type="DELETED", object=msgspec.Raw(msgspec.json.encode(old)))
+    reflector.apply(raw)
+    assert "default/a" in reflector.objects
+
+
+def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
+    """Only numbers have an order."""
+    assert versions.is_older("9", than="10")
+    assert not versions.is_older("a", than="b")
+    assert versions.is_news("a", known="b")
+    assert not versions.is_news("a", known="a")
+
+
+def test_the_dead_are_remembered_for_a_while_only() -> None:
+    """The list of those that ended does not grow for ever."""
+    dead = versions.Tombstones()
+    for number in range(versions.REMEMBERED + 5):
+        dead.add(str(number))
+    assert "4" not in dead
+    assert "5" in dead
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "kind"),
+    [
+        (b'{"kind": "Status", "message": "pods p not found"}', 404, errors.KubeNotFound),
+        (b"404 page not found", 404, errors.KubeUnavailable),
+        (b"<html>no such site</html>", 404, errors.KubeUnavailable),
+        (b'{"kind": "Status"}', 401, errors.KubeUnavailable),
+        (b'{"kind": "Status"}', 403, errors.KubeError),
+        (b"<html>", 502, errors.KubeUnavailable),
+    ],
+)
+def test_only_the_api_can_say_that_something_is_not_there(
+    body: bytes, code: int, kind: type[errors.KubeError]
+) -> None:
+    """A load balancer's 404 is no knowledge."""
+    with pytest.raises(errors.KubeError) as caught:
+        refusals.raise_for(body, code)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"<html>", b'{"items": 3}', b'{"metadata": {}}'])
+def test_an_answer_that_cannot_be_read_is_no_answer(answer: bytes) -> None:
+    """Cut off, or from somebody else."""
+    with pytest.raises(errors.KubeUnavailable):
+        decoding.decode(answer, reflecting.ObjectList[types.Pod])
+
+
+# -- what is promised ------------------------------------------------------------------------------------
+
+
+async def test_a_pod_that_the_watch_has_not_told_of_takes_its_room(world: World) -> None:
+    """Its event was lost: the API itself is asked about the node before the room is promised."""
+    world.slurm.add(fakes.allocation(1, gpus=2))
+    world.kube.add_pod(fakes.pod("unseen", gpus=3))
+    (reason,) = await world.bridge.admit(fakes.identity(1))
+    assert "held by default/unseen" in reason
+
+
+async def test_a_pod_that_the_list_leaves_out_takes_its_room(world: World) -> None:
+    """Only the picture knows it, and the API confirms it by name."""
+    world.slurm.add(fakes.allocation(1, gpus=2))
+    world.add_pod(fakes.pod("left-out", gpus=3))
+    world.kube.lists_nothing = {"pods"}
+    (reason,) = await world.bridge.admit(fakes.identity(1))
+    assert "held by default/left-out" in reason
+
+
+async def test_a_pod_that_only_the_picture_has_takes_nothing(world: World) -> None:
+    """Its end has not been told yet."""
+    world.slurm.add(fakes.allocation(1, gpus=2))
+    world.bridge.pods.objects["default/ghost"] = fakes.pod("ghost", gpus=3)
+    assert await world.bridge.admit(fakes.identity(1)) == ()
+
+
+async def test_a_node_is_taken_as_it_is_now(world: World) -> None:
+    """Cordoned a moment ago, and the event is still on its way."""
+    world.slurm.add(fakes.allocation(1))
+    world.kube.add_node(fakes.node("n1", cordoned=True))
+    assert await world.bridge.admit(fakes.identity(1)) == ("waits for node n1: cordoned in Kubernetes",)
+
+
+@pytest.mark.parametrize("resource", ["pods", "nodes"])
+async def test_no_answer_is_no_promise(world: World, resource: str) -> None:
+    """The picture is fresh, but the API does not confirm it."""
+    world.slurm.add(fakes.allocation(1))
+    world.kube.refuse["get", resource] = errors.KubeUnavailable("down")
+    assert await world.bridge.admit(fakes.identity(1)) == (bridging.API_AWAY,)
+    assert world.bridge.ledger.jobs() == ()
+
+
+async def test_a_promise_is_not_forgotten_by_a_short_list_of_jobs(world: World) -> None:
+    """Slurm left the job out of its list; asked for it, it knows it."""
+    world.slurm.add(fakes.allocation(1))
+    world.bridge.ledger.hold(fakes.allocation(1))
+
+    async def none() -> tuple[jobs.LiveJob, ...]:
+        return ()
+
+    world.slurm.live_jobs = none  # type: ignore[method-assign]  # a Slurm that lies
+    await world.sweeper.sweep()
+    assert world.bridge.ledger.jobs() == (1,)
+
+
+# -- what is ended, freed and deleted ----------------------------------------------------------------------
+
+
+async def test_no_pod_is_swept_by_a_short_list_of_jobs(world: World) -> None:
+    """However often it is shown."""
+    world.slurm.add(fakes.allocation(1))
+    world.add_pod(fakes.pod("live", job=fakes.identity(1)))
+
+    async def none() -> tuple[jobs.LiveJob, ...]:
+        return ()
+
+    world.slurm.live_jobs = none  # type: ignore[method-assign]  # a Slurm that lies
+    for _ in range(4):
+        await world.sweeper.sweep()
+    assert world.kube.names("pods") == ["live"]
+
+
+async def test_a_job_whose_launcher_lives_is_not_swept(world: World) -> None:
+    """slurmctld has lost it, slurmd still runs it: slurmd will be told, and then it ends."""
+    world.add_pod(fakes.pod("forgotten", job=fakes.identity(5)))
+    with world.bridge.attending(5):
+        for _ in range(3):
+            await world.sweeper.sweep()
+        assert world.kube.names("pods")
+    await world.sweeper.sweep()
+    assert not world.kube.names("pods")
+    assert not world.bridge.attended
+
+
+async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
+    """A launcher that comes back finds its pod by name."""
+    allocation = fakes.allocation(17)
+    name = "slurm-17-0-0"
+    pod = fakes.pod(name, job=allocation.identity)
+    namespace = world.bridge._namespace(allocation)
+    meta = {"name": name, "uid": pod.metadata.uid, "labels": pod.metadata.labels}
+    world.kube.objects["pods", namespace, name] = {"metadata": meta}
+    world.kube.lists_nothing = {"pods"}
+    (found,) = await world.bridge.attach(allocation)
+    assert found.metadata.uid == pod.metadata.uid
+
+
+async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
+    """The pod that must be there is looked for by its name, and goes before the node is free."""
+    allocation = fakes.allocation(17)
+    world.bridge.ledger.hold(allocation)
+    namespace = world.bridge._namespace(allocation)
+    labels = fakes.pod("p", job=allocation.identity).metadata.labels
+    meta = {"name": "slurm-17-0-0", "namespace": namespace, "uid": "u", "labels": labels}
+    world.kube.objects["pods", namespace, "slurm-17-0-0"] = {"metadata": meta, "spec": {"nodeName": "n1"}}
+    world.kube.lists_nothing = {"pods"}
+    await world.bridge.release(17, "n1")
+    assert world.kube.names("pods") == []
+
+
+@pytest.mark.parametrize("lies", ["pods", "nodes"])
+async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -> None:
+    """The picture shows nothing there any more; the API, asked, does."""
+    drainer = draining.Drainer(world.bridge)
+    await drainer.abandon(1, "n1")
+    world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
+    if lies == "nodes":
+        world.bridge.nodes.objects.clear()
+    else:
+        world.kube.lists_nothing = {"pods"}
+    await drainer.lift()
+    assert "n1" in world.slurm.reasons
+
+
+# -- time ------------------------------------------------------------------------------------------------
+
+
+async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
+    """A pod is given up for not starting only by an API that says so."""
+    kube, clock = fakes.FakeKube(), fakes.ManualClock()
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
+    pod = fakes.pod("p", status=types.PodStatus())
+    kube.add_pod(pod)
+    kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
+    follower = following.Follower(kube, pods, nodes, clock, 0.0)
+    task = asyncio.create_task(follower.end_of((pod,)))
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    del kube.refuse["get", "pods"]
+    kube.show(("pods", "default", "p"), fakes.ended(0, reason="Completed"))
+    pods.put(fakes.pod("p", status=types.PodStatus(), version="2"))
+    clock.time += 1000
+    assert await asyncio.wait_for(task, 20) == outcomes.Outcome(0)
+
+
+def test_questions_become_rarer() -> None:
+    """Soon after an event was due, and then hardly ever."""
+    patience = following.Patience(fakes.ManualClock(), 300)
+    patience.news(started=True)
+    waits = []
+    for _ in range(9):
+        waits.append(patience.seconds())
+        patience.asked()
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_a_wall_clock_that_jumps_breaks_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freshness and patience are measured by a clock that never goes back; a day more or less is nothing."""
+    clock = fakes.ManualClock()
+    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=clock)
+    reflector.listed.set()
+    reflector._broken_since = None
+    patience = following.Patience(clock, 300)
+    for jump in (86400.0, -2 * 86400.0):
+        now = time.time() + jump
+        monkeypatch.setattr(time, "time", lambda at=now: at)
+        assert reflector.fresh
+        assert not patience.is_over()
+
+
+def test_a_timeline_across_a_jump_of_the_clock_claims_nothing() -> None:
+    """A duration that would be negative is none."""
+    times = iter((1000.0, 400.0))
+    steps = timeline.Timeline(lambda: next(times))
+    steps.note(1, "launched")
+    steps.note(1, "placed")
+    assert steps.seconds_between(1, "launched", "placed") is None
