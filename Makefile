@@ -27,6 +27,14 @@ lint: dev-venv ## Style, types, layers, file sizes
 	@rm -f .lint-imports.log
 	@$(BIN)/python scripts/check_sizes.py
 
+.PHONY: storm
+storm: packages dev-venv ## Every outage and every known bug of the field, the long ones, too
+	@PENSTOCK_TEST_STORM=1 $(BIN)/python scripts/run_tests.py tests/e2e/test_outages_api.py tests/e2e/test_outages_slurm.py tests/e2e/test_regressions.py
+
+.PHONY: soak
+soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 .PHONY: bench
 bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails when a budget is missed
 	@$(BIN)/python scripts/bench_validate.py

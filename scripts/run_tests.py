@@ -17,7 +17,8 @@ def main(arguments: list[str]) -> None:
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *arguments]
     if os.geteuid() != 0 and shutil.which("sudo"):
         print("penstock: the end-to-end tests need root: asking sudo", flush=True)
-        argv = ["sudo", "--preserve-env=PATH,PENSTOCK_TEST_CRASH", *argv]
+        kept = "--preserve-env=PATH,PENSTOCK_TEST_CRASH,PENSTOCK_TEST_STORM"
+        argv = ["sudo", kept, *argv]
     os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes pytest
 
 

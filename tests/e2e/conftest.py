@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.lab import paths, spec, testing
+from penstock.lab.faultproxy import control
 
 FAILED = pytest.StashKey[bool]()
 
@@ -50,6 +51,22 @@ def _both_worlds_agree(request: pytest.FixtureRequest) -> Iterator[None]:
 def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
     """The whole thing: Slurm, a cluster, penstockd and hooks."""
     return shared_lab
+
+
+@pytest.fixture(scope="session")
+def stormy_lab() -> Iterator[testing.RunningLab]:
+    """A lab whose penstockd meets the API, whichever it is, through the fault proxy."""
+    with testing.temporary_lab("--fault-proxy") as running:
+        yield running
+
+
+@pytest.fixture
+def switch(stormy_lab: testing.RunningLab) -> Iterator[control.Control]:
+    """Faults on demand; none is left."""
+    found = control.Control(stormy_lab.place.fault_proxy_control)
+    found.seed(7)
+    yield found
+    found.clear()
 
 
 @pytest.fixture(scope="session")

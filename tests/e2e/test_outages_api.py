@@ -1,0 +1,133 @@
+"""I4, the API's side: away, slow or lying. What runs runs on, what is new waits, nothing healthy is deleted,
+and all converges when the API is well again, without anybody's help.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.e2e import semantics, storms
+from tests.e2e.storms import Rule
+
+from penstock.lab.faultproxy import control
+
+Lab = semantics.Lab
+DONE = semantics.Record("COMPLETED", "0:0")
+HELLO = "#!/bin/sh\necho hello\n"
+
+
+@pytest.fixture(scope="session")
+def lab(stormy_lab: Lab) -> Lab:
+    """The lab of all tests here."""
+    return stormy_lab
+
+
+def stays_so(holds: Callable[[], bool], *, seconds: float) -> None:
+    """It is true now and all the time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert holds()
+        time.sleep(0.3)
+
+
+AWAY = {
+    "unreachable": Rule(fault="unreachable"),
+    "answers 500": Rule(fault="status", status=500),
+    "asks for patience": Rule(fault="status", status=429, seconds=1),
+    "hangs": Rule(fault="hang"),
+}
+
+
+def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
+    """Running jobs run on, also those that end meanwhile; new ones wait and run afterwards."""
+    lives, ends = storms.start(lab), storms.start(lab, "-N2")
+    waiting = []
+    for number, rule in enumerate(AWAY.values()):
+        with switch.during(rule):
+            waiting.append(lab.sbatch(HELLO))
+            if number == 0:
+                ends.end()
+            stays_so(lives.is_untouched, seconds=2)
+            assert semantics.pods(lab, waiting[-1]) == []
+    ends.check_true_end()
+    assert set(semantics.records(lab, waiting).values()) == {DONE}
+    assert lives.is_untouched()
+    lives.end()
+    lives.check_true_end()
+    assert storms.drained(lab) == []
+
+
+def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> None:
+    """The API does what it is asked and the answer never comes, comes in half, or late: no pod twice."""
+    folder = semantics.folder(lab)
+    broken = (
+        Rule(fault="swallow", chance=0.3),
+        Rule(fault="half", chance=0.2),
+        Rule(fault="cut", chance=0.2),
+        Rule(fault="delay", seconds=0.3, chance=0.5),
+    )
+    with switch.during(*broken):
+        job_ids = [
+            lab.sbatch("#!/bin/sh\necho ran >> ran.$SLURM_JOB_ID\nexit 3\n", "--output=/dev/null", cwd=folder)
+            for _ in range(8)
+        ]
+        time.sleep(5)
+    found = semantics.records(lab, job_ids)
+    assert set(found.values()) == {semantics.Record("FAILED", "3:0")}
+    assert [(folder / f"ran.{job_id}").read_text() for job_id in job_ids] == ["ran\n"] * 8
+    assert switch.figures().struck["swallow"] > 0
+
+
+LISTS = (Rule(fault="empty", verbs=("list",)), Rule(fault="partial", keep=0.5, verbs=("list",)))
+
+
+def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> None:
+    """Neither a running nor a new penstockd takes them for the truth: nothing goes, nothing is overbooked."""
+    pod = storms.foreign_pod("notebook", "n3", gpus=3)
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(pod))
+    lives, *ending = storms.start(lab, "--gres=gpu:1"), storms.start(lab), storms.start(lab, "-N2")
+    try:
+        greedy = lab.sbatch(HELLO, "--gres=gpu:3", "-w", "n3")
+        semantics.wait_until(lambda: "notebook" in semantics.field(lab, greedy, "Comment"), "refused")
+        for lie, ends in zip(LISTS, ending, strict=True):
+            with switch.during(lie, Rule(fault="gone", times=2)):
+                with storms.away(lab, "penstockd"):
+                    ends.end()
+                lab.run(("scontrol", "update", f"JobId={greedy}", "StartTime=now"), check=False)
+                ends.check_true_end()
+                stays_so(lives.is_untouched, seconds=2)
+                assert semantics.pods(lab, greedy) == []
+                assert semantics.pods(lab, ends.job_id) == []
+    finally:
+        lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
+    lives.end()
+    lives.check_true_end()
+    assert semantics.record(lab, greedy, timeout=180) == DONE
+
+
+WATCHES = {
+    "dropped": Rule(fault="drop", chance=0.7),
+    "stale": Rule(fault="stale"),
+    "reordered": Rule(fault="reorder", chance=0.5),
+    "frozen": Rule(fault="freeze"),
+    "expired": Rule(fault="gone", chance=0.5),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=storms.LONG if name == "frozen" else ()) for name in WATCHES]
+)
+def test_watches_that_do_not_tell_the_truth(lab: Lab, switch: control.Control, name: str) -> None:
+    """Jobs start, end and are released as if the events had been right."""
+    lives = storms.start(lab)
+    with switch.during(WATCHES[name]):
+        gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
+        found = semantics.records(lab, (gang, short))
+        assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
+        assert lives.is_untouched()
+    lives.end()
+    lives.check_true_end()
+    semantics.wait_until(lambda: semantics.pods(lab, gang) == [], "the gang is gone")

@@ -1,0 +1,136 @@
+"""I4, Slurm's side and our own: slurmctld, slurmd and penstockd away or without memory, and a full disk."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e import semantics, storms
+
+Lab = semantics.Lab
+DONE = semantics.Record("COMPLETED", "0:0")
+HELLO = "#!/bin/sh\necho hello\n"
+
+
+@pytest.fixture(scope="session")
+def lab(stormy_lab: Lab) -> Lab:
+    """The lab of all tests here."""
+    return stormy_lab
+
+
+@storms.LONG
+def test_slurmctld_away_and_back(lab: Lab) -> None:
+    """A job that ends meanwhile has its true record, one that goes on is not touched."""
+    lives, ends = storms.start(lab), storms.start(lab, "-N2")
+    with storms.away(lab, "slurmctld"):
+        ends.end()
+        time.sleep(3)
+        assert lives.is_untouched()
+    ends.check_true_end()
+    assert lives.is_untouched()
+    lives.end()
+    lives.check_true_end()
+
+
+def test_slurmctld_and_penstockd_away_together(lab: Lab) -> None:
+    """What neither remembers is read from the other side; a lost slurmd changes nothing either."""
+    lives, ends = storms.start(lab, "-w", "n1"), storms.start(lab, "-w", "n2")
+    for name in ("penstockd", "slurmctld", "slurmd-n1"):
+        storms.kill(lab, name)
+    ends.end()
+    storms.restart(lab)
+    ends.check_true_end()
+    assert lives.is_untouched()
+    new = lab.sbatch(HELLO)
+    assert semantics.record(lab, new) == DONE
+    lives.end()
+    lives.check_true_end()
+
+
+@storms.LONG
+def test_slurmctld_forgets_one_job(lab: Lab) -> None:
+    """Its state is of a time before the job: the job's pod goes, every other job's stays."""
+    kept = storms.start(lab)
+    state = lab.place.controller_state
+    saved = state.with_name("state.saved")
+    lab.run(("scontrol", "ping"))
+    with storms.away(lab, "slurmctld"):
+        shutil.copytree(state, saved, copy_function=_with_owner)
+    try:
+        lost = storms.start(lab)
+        with storms.away(lab, "slurmctld"):
+            for file in ("job_state", "job_state.old"):
+                _with_owner(saved / file, state / file)
+            time.sleep(1)
+            assert kept.is_untouched()
+            assert lost.is_untouched()
+    finally:
+        shutil.rmtree(saved)
+    semantics.wait_until(lambda: semantics.pods(lab, lost.job_id) == [], "the forgotten job's pod is gone")
+    assert kept.is_untouched()
+    kept.end()
+    kept.check_true_end()
+
+
+def _with_owner(source: str | Path, target: str | Path) -> None:
+    shutil.copy2(source, target)
+    found = Path(source).stat()
+    shutil.chown(target, found.st_uid, found.st_gid)
+
+
+@storms.LONG
+def test_penstockd_away_for_a_while(lab: Lab) -> None:
+    """Jobs run on and end, new ones wait; all is as it should be when it is back."""
+    lives, ends = storms.start(lab), storms.start(lab)
+    with storms.away(lab, "penstockd"):
+        ends.end()
+        waiting = lab.sbatch(HELLO)
+        time.sleep(5)
+        assert lives.is_untouched()
+        assert semantics.pods(lab, waiting) == []
+    ends.check_true_end()
+    assert semantics.record(lab, waiting) == DONE
+    assert lives.is_untouched()
+    lives.end()
+    lives.check_true_end()
+    assert storms.drained(lab) == []
+
+
+@contextmanager
+def full(directory: Path) -> Iterator[None]:
+    """Not a byte more can be written to the file system that is mounted there."""
+    ballast = directory / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file:
+            while free := shutil.disk_usage(directory).free:
+                file.write(b"\0" * free)
+        yield
+    finally:
+        ballast.unlink()
+
+
+@pytest.fixture
+def small_log(lab: Lab) -> Iterator[Path]:
+    """penstockd logs, and has its socket, on a file system with next to no room."""
+    places = (lab.place.log, lab.place.penstockd_run)
+    storms.kill(lab, "penstockd")
+    for place in places:
+        lab.run(("mount", "-t", "tmpfs", "-o", "size=64k,mode=0777", "tmpfs", str(place)))
+    storms.restart(lab)
+    yield lab.place.log
+    storms.kill(lab, "penstockd")
+    for place in places:
+        lab.run(("umount", "--lazy", str(place)))
+    storms.restart(lab)
+
+
+def test_a_full_disk(lab: Lab, small_log: Path) -> None:
+    """Nobody can log any more: jobs start, run and end all the same."""
+    with full(small_log), full(lab.place.penstockd_run):
+        job_ids = [lab.sbatch(HELLO) for _ in range(3)]
+        assert set(semantics.records(lab, job_ids).values()) == {DONE}
+        assert all(semantics.pods(lab, job_id) == [] for job_id in job_ids)

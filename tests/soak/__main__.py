@@ -1,0 +1,50 @@
+"""`make soak MINUTES=10 [SEED=…]`: a storm over a lab of its own, and a table; exit 1 when anything broke."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich import console, table
+
+from penstock.lab import testing
+from tests.soak import running
+
+
+@click.command()
+@click.option("--minutes", type=float, default=10.0, show_default=True)
+@click.option("--seed", type=int, default=None, help="Of an earlier storm, to have it again.")
+@click.option("--events", type=click.Path(path_type=Path), default=None, help="Where the event log goes.")
+def main(minutes: float, seed: int | None, events: Path | None) -> None:
+    """Jobs, losses and faults at random, and the invariants all the while."""
+    chosen = random.SystemRandom().randrange(10**6) if seed is None else seed
+    log = events or Path(tempfile.gettempdir()) / f"penstock-soak-{chosen}.jsonl"
+    click.echo(f"seed {chosen}, {minutes:g} minutes, events in {log}")
+    with testing.temporary_lab("--fault-proxy") as lab:
+        report = running.run(lab, seed=chosen, seconds=minutes * 60, events=log)
+    show(report)
+    sys.exit(0 if report.is_clean else 1)
+
+
+def show(report: running.Report) -> None:
+    """The summary."""
+    shown = table.Table(title=f"Random test, seed {report.seed}", title_justify="left")
+    for heading in ("what", "how often"):
+        shown.add_column(heading, justify="right" if heading == "how often" else "left")
+    for name, counted in (("", report.steps), ("ended ", report.ends)):
+        for what, count in sorted(counted.items()):
+            shown.add_row(name + what, str(count))
+    shown.add_row("looks at the invariants", f"{report.looks} ({report.blind} with a side away)")
+    shown.add_row("violations", str(len(report.violations)))
+    shown.add_row("lost, doubled, orphaned, unclean", str(len(report.faults)))
+    out = console.Console()
+    out.print(shown)
+    for line in (*sorted(report.violations), *report.faults):
+        out.print(line, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Was a job lost, run twice, or recorded wrongly? A pure look at what each has left.
+
+A job writes a line at the beginning and one at the end of every attempt. Whatever ends otherwise than its
+script says must say why: cancelled, or with the cluster's reason in its comment.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What accounting, and the job's own lines, say of one job."""
+
+    job_id: str
+    state: str
+    code: str
+    comment: str
+    wanted: int
+    """The exit code that its script ends with."""
+    trace: tuple[str, ...]
+
+
+def faults_of(job: Ended) -> list[str]:
+    """Everything that is wrong about it, in words."""
+    begun = collections.Counter(line for line in job.trace if line.startswith("begin"))
+    ends = collections.Counter(line for line in job.trace if line.startswith("end"))
+    found = [f"doubled: {line!r} {count} times" for line, count in (begun + ends).items() if count > 1]
+    true_end = ("COMPLETED" if job.wanted == 0 else "FAILED", f"{job.wanted}:0")
+    if not job.state:
+        found.append("lost: the accounting has no end of it")
+    elif (job.state, job.code) == true_end:
+        if not ends:
+            found.append("ended well without having run")
+    elif job.state == "COMPLETED":
+        found.append(f"completed, though its script ends with {job.wanted}")
+    elif job.state != "CANCELLED" and not job.comment:
+        found.append(f"{job.state} {job.code} without a reason")
+    return found

@@ -1,0 +1,82 @@
+"""What happens in a random test, and in which order: the same seed gives the same steps for ever.
+
+A step carries its own numbers (which of the jobs, how long, how much), so that nothing depends on what was
+drawn for another step or on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+WEIGHTS = {
+    "submit": 40,
+    "array": 8,
+    "gang": 10,
+    "cancel": 8,
+    "requeue": 5,
+    "foreign": 6,
+    "delete-pod": 3,
+    "node-lost": 4,
+    "node-gone": 2,
+    "cordon": 3,
+    "fault": 9,
+    "kill-penstockd": 3,
+    "restart-slurmctld": 1,
+}
+FAULTS = (
+    "delay",
+    "status",
+    "hang",
+    "cut",
+    "swallow",
+    "half",
+    "empty",
+    "partial",
+    "gone",
+    "unreachable",
+    "drop",
+    "stale",
+    "reorder",
+    "freeze",
+)
+PROBABILISTIC = {"cut": 0.3, "swallow": 0.3, "half": 0.3, "drop": 0.5, "reorder": 0.5, "delay": 0.5}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """One thing that is done to the lab, with all that is left to chance in it."""
+
+    number: int
+    kind: str
+    pause: float
+    """Seconds before the next step."""
+    pick: float
+    """Which of the candidates, as a part of all of them."""
+    seconds: float
+    """How long it lasts: a job's work, an outage."""
+    amount: int
+    """GPUs of a job or pod, tasks of an array."""
+    code: int
+    """The exit code of a job."""
+    fault: str
+
+
+def steps(seed: int) -> Iterator[Step]:
+    """Without end."""
+    chance = random.Random(seed)  # noqa: S311  # repeatable on purpose
+    kinds, weights = zip(*WEIGHTS.items(), strict=True)
+    number = 0
+    while True:
+        number += 1
+        yield Step(
+            number=number,
+            kind=chance.choices(kinds, weights)[0],
+            pause=round(chance.expovariate(2.0), 3),
+            pick=chance.random(),
+            seconds=round(chance.uniform(0.1, 5.0), 2),
+            amount=chance.randint(1, 4),
+            code=chance.choice((0, 0, 0, 3, 7)),
+            fault=chance.choice(FAULTS),
+        )

@@ -1,0 +1,181 @@
+"""The storm itself: steps until the time is over, looks at the invariants meanwhile, then the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock import clock, wellknown
+from penstock.checking import confirming, looking, rendering
+from penstock.checking import running as checking
+from penstock.kube import client, kubeconfig
+from penstock.lab import testing
+from tests.e2e import semantics
+from tests.soak import judging, plans
+from tests.soak import world as worlds
+
+LOOK_EVERY = 1.0
+PATIENCE = {"I1": 0.0, "I2": 90.0, "I5": 0.0}
+END_SECONDS = 240.0
+SETTLE_SECONDS = 60.0
+
+
+@dataclasses.dataclass
+class Report:
+    """What there is to say at the end."""
+
+    seed: int
+    steps: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    ends: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    looks: int = 0
+    blind: int = 0
+    """Looks at which one side did not answer."""
+    violations: set[str] = dataclasses.field(default_factory=set)
+    faults: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.violations and not self.faults and self.looks > 0
+
+
+class EventLog:
+    """Everything that was done and seen, a JSON line each, with seconds since the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", buffering=1)
+        self._began = time.monotonic()
+
+    def note(self, event: str, **fields: Any) -> None:
+        line = {"at": round(time.monotonic() - self._began, 2), "event": event, **fields}
+        self._file.write(json.dumps(line, default=str) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path) -> Report:
+    """One storm over this lab."""
+    report = Report(seed)
+    log = EventLog(events)
+    try:
+        world = worlds.World(lab, log.note)
+        with watched(lab, report, log):
+            _storm(world, report, log, seed=seed, seconds=seconds)
+            world.calm()
+            jobs = _ended(world, log)
+        _judge(jobs, report, log)
+        _end_clean(lab, report, log)
+    finally:
+        log.note("report", steps=report.steps, ends=report.ends, looks=report.looks, faults=report.faults)
+        log.close()
+    return report
+
+
+def _storm(world: worlds.World, report: Report, log: EventLog, *, seed: int, seconds: float) -> None:
+    world.switch.seed(seed)
+    end = time.monotonic() + seconds
+    for step in plans.steps(seed):
+        if time.monotonic() > end:
+            return
+        log.note("step", number=step.number, kind=step.kind)
+        report.steps[step.kind] += 1
+        world.do(step)
+        wake = time.monotonic() + step.pause
+        while (now := time.monotonic()) < wake:
+            world.tidy()
+            time.sleep(min(0.1, wake - now))
+        world.tidy()
+
+
+def _ended(world: worlds.World, log: EventLog) -> list[judging.Ended]:
+    """Every job, once all have ended or the patience has."""
+    deadline = time.monotonic() + END_SECONDS
+    while waiting := world.lab.run(("squeue", "-h", "-r", "-o", "%i %T %r")).stdout.split("\n")[:-1]:
+        if time.monotonic() > deadline:
+            log.note("not ended", jobs=waiting)
+            break
+        world.hurry()
+        time.sleep(1)
+    return [job for submitted in world.jobs for job in _records(world, submitted)]
+
+
+def _records(world: worlds.World, submitted: worlds.Submitted) -> Iterator[judging.Ended]:
+    """A record for each task of it; one without a state when the accounting has none."""
+    fields = "JobIDRaw,State,ExitCode,End,Comment"
+    argv = ("sacct", "-nPX", f"--jobs={submitted.job_id}", f"--format={fields}")
+    lines = world.lab.run(argv).stdout.splitlines() or ["|||Unknown|"]
+    for line in lines:
+        raw, state, code, end, comment = line.split("|", 4)
+        trace = world.folder / f"trace.{raw}"
+        yield judging.Ended(
+            job_id=raw or submitted.job_id,
+            state="" if end == "Unknown" or state in semantics.NOT_THE_END else state.partition(" ")[0],
+            code=code,
+            comment=comment,
+            wanted=submitted.code,
+            trace=tuple(trace.read_text().splitlines()) if trace.exists() else (),
+        )
+
+
+def _judge(jobs: list[judging.Ended], report: Report, log: EventLog) -> None:
+    for job in jobs:
+        report.ends[job.state or "unknown"] += 1
+        for fault in judging.faults_of(job):
+            report.faults.append(f"job {job.job_id} {fault}")
+            log.note("fault", job=dataclasses.asdict(job), fault=fault)
+
+
+def _end_clean(lab: testing.RunningLab, report: Report, log: EventLog) -> None:
+    """Nothing is left in the cluster, no node is kept from work."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while (left := _leftovers(lab)) and time.monotonic() < deadline:
+        time.sleep(1)
+    report.faults.extend(left)
+    log.note("leftovers", found=left)
+
+
+def _leftovers(lab: testing.RunningLab) -> list[str]:
+    argv = ("kubectl", "get", "pods,secrets", "-A", "-l", "app=slurm-job", "-o", "name")
+    orphans = [f"orphan {name}" for name in lab.run(argv).stdout.split()]
+    lines = lab.run(("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T %E")).stdout.splitlines()
+    return orphans + [f"node {line}" for line in lines if " idle " not in line]
+
+
+@contextmanager
+def watched(lab: testing.RunningLab, report: Report, log: EventLog) -> Iterator[None]:
+    """Somebody looks at both worlds all the time."""
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_look_on(lab, report, log, stop)))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop: threading.Event) -> None:
+    variables = lab.env
+    kube = client.KubeClient(kubeconfig.load(Path(variables[wellknown.ENV_KUBECONFIG])))
+    looker = looking.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
+    checker = checking.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(PATIENCE))
+    try:
+        while not stop.is_set():
+            found = await checker.once()
+            report.looks += 1
+            report.blind += bool(found.unknown)
+            text = rendering.as_text(found.violations)
+            if text and text not in report.violations:
+                report.violations.add(text)
+                log.note("violation", text=text)
+            await asyncio.sleep(LOOK_EVERY)
+    finally:
+        await kube.close()
