@@ -9,6 +9,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 
+from penstock.checking import booking, snapshots
+from penstock.kube import reading
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
@@ -39,3 +42,18 @@ def faults_of(job: Ended) -> list[str]:
     elif job.state != "CANCELLED" and not job.comment:
         found.append(f"{job.state} {job.code} without a reason")
     return found
+
+
+def is_room_for_all(seen: snapshots.Snapshot, subject: str) -> bool:
+    """Whether all pods that live on the node fit there.
+
+    kube-scheduler knows nothing of promises: it may put a pod into the room of a job whose own pod has ended
+    or is not made yet. Nothing is booked twice by that: the kubelet refuses what does not fit, and the job is
+    sent back.
+    """
+    name = subject.removeprefix("node ")
+    living = [pod for pod in seen.pods if pod.spec.node_name == name and not reading.is_over(pod)]
+    nodes = [node for node in seen.nodes if node.metadata.name == name]
+    return all(
+        not booking.requests_of(living).shortages(reading.amount(node.status.allocatable)) for node in nodes
+    )

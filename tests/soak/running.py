@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import clock, wellknown
-from penstock.checking import confirming, looking, rendering
+from penstock.checking import confirming, looking, rendering, snapshots
 from penstock.checking import running as checking
 from penstock.kube import client, kubeconfig
 from penstock.lab import testing
@@ -38,6 +38,8 @@ class Report:
     looks: int = 0
     blind: int = 0
     """Looks at which one side did not answer."""
+    contended: int = 0
+    """Looks at which somebody else's pod sat in room that a job had been promised and did not use."""
     violations: set[str] = dataclasses.field(default_factory=set)
     faults: list[str] = dataclasses.field(default_factory=list)
 
@@ -166,16 +168,35 @@ async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop:
     variables = lab.env
     kube = client.KubeClient(kubeconfig.load(Path(variables[wellknown.ENV_KUBECONFIG])))
     looker = looking.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
-    checker = checking.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(PATIENCE))
+    onlooker = Onlooker(looker, report, log)
     try:
         while not stop.is_set():
-            found = await checker.once()
-            report.looks += 1
-            report.blind += bool(found.unknown)
-            text = rendering.as_text(found.violations)
-            if text and text not in report.violations:
-                report.violations.add(text)
-                log.note("violation", text=text)
+            await onlooker.look()
             await asyncio.sleep(LOOK_EVERY)
     finally:
         await kube.close()
+
+
+class Onlooker:
+    """Looks, and tells what breaks an invariant from what somebody else's pod did."""
+
+    def __init__(self, looker: looking.Looker, report: Report, log: EventLog) -> None:
+        self._looker, self._report, self._log = looker, report, log
+        self._seen: snapshots.Snapshot | None = None
+        self._checker = checking.Checker(self._see, clock.SystemClock(), confirming.Confirmer(PATIENCE))
+
+    async def _see(self) -> snapshots.Snapshot:
+        self._seen = await self._looker.look()
+        return self._seen
+
+    async def look(self) -> None:
+        """One look; every violation is told once."""
+        found = await self._checker.look()
+        self._report.looks += 1
+        self._report.blind += bool(found.unknown)
+        for one in found.violations:
+            if one.kind == "crowded" and self._seen and judging.is_room_for_all(self._seen, one.subject):
+                self._report.contended += 1
+            elif (text := rendering.as_text((one,))) not in self._report.violations:
+                self._report.violations.add(text)
+                self._log.note("violation", text=text)

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.checking import snapshots
+from penstock.kube import types
 from tests.soak import judging, plans
+from tests.unit import fakes
 
 WELL = judging.Ended(
     job_id="7", state="COMPLETED", code="0:0", comment="", wanted=0, trace=("begin 0", "end 0")
@@ -50,3 +53,13 @@ def test_every_kind_of_step_and_fault_comes_up() -> None:
 def test_the_judge(changes: dict[str, Any], words: list[str]) -> None:
     """Lost, doubled, wrong or unexplained ends are told apart from true ones."""
     assert judging.faults_of(dataclasses.replace(WELL, **changes)) == words
+
+
+@pytest.mark.parametrize(("phase", "room"), [("Running", False), ("Succeeded", True)])
+def test_only_pods_that_live_book_a_node(phase: str, room: bool) -> None:
+    """Somebody else's pod beside one of ours that has ended is no double booking; beside a living one it is."""
+    ours = fakes.pod("ours", gpus=1, job=fakes.identity(), status=types.PodStatus(phase=phase))
+    seen = snapshots.Snapshot(
+        pods=(ours, fakes.pod("notebook", gpus=4)), nodes=(fakes.node("n1"),), secrets=(), jobs={}
+    )
+    assert judging.is_room_for_all(seen, "node n1") == room
