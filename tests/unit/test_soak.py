@@ -57,7 +57,7 @@ def test_the_judge(changes: dict[str, Any], words: list[str]) -> None:
 
 @pytest.mark.parametrize(("phase", "room"), [("Running", False), ("Succeeded", True)])
 def test_only_pods_that_live_book_a_node(phase: str, room: bool) -> None:
-    """Somebody else's pod beside one of ours that has ended is no double booking; beside a living one it is."""
+    """Somebody's pod beside one of ours that has ended books nothing twice; beside a living one it does."""
     ours = fakes.pod("ours", gpus=1, job=fakes.identity(), status=types.PodStatus(phase=phase))
     seen = snapshots.Snapshot(
         pods=(ours, fakes.pod("notebook", gpus=4)), nodes=(fakes.node("n1"),), secrets=(), jobs={}
