@@ -101,6 +101,9 @@ SOUND = {
     "a job whose pods are going": world(
         job(state="COMPLETING"), pods=(pod(deleting=True),), secrets=(secret(),), told=daemon(held())
     ),
+    "a requeued job whose pods are going": world(
+        job(state="COMPLETING", restart=1), pods=(pod(deleting=True),), secrets=(secret(),)
+    ),
     "a job that has ended": world(job(state="FAILED", exit_code=7), told=daemon(ends=(
         audits.End(job_id=17, restart=0, exit_code=7),
     ))),

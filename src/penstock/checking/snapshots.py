@@ -62,7 +62,9 @@ class Snapshot:
         job = self.job_of(labels)
         if job is None or not job.live.holds_resources:
             return False
-        return labels.get(wellknown.LABEL_RESTART) == str(job.live.identity.restart)
+        restart, attempt = job.live.identity.restart, labels.get(wellknown.LABEL_RESTART)
+        # Slurm counts a requeued job's next attempt while the nodes are still kept for the pods of this one.
+        return attempt == str(restart) or (job.live.state == "COMPLETING" and attempt == str(restart - 1))
 
     def is_bridged(self, job: audits.SlurmJob) -> bool:
         """Whether the job runs as pods, as far as penstockd has told."""
