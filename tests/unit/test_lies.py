@@ -12,7 +12,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining, following, outcomes, timeline
+from penstock.bridge import draining, following, outcomes, sweeping, timeline
 from penstock.kube import decoding, reflecting, refusals, types, versions
 from penstock.model import jobs
 from tests.unit import fakes
@@ -234,6 +234,22 @@ async def test_a_job_whose_launcher_lives_is_not_swept(world: World) -> None:
     await world.sweeper.sweep()
     assert not world.kube.names("pods")
     assert not world.bridge.attended
+
+
+@pytest.mark.parametrize("sign", ["none", "launcher", "pod", "pending"])
+async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: str) -> None:
+    """Not while anything shows that it lives, and not before Slurm had the time to notice it itself."""
+    world.slurm.add(fakes.allocation(5), state="PENDING" if sign == "pending" else "RUNNING")
+    world.bridge.ledger.hold(fakes.allocation(5))
+    if sign == "pod":
+        world.add_pod(fakes.pod("p", job=fakes.identity(5)))
+    if sign == "launcher":
+        world.bridge.attended[5] = 1
+    for _ in range(sweeping.ROUNDS_TO_COME):
+        await world.sweeper.sweep()
+    assert world.slurm.requeued == []
+    await world.sweeper.sweep()
+    assert world.slurm.requeued == ([5] if sign == "none" else [])
 
 
 async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:

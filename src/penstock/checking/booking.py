@@ -34,8 +34,11 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
         job = seen.jobs.get(job_id)
         if job is None or not job.live.holds_resources or seen.is_trusted(job):
             continue
-        for node in sorted({pod.spec.node_name for pod in pods if snapshots.takes_room(pod)}):
-            there = [pod for pod in pods if snapshots.takes_room(pod) and pod.spec.node_name == node]
+        counted = [pod for pod in pods if snapshots.takes_room(pod)]
+        if job.live.state == "COMPLETING":  # a requeued job has its next attempt's share while pods are going
+            counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
+        for node in sorted({pod.spec.node_name for pod in counted}):
+            there = [pod for pod in counted if pod.spec.node_name == node]
             if requests_of(there).shortages(job.share_of(node)):
                 yield Violation(
                     invariant="I1",
