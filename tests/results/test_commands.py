@@ -158,6 +158,22 @@ def test_logs_of_a_running_job(stage: Stage, say: Say) -> None:
     assert "nobody remembers where" in str(call(stage, "logs", "17").exception)
 
 
+def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, say: Say) -> None:
+    """Slurm does not fill in all patterns of a job that waits: the file that penstockd names later counts."""
+    stage.file("live-17-train.txt", "first\n")
+    waiting = record(state="PENDING", stdout=str(stage.home / "live-17-%x.txt"))
+    live = record(state="RUNNING", stdout=str(stage.home / "live-17-train.txt"))
+    say(waiting, waiting, live, record(state="COMPLETED", stdout=live.stdout), away=True)
+    assert call(stage, "logs", "17", "-f").stdout == "first\n"
+
+
+def test_job_that_was_too_fast_is_shown_from_its_results(stage: Stage, say: Say) -> None:
+    """It was over before anybody could say where it wrote."""
+    assert stage.collect(stage.attempt(out="fast\n"))
+    say(record(state="PENDING"), record(state="COMPLETED"))
+    assert call(stage, "logs", "17", "-f").stdout == "fast\n"
+
+
 def test_logs_are_followed_to_the_end(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes meanwhile is shown, also of a second attempt that empties the file."""
     out = stage.file("live.txt", "first attempt\n")

@@ -6,6 +6,7 @@ Files are read with the caller's own rights, so nobody sees more than the kernel
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from penstock.slurm import showing
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
 GOES_ON = frozenset(("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING"))
+COLLECTED_WITHIN = 10.0  # seconds
 SERVICES = ("penstockd", "collector", "intake")
 
 
@@ -61,36 +63,63 @@ def logs(
 # -- a job -----------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass
+class Watched:
+    """One stream of one job, and how far it has been shown."""
+
+    job: str
+    folder: Path | None
+    stream: str
+    record: showing.JobRecord
+    tail: tailing.Tail
+
+    @property
+    def goes_on(self) -> bool:
+        return self.record.state.split()[0] in GOES_ON
+
+    def look(self) -> None:
+        """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
+        self.record = asyncio.run(showing.record(jobs.slurm_conf(), self.job))
+        self.find()
+
+    def find(self) -> None:
+        if not self.tail.offset:
+            self.tail.path = _path(self.record, self.folder, self.stream) or self.tail.path
+
+    def write(self) -> None:
+        _write(self.tail)
+
+
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
     record = asyncio.run(showing.record(jobs.slurm_conf(), job))
     path = _path(record, folder, stream)
-    tail = tailing.Tail(path)
-    try:
-        _write(tail)
-        if follow and record.state.split()[0] in GOES_ON:
-            _follow(job, tail)
-    except PermissionError:
-        raise errors.PenstockError(
-            f"{path} is not yours to read", hint=f"The job is {record.user}'s."
-        ) from None
-    if not path.exists():
-        click.echo(f"penstock: {path} is not there: job {job} is {record.state}", err=True)
-
-
-def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path:
-    """The file the job writes; once it has ended, what was collected of it."""
-    if record.state.split()[0] not in GOES_ON:
-        collected = results.outputs_of(folder, record.shown_id)
-        if collected is not None:
-            return collected / (gathering.STDERR if stream == "stderr" else gathering.STDOUT)
-    live = _from_penstockd(record.job_id, stream)
-    named = live or (record.stderr if stream == "stderr" else record.stdout)
-    if not named:
+    if path is None and not follow:
         raise errors.PenstockError(
             f"nobody remembers where job {record.shown_id} wrote its {stream}",
             hint=f"It is {record.state}; a job that has not started has written nothing.",
         )
-    return Path(named)
+    watched = Watched(job, folder, stream, record, tailing.Tail(path or Path(os.devnull)))
+    try:
+        watched.write()
+        if follow and watched.goes_on:
+            _follow(watched)
+    except PermissionError:
+        hint = f"The job is {record.user}'s."
+        raise errors.PenstockError(f"{watched.tail.path} is not yours to read", hint=hint) from None
+    if not watched.tail.path.exists():
+        click.echo(
+            f"penstock: {watched.tail.path} is not there: job {job} is {watched.record.state}", err=True
+        )
+
+
+def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path | None:
+    """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
+    if record.state.split()[0] not in GOES_ON:
+        collected = results.outputs_of(folder, record.shown_id)
+        if collected is not None:
+            return collected / (gathering.STDERR if stream == "stderr" else gathering.STDOUT)
+    named = _from_penstockd(record.job_id, stream) or (record.stderr if stream == "stderr" else record.stdout)
+    return Path(named) if named else None
 
 
 def _from_penstockd(job_id: int, stream: str) -> str:
@@ -102,20 +131,31 @@ def _from_penstockd(job_id: int, stream: str) -> str:
     return os.fsdecode(view.stderr if stream == "stderr" else view.stdout)
 
 
-def _follow(job: str, tail: tailing.Tail) -> None:
+def _follow(watched: Watched) -> None:
     """Until Slurm says that the job is over, and all of its output has been shown."""
     asked, restarts = time.monotonic(), 0
-    while True:
-        _write(tail)
-        if tail.began_again > restarts:
-            restarts = tail.began_again
+    while watched.goes_on:
+        watched.find()
+        watched.write()
+        if watched.tail.began_again > restarts:
+            restarts = watched.tail.began_again
             click.echo("penstock: the job began again", err=True)
         if time.monotonic() - asked > ASK_SLURM:
             asked = time.monotonic()
-            state = asyncio.run(showing.record(jobs.slurm_conf(), job)).state
-            if state.split()[0] not in GOES_ON:
-                _write(tail)
-                return
+            watched.look()
+        time.sleep(POLL)
+    _write_the_rest(watched)
+
+
+def _write_the_rest(watched: Watched) -> None:
+    """A job that was over before its file was known is shown once its results are there."""
+    deadline = time.monotonic() + COLLECTED_WITHIN
+    watched.write()
+    while not watched.tail.offset and watched.folder and time.monotonic() < deadline:
+        watched.find()
+        watched.write()
+        if results.outputs_of(watched.folder, watched.record.shown_id):
+            return
         time.sleep(POLL)
 
 
