@@ -158,6 +158,7 @@ def test_facts_of_the_summary(lab: Lab, ended: dict[str, Ended]) -> None:
     assert found["used"]["cpu_seconds"] is not None
     if testing.kubernetes() == spec.REAL:
         assert found["image_digest"].startswith("sha256:")
+        assert 0 < found["used"]["memory_bytes"] <= found["asked"]["memory_bytes"]
 
 
 def test_outputs_of_both_kinds(lab: Lab, ended: dict[str, Ended]) -> None:

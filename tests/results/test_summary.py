@@ -46,7 +46,9 @@ ATTEMPT = attempts.Attempt(
             ended="2027-01-15T08:01:10Z",
             exit_code=137 if rank == 0 else 0,
             reason="OOMKilled" if rank == 0 else "Completed",
-            message="signal\n0m0.01s 0m0.02s\n1m30.50s 0m1.25s\n" if rank == 0 else "",
+            message=f"signal\n0m0.01s 0m0.02s\n1m30.50s 0m1.25s\nmemory 8589934592 {8 * 2**30}\n"
+            if rank == 0
+            else "",
         )
         for rank, node in enumerate(("n1", "n2"))
     ),
@@ -119,6 +121,22 @@ def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:
 def test_processor_time_from_the_agents_last_words(words: str, seconds: float | None) -> None:
     """As dash, bash and busybox print it, in any locale; unknown rather than wrong."""
     assert summary.cpu_seconds(words) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("0m1s 0m1s\n0m1s 0m1s\nmemory 123 4096000\n", 123),
+        ("memory 123 4096100", 123),
+        ("memory 123 8192000", None),
+        ("memory 123 max", None),
+        ("memory x 4096000", None),
+        ("", None),
+    ],
+)
+def test_memory_is_believed_only_of_the_containers_own_cgroup(words: str, found: int | None) -> None:
+    """Where the agent sees another's, the limit is another; there memory is unknown."""
+    assert summary.memory_bytes(words, limit=4_096_000) == found
 
 
 @pytest.mark.parametrize(

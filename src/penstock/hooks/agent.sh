@@ -187,11 +187,14 @@ if [ -n "$penstock_outputs" ] && [ -n "$penstock_output_dir" ]; then
     ( copy_out ) || note "not all outputs could be copied"
 fi
 
-# Last words: whether it was a signal, and the processor time of this shell and of all it waited for.
+# Last words: whether it was a signal, the processor time of this shell and of all it waited for, and the most memory that the
+# cgroup which calls itself the top had, with its limit: only by that can it be known for the container's own.
+most_memory() { read -r most <"/sys/fs/cgroup/$1" && read -r limit <"/sys/fs/cgroup/$2" && echo "memory $most $limit"; }
 if [ -w /dev/termination-log ]; then
     {
         [ -z "$died" ] || echo "$died"
         times
-    } >/dev/termination-log
+        most_memory memory.peak memory.max || most_memory memory/memory.max_usage_in_bytes memory/memory.limit_in_bytes
+    } >/dev/termination-log 2>/dev/null
 fi
 finish "$status"

@@ -16,6 +16,8 @@ from penstock.slurm import accounting
 JSON_NAME = "job_summary.json"
 TEXT_NAME = "job_summary.txt"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MEMORY = re.compile(r"^memory (\d{1,18}) (\d{1,18})$", re.MULTILINE)
+_PAGE = 4096  # limits are rounded to pages
 _TIMES = re.compile(r"(\d+)m(\d+(?:[.,]\d+)?)s (\d+)m(\d+(?:[.,]\d+)?)s")
 
 
@@ -59,6 +61,7 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None = None
     """Of the script and all it waited for, as the shell that started it counts."""
     memory_bytes: int | None = None
+    """The most that rank 0's container had at once, files in the page cache included."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +139,7 @@ def summarise(
         image=attempt.image,
         image_digest=next((pod.image_digest for pod in pods if pod.rank == 0), None),
         asked=_asked(attempt),
-        used=_used(record, first),
+        used=_used(attempt, record, first),
         workdir=_text(attempt.workdir),
         stdout=_text(attempt.stdout),
         stderr=_text(attempt.stderr),
@@ -193,11 +196,26 @@ def _asked(attempt: attempts.Attempt) -> Asked:
     )
 
 
-def _used(record: accounting.EndedAttempt | None, pod: attempts.PodFacts | None) -> Used:
+def _used(
+    attempt: attempts.Attempt, record: accounting.EndedAttempt | None, pod: attempts.PodFacts | None
+) -> Used:
     elapsed = None
     if record and record.started is not None and record.ended is not None:
         elapsed = record.ended - record.started
-    return Used(elapsed_seconds=elapsed, cpu_seconds=cpu_seconds(pod.message if pod else ""))
+    words, share = (pod.message, attempt.shares[:1]) if pod else ("", ())
+    return Used(
+        elapsed_seconds=elapsed,
+        cpu_seconds=cpu_seconds(words),
+        memory_bytes=memory_bytes(words, limit=share[0].memory) if share else None,
+    )
+
+
+def memory_bytes(last_words: str, *, limit: int) -> int | None:
+    """The most that the container had, if what the agent read was of this container: its limit tells."""
+    match = _MEMORY.search(last_words)
+    if match is None or int(match[2]) // _PAGE != limit // _PAGE:
+        return None
+    return int(match[1])
 
 
 def cpu_seconds(last_words: str) -> float | None:
