@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ AGAIN = """echo "attempt ${SLURM_RESTART_COUNT:-0}"
 echo "${SLURM_RESTART_COUNT:-0}" >"$PENSTOCK_OUTPUT_DIR/which"
 [ "${SLURM_RESTART_COUNT:-0}" = 1 ] && exit 0
 """
+
+
+MADE = f"penstock-made-{os.getpid()}"
+"""A folder in /tmp, which the dev cluster's containers share with the host."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +64,9 @@ CASES = {
     ),
     "refused": Case("#K8S_SHM_SIZE=nonsense\necho never\n"),
     "nodes": Case("echo two\n", ("--nodes=2",)),
+    "container": Case(
+        f"#K8S_WORKDIR=/tmp\n#K8S_OUTPUTS={MADE}*/*.csv\nmkdir {MADE}; echo 1 >'{MADE}/a b.csv'; exit 4\n"
+    ),
     "guest-0": Case("id -un\n", user=GUESTS[0]),
     "guest-1": Case("id -un\n", user=GUESTS[1]),
 }
@@ -103,7 +110,7 @@ def guests(lab: Lab) -> None:
 
 
 @pytest.fixture(scope="module")
-def ended(lab: Lab, guests: None) -> dict[str, Ended]:
+def ended(lab: Lab, guests: None) -> Iterator[dict[str, Ended]]:
     """Every case, run."""
     job_ids: dict[str, str] = {}
     for name, case in CASES.items():
@@ -112,7 +119,12 @@ def ended(lab: Lab, guests: None) -> dict[str, Ended]:
         if case.act:
             semantics.wait_for_text(cwd / f"slurm-{job_ids[name]}.out", "up")
             case.act(lab, job_ids[name])
-    return {name: results_of(lab, job_ids[name], attempt=CASES[name].attempt) for name in CASES}
+    try:
+        yield {name: results_of(lab, job_ids[name], attempt=CASES[name].attempt) for name in CASES}
+    finally:
+        made = Path("/tmp") / MADE  # noqa: S108  # see there
+        lab.run_as_user(("rm", "-f", str(made / "a b.csv")), check=False)
+        lab.run_as_user(("rmdir", str(made)), check=False)
 
 
 def test_every_folder_is_clean_and_its_owners(lab: Lab, ended: dict[str, Ended]) -> None:
@@ -250,20 +262,11 @@ def test_jobs_without_results_are_told_apart(lab: Lab) -> None:
     assert lab.run_as_user(("penstock", "results", "../17"), check=False).returncode == 2
 
 
-def test_outputs_that_only_the_container_has(lab: Lab) -> None:
+def test_outputs_that_only_the_container_has(ended: dict[str, Ended]) -> None:
     """A working directory that is not shared: copied out by the agent before the container ends."""
-    mark = f"penstock-made-{os.getpid()}"
-    script = f"#!/bin/sh\n#K8S_WORKDIR=/tmp\n#K8S_OUTPUTS={mark}*/*.csv\n"
-    script += f"mkdir {mark}; echo 1 >'{mark}/a b.csv'; exit 4\n"
-    try:
-        job = results_of(lab, lab.sbatch(script))
-        assert (job.folder / "outputs" / mark / "a b.csv").read_text() == "1\n"
-        assert (job.summary["exit_code"], job.summary["notes"]) == (4, [])
-    finally:
-        for path in Path("/tmp").glob(f"{mark}/*.csv"):  # noqa: S108  # the dev cluster's containers have the host's
-            path.unlink()
-        if (Path("/tmp") / mark).is_dir():  # noqa: S108  # same
-            (Path("/tmp") / mark).rmdir()  # noqa: S108  # same
+    job = ended["container"]
+    assert (job.folder / "outputs" / MADE / "a b.csv").read_text() == "1\n"
+    assert (job.summary["exit_code"], job.summary["notes"]) == (4, [])
 
 
 def test_output_that_goes_through_the_launcher(lab: Lab, outside: Path) -> None:

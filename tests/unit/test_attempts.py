@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock import errors
 from penstock.bridge import attempts, outcomes, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reflecting, types
@@ -151,6 +152,12 @@ async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(
     """Nothing is promised that a pod could not reach."""
     kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path), results="/srv/results")
     assert await kept.begin(fakes.allocation(), fakes.REQUEST) == ""
+
+
+def test_state_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """At the start, in words."""
+    with pytest.raises(errors.UsageError, match="No such file"):
+        attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path / "none"))
 
 
 def test_digest_and_times_of_a_pod() -> None:

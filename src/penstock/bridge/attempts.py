@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.bridge import outcomes
 from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
@@ -60,8 +60,14 @@ class Attempts:
             self._recall(self._state)
 
     def _recall(self, state: Path) -> None:
-        for folder in ("running", "ended"):
-            (state / folder).mkdir(mode=0o700, exist_ok=True)
+        try:
+            for folder in ("running", "ended"):
+                (state / folder).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise errors.UsageError(
+                f"state_dir: {error.filename}: {error.strerror}",
+                hint="It must be there, with folders `running` and `ended` of penstockd's user.",
+            ) from error
         for path in sorted((state / "running").glob("[0-9]*.json")):
             try:
                 attempt = msgspec.json.decode(path.read_bytes(), type=model.Attempt)

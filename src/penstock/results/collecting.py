@@ -20,7 +20,7 @@ import msgspec
 from penstock import errors
 from penstock.model import attempts
 from penstock.nas import acting, atomic
-from penstock.results import gathering, placing, settings, summary, telling
+from penstock.results import finding, gathering, placing, settings, summary, telling
 from penstock.slurm import accounting
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ class Job:
 
     @property
     def final(self) -> Path:
-        return self.settings.folder / (self.record.shown_id if self.record else str(self.attempt.job_id))
+        shown = self.record.shown_id if self.record else ""
+        return self.settings.folder / (shown if finding.JOB.fullmatch(shown) else str(self.attempt.job_id))
 
     @property
     def partial(self) -> Path:

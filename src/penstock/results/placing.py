@@ -16,6 +16,7 @@ from pathlib import Path
 
 from penstock import errors, wellknown
 from penstock.nas import acting, atomic
+from penstock.results import finding
 
 MARK = ".penstock-results"  # in the folder, with a random text that the state directory has too
 REMEMBERED = "results-mark"
@@ -104,3 +105,12 @@ def put_in_place(partial: Path, final: Path, old: Path) -> None:
         final.rename(old)
     partial.rename(final)
     atomic.sync_directory(final.parent)
+
+
+def remove_empty(folder: Path) -> bool:
+    """Remove what its owner has emptied; nothing else lets itself be removed so."""
+    for entry in os.scandir(folder):
+        if finding.JOB.fullmatch(entry.name):
+            with contextlib.suppress(OSError):
+                Path(entry.path).rmdir()
+    return True

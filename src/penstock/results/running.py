@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 200  # records that Slurm is asked about in one go
 LONGEST_DELAY = 300.0
 TELLERS = 4
+SWEEP_SECONDS = 3600.0
 BUSY = 0.05  # seconds between two looks while there is work
 STOP_SECONDS = 5.0
 
@@ -70,6 +71,7 @@ class Collector:
     """What Slurm has told of records."""
     peeked: dict[str, _Peek] = dataclasses.field(default_factory=dict)
     delayed: dict[str, _Delay] = dataclasses.field(default_factory=dict)
+    sweep_at: float = 0.0
     stopping: bool = False
 
     def run(self) -> None:
@@ -103,6 +105,7 @@ class Collector:
         for name, peek in in_turn(waiting):
             if self._has_room_for(peek.uid):
                 self._start(name, peek)
+        self._sweep_now_and_then()
         for name in self._untold():
             self.telling[_child(functools.partial(telling.tell, self.settings, name))] = name
 
@@ -169,6 +172,12 @@ class Collector:
         path = self.settings.state / "ended" / name
         pid = _child(functools.partial(collecting.collect, self.settings, path, record))
         self.working[pid] = (name, peek.uid)
+
+    def _sweep_now_and_then(self) -> None:
+        """Owners can empty their folders but not remove them from a folder that is root's: we do."""
+        if self.now() >= self.sweep_at:
+            self.sweep_at = self.now() + SWEEP_SECONDS
+            self.telling[_child(functools.partial(placing.remove_empty, self.settings.folder))] = ""
 
     def _untold(self) -> Iterator[str]:
         if not self.settings.tells:
