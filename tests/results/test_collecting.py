@@ -277,11 +277,11 @@ def test_unmounted_results_are_recognised(stage: Stage) -> None:
     assert stage.collect(stage.attempt())
     stage.results.rename(stage.base / "mounted")
     stage.results.mkdir(mode=0o755)
-    with pytest.raises(errors.ResultsUnavailable, match="is its file system mounted"):
+    with pytest.raises(errors.NasUnavailable, match="is its file system mounted"):
         stage.collect(stage.attempt(18))
     assert list(stage.results.iterdir()) == []
     stage.results.rmdir()
-    with pytest.raises(errors.ResultsUnavailable, match="No such file"):
+    with pytest.raises(errors.NasUnavailable, match="No such file"):
         stage.collect(stage.attempt(18))
     (stage.base / "mounted").rename(stage.results)
     assert stage.collect(stage.attempt(18))
@@ -292,7 +292,7 @@ def test_unmounted_results_are_recognised(stage: Stage) -> None:
 def test_results_folder_that_users_could_write_is_refused(stage: Stage, mode: int) -> None:
     """In words that say what to do."""
     stage.results.chmod(mode)
-    with pytest.raises(errors.ResultsUnavailable) as caught:
+    with pytest.raises(errors.NasUnavailable) as caught:
         stage.collect(stage.attempt())
     assert "chmod 755" in caught.value.hint
 

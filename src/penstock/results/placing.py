@@ -30,9 +30,9 @@ def prepare(folder: Path, state: Path) -> None:
     try:
         found = folder.lstat()
     except OSError as error:
-        raise errors.ResultsUnavailable(f"the results folder {folder}: {error.strerror}") from error
+        raise errors.NasUnavailable(f"the results folder {folder}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise errors.ResultsUnavailable(
+        raise errors.NasUnavailable(
             f"the results folder {folder} is not a folder that only the collector may write",
             hint=f"chown root {folder}; chmod 755 {folder}: else users could write each other's results.",
         )
@@ -40,14 +40,14 @@ def prepare(folder: Path, state: Path) -> None:
         _recognise(folder, state / REMEMBERED)
         _make_outputs(folder / wellknown.OUTPUTS_FOLDER)
     except OSError as error:
-        raise errors.ResultsUnavailable(f"the results folder {folder}: {error.strerror}") from error
+        raise errors.NasUnavailable(f"the results folder {folder}: {error.strerror}") from error
 
 
 def _recognise(folder: Path, remembered: Path) -> None:
     if not remembered.exists():
         _remember(folder / MARK, remembered)
     if not (folder / MARK).exists() or (folder / MARK).read_text() != remembered.read_text():
-        raise errors.ResultsUnavailable(
+        raise errors.NasUnavailable(
             f"the results folder {folder} is not the one it was: is its file system mounted?",
             hint=f"If it is meant to be another one now, remove {remembered}.",
         )

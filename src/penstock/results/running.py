@@ -25,7 +25,7 @@ from typing import NoReturn
 
 import msgspec
 
-from penstock import errors
+from penstock import errors, service
 from penstock.model import attempts
 from penstock.results import collecting, placing, settings, telling
 from penstock.slurm import accounting
@@ -80,9 +80,12 @@ class Collector:
             signal.signal(number, self._stop)
         with _alone(self.settings.state):
             self._greet()
+            service.notify("READY=1")
             while not self.stopping:
                 self.round()
+                service.notify("WATCHDOG=1", f"STATUS={len(self.working)} at work, {len(self.delayed)} later")
                 time.sleep(BUSY if self.working else self.settings.interval)
+            service.notify("STOPPING=1")
             self._end_children()
 
     def _stop(self, number: int, frame: object) -> None:
