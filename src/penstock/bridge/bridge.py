@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import logging
 import signal
 import time as unix_time
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import (
     admission,
+    attempts,
     backoff,
     confirming,
     following,
@@ -63,6 +65,7 @@ class Bridge:
         time: clock.Clock,
         start_timeout: float,
         wall_clock: Callable[[], float] = unix_time.time,
+        attempts_kept: attempts.Attempts | None = None,
     ) -> None:
         self.slurm = slurm
         self.kube = kube
@@ -76,6 +79,7 @@ class Bridge:
         """Launchers connected now, by job: as long as one is there, slurmd runs the job."""
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
+        self.attempts = attempts_kept or attempts.Attempts(settings)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
         self.maker = gang.GangMaker(kube, self.follower, settings, namespaces.Namespaces(kube, settings))
 
@@ -158,6 +162,8 @@ class Bridge:
             await self._admit_late(allocation.identity)
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
+        output_dir = await self.attempts.begin(allocation, request)
+        request = dataclasses.replace(request, output_dir=output_dir.encode())
         made = await self.maker.create(allocation, owner=owner, request=request)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
@@ -199,6 +205,13 @@ class Bridge:
     async def end_of(self, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
         """Wait for the job's end."""
         return await self.follower.end_of(made)
+
+    async def note_end(
+        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: tuple[types.Pod, ...]
+    ) -> None:
+        """For the job's results: its end, and its pods as they are now."""
+        known = (self.pods.objects.get(reflecting.key_of(pod.metadata)) for pod in gang)
+        await self.attempts.ended(identity, outcome, [pod for pod in known if pod is not None])
 
     def output_of(self, pod: types.Pod) -> AsyncIterator[bytes]:
         """The container's output, from its beginning until it has ended."""
@@ -264,17 +277,20 @@ class Bridge:
             ranks = self.ledger.ranks(job_id, place)
             names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
         namespace = self._namespace(allocation) if allocation else ""
-        await release.remove_from_node(
-            job_id,
-            place,
-            names=names,
-            cluster=self.cluster,
-            namespace=namespace,
-            kube=self.kube,
-            pods=self.pods,
-        )
+        with self.attempts.watching(job_id, self.pods):
+            await release.remove_from_node(
+                job_id,
+                place,
+                names=names,
+                cluster=self.cluster,
+                namespace=namespace,
+                kube=self.kube,
+                pods=self.pods,
+            )
         crashpoints.reach("release.gone")
         self.ledger.release(job_id, node)
+        if allocation is not None and self.ledger.of(job_id) is None:
+            await self.attempts.close(allocation.identity)
 
     def _namespace(self, allocation: jobs.Allocation) -> str:
         return rendering.namespace_of(owners.owner_of(allocation.identity.uid), self.settings)

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import logging
 
-from penstock import crashpoints, errors
+from penstock import crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import release
 from penstock.kube import reading, types
@@ -46,6 +46,8 @@ class Sweeper:
     suspects: set[str] = dataclasses.field(default_factory=set)
     unattended: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     """Rounds in a row in which a running job had neither a launcher nor a pod."""
+    ending: set[jobs.JobIdentity] = dataclasses.field(default_factory=set)
+    """Attempts that looked over last time."""
 
     async def recover(self) -> None:
         """After a start: hold again what running jobs hold already."""
@@ -71,8 +73,9 @@ class Sweeper:
         """
         ours = [pod for pod in self.bridge.pods.objects.values() if reading.job_id(pod) is not None]
         promised = self.bridge.ledger.jobs()
-        if not self.bridge.pods.fresh or not (ours or promised):
-            self.suspects = set()
+        begun = self.bridge.attempts.under_way()
+        if not self.bridge.pods.fresh or not (ours or promised or begun):
+            self.suspects, self.ending = set(), set()
             return
         live = {job.identity.job_id: job for job in await self.bridge.slurm.live_jobs()}
         for job_id in promised:
@@ -85,6 +88,7 @@ class Sweeper:
         self.suspects = found
         with_pods = {reading.job_id(pod) for pod in ours}
         await self._send_back([live[one] for one in promised if one in live and one not in with_pods])
+        await self._close(begun, live)
 
     async def _send_back(self, without_pods: list[jobs.LiveJob]) -> None:
         """A slurmctld that stops between admission and launch never starts the script: a job that would run
@@ -119,3 +123,22 @@ class Sweeper:
         log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
         crashpoints.reach("sweep.found")
         await self.bridge.delete(pod, grace=release.GRACE)
+
+    async def _close(self, begun: tuple[jobs.JobIdentity, ...], live: dict[int, jobs.LiveJob]) -> None:
+        """Hand over attempts that nobody saw end: twice not running in Slurm, and without a pod."""
+        left = {
+            (job_id, pod.metadata.labels.get(wellknown.LABEL_RESTART))
+            for pod in self.bridge.pods.objects.values()
+            if (job_id := reading.job_id(pod)) is not None
+        }
+        over = {identity for identity in begun if not _runs(identity, live)}
+        for identity in over & self.ending:
+            if (identity.job_id, str(identity.restart)) not in left:
+                log.info("job %d: attempt %d was over unseen", identity.job_id, identity.restart)
+                await self.bridge.attempts.close(identity)
+        self.ending = over
+
+
+def _runs(identity: jobs.JobIdentity, live: dict[int, jobs.LiveJob]) -> bool:
+    job = live.get(identity.job_id)
+    return job is not None and job.holds_resources and job.identity.restart == identity.restart

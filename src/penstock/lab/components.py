@@ -23,6 +23,7 @@ SLURMCTLD = "slurmctld"
 DEVCLUSTER = "devcluster"
 PENSTOCKD = "penstockd"
 INTAKE = "intake"
+COLLECTOR = "collector"
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
@@ -35,7 +36,8 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component,
     if lab.kubernetes == spec.DEV:
         cluster = (_devcluster(place, lab),)
     proxy = faulty.all_components(place, lab)
-    return (*slurm, *cluster, *proxy, _penstockd(place, lab), _intake(place), *slurmds)
+    own = (_penstockd(place, lab), _intake(place))
+    return (*slurm, *cluster, *proxy, *own, *slurmds, _collector(place))
 
 
 def _munged(place: paths.LabPaths) -> Component:
@@ -179,6 +181,17 @@ def _intake(place: paths.LabPaths) -> Component:
 def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
     """The steps after which the cluster lets penstockd in."""
     return (DEVCLUSTER,) if lab.kubernetes == spec.DEV else choosing.ready_after(lab)
+
+
+def _collector(place: paths.LabPaths) -> Component:
+    return Component(
+        name=COLLECTOR,
+        after=(SLURMCTLD,),
+        argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
+        environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        check=health.nothing,
+        stop_seconds=10.0,
+    )
 
 
 def _words(options: Mapping[str, object]) -> tuple[str, ...]:
