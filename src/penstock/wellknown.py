@@ -24,6 +24,7 @@ OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched:
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
+ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start
 ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
@@ -33,6 +34,10 @@ ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 LAUNCHER = "penstock-launch"  # interpreter of every bridged batch script
 PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog
+OUTPUTS_FOLDER = ".outputs"  # in the results folder: jobs' own output folders until they are collected
+OUTPUTS_COPIED = (
+    ".penstock-copied"  # left by the agent in a job's output folder once it has copied all it should
+)
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 SESSION = "penstock-session"  # run by PAM before each step on a node
 

@@ -47,7 +47,7 @@ class Stage:
         pairs += [(name.encode(), value.encode()) for name, value in exported.items()]
         (self.folder / "environment").write_bytes(environment.export_lines(pairs))
         known = {"workdir": str(self.folder), "umask": "", "stdin": "/dev/null"}
-        known |= {"stdout": "", "stderr": "", "kept": ""}
+        known |= {"stdout": "", "stderr": "", "kept": "", "output_dir": "", "outputs": ""}
         values = {f"penstock_{name}": value.encode() for name, value in (known | settings).items()}
         (self.folder / "settings").write_bytes(environment.assignments(values))
         argv = [*self.shell, str(self.folder / "agent.sh")]
@@ -113,6 +113,46 @@ def test_a_missing_working_directory_is_said(stage: Stage) -> None:
     code, out, err = stage.run("pwd\n", workdir="/nonexistent/place")
     assert (code, out) == (0, "/tmp\n")  # noqa: S108  # the container's
     assert "the working directory /nonexistent/place is not in the container" in err
+
+
+def test_the_folder_for_outputs_is_made_for_the_job_alone(stage: Stage) -> None:
+    """Mode 700, named in the environment, whatever the submitter exported."""
+    made = stage.folder / "out put"
+    code, out, err = stage.run(
+        'echo "$PENSTOCK_OUTPUT_DIR"; ls -ld "$PENSTOCK_OUTPUT_DIR"\n', output_dir=str(made)
+    )
+    assert (code, out.splitlines()[0], err) == (0, str(made), "")
+    assert out.splitlines()[1].startswith("drwx------")
+    assert stage.run('echo "[$PENSTOCK_OUTPUT_DIR]"\n') == (0, "[]\n", "")
+
+
+def test_a_folder_that_is_there_already_is_not_used(stage: Stage) -> None:
+    """It would be somebody else's; the script runs without, and its owner is told."""
+    taken = stage.folder / "taken"
+    taken.mkdir()
+    code, out, err = stage.run('echo "[$PENSTOCK_OUTPUT_DIR]"\n', output_dir=str(taken))
+    assert (code, out) == (0, "[]\n")
+    assert "PENSTOCK_OUTPUT_DIR is not set" in err
+
+
+OUTPUTS = """mkdir 'a b' c; echo 1 >'a b/x y.csv'; echo 2 >c/-n.csv; ln -s /etc/passwd c/l.csv
+echo 3 >'d;e*.log'; echo 4 >-v.csv; mkdir tree; echo 5 >tree/f; echo no >other; exit 7
+"""
+
+
+def test_outputs_of_the_container_are_copied_out(stage: Stage) -> None:
+    """Names of every kind, folders whole, links as links, and the exit code stays the script's."""
+    made, work = stage.folder / "made", stage.folder / "work"
+    work.mkdir()
+    patterns = "a b/*.csv\nc/*\n*.log\n*.csv\ntree\nnothing/*"
+    code, _, err = stage.run(OUTPUTS, output_dir=str(made), outputs=patterns, workdir=str(work))
+    assert (code, err) == (7, "")
+    found = {
+        str(path.relative_to(made)) for path in made.rglob("*") if not path.is_dir() or path.is_symlink()
+    }
+    names = {"a b/x y.csv", "c/-n.csv", "c/l.csv", "d;e*.log", "-v.csv", "tree/f"}
+    assert found == names | {".penstock-copied"}
+    assert (made / "c" / "l.csv").is_symlink()
 
 
 def test_a_missing_interpreter_is_said(stage: Stage) -> None:

@@ -161,7 +161,7 @@ class TestComponents:
         """What a daemon needs is a step that exists, or another daemon before it."""
         names = [component.name for component in components.all_components(PLACE, LAB)]
         assert names[:6] == ["munged", "mariadbd", "slurmdbd", "slurmctld", "devcluster", "penstockd"]
-        assert names[6:] == ["intake", "slurmd-n1", "slurmd-n2", "slurmd-n3", "slurmd-n4"]
+        assert names[6:] == ["intake", "slurmd-n1", "slurmd-n2", "slurmd-n3", "slurmd-n4", "collector"]
 
     def test_without_the_bridge_there_is_only_slurm(self) -> None:
         """For tests of the lab itself."""
@@ -170,12 +170,12 @@ class TestComponents:
         assert names == ["munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1"]
 
     def test_nobody_runs_as_root_who_need_not(self) -> None:
-        """slurmd, the dev cluster and the intake become other users, penstockd drops to slurm by itself."""
+        """Those become other users; penstockd drops to slurm by itself."""
         roots = {
             component.name for component in components.all_components(PLACE, LAB) if component.user == "root"
         }
         slurmds = {"slurmd-n1", "slurmd-n2", "slurmd-n3", "slurmd-n4"}
-        assert roots == {"devcluster", "penstockd", "intake"} | slurmds
+        assert roots == {"devcluster", "penstockd", "intake", "collector"} | slurmds
         penstockd = components.all_components(PLACE, LAB)[5]
         assert penstockd.argv[-2:] == ("--user", "slurm")
 
@@ -207,6 +207,8 @@ class TestConfiguration:
             "kill_wait": cluster.kill_wait,
             "log_level": "info",
             "trusted_partitions": [],
+            "state_dir": "/lab/attempts",
+            "results": "/lab/nas/results",
         }
 
     def test_a_lab_without_the_bridge_has_no_hooks(self) -> None:

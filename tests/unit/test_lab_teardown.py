@@ -85,10 +85,11 @@ class TestBelonging:
         everything = (
             process(10, python, "-m", "penstock.devcluster", "--data-dir", str(place.devcluster_data)),
             process(11, python, "-m", "penstock", "daemon", "--config", str(place.penstockd_conf)),
+            process(14, python, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
             process(12, python, "-m", "penstock", "daemon", "--config", "/other/etc/penstockd.json"),
             process(13, python, "-m", "penstock", "lab", "status", "--dir", f"{place.directory}/"),
         )
-        assert found(place, *everything) == {10, 11}
+        assert found(place, *everything) == {10, 11, 14}
 
     def test_everything_below_goes_along(self, place: paths.LabPaths, open_files: dict[int, str]) -> None:
         """A job's script and what it has started."""

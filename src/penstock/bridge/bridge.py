@@ -7,6 +7,7 @@ from a message.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import time as unix_time
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import (
     admission,
+    attempts,
     backoff,
     following,
     gang,
@@ -55,6 +57,7 @@ class Bridge:
         time: clock.Clock,
         start_timeout: float,
         wall_clock: Callable[[], float] = unix_time.time,
+        attempts_kept: attempts.Attempts | None = None,
     ) -> None:
         self.slurm = slurm
         self.kube = kube
@@ -66,6 +69,7 @@ class Bridge:
         self._admitting: set[int] = set()
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
+        self.attempts = attempts_kept or attempts.Attempts(settings)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
         self.maker = gang.GangMaker(kube, self.follower, settings, namespaces.Namespaces(kube, settings))
 
@@ -136,6 +140,8 @@ class Bridge:
             await self._admit_late(allocation.identity)
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
+        output_dir = await self.attempts.begin(allocation, request)
+        request = dataclasses.replace(request, output_dir=output_dir.encode())
         made = await self.maker.create(allocation, owner=owner, request=request)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
@@ -164,6 +170,13 @@ class Bridge:
     async def end_of(self, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
         """Wait for the job's end."""
         return await self.follower.end_of(made)
+
+    async def note_end(
+        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: tuple[types.Pod, ...]
+    ) -> None:
+        """For the job's results: its end, and its pods as they are now."""
+        known = (self.pods.objects.get(reflecting.key_of(pod.metadata)) for pod in gang)
+        await self.attempts.ended(identity, outcome, [pod for pod in known if pod is not None])
 
     def output_of(self, pod: types.Pod) -> AsyncIterator[bytes]:
         """The container's output, from its beginning until it has ended."""
@@ -224,16 +237,19 @@ class Bridge:
         namespace = self._namespace(allocation) if allocation else ""
         # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
         anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
-        await release.remove_from_node(
-            job_id,
-            "" if anywhere else node,
-            cluster=self.cluster,
-            namespace=namespace,
-            kube=self.kube,
-            pods=self.pods,
-        )
+        with self.attempts.watching(job_id, self.pods):
+            await release.remove_from_node(
+                job_id,
+                "" if anywhere else node,
+                cluster=self.cluster,
+                namespace=namespace,
+                kube=self.kube,
+                pods=self.pods,
+            )
         crashpoints.reach("release.gone")
         self.ledger.release(job_id, node)
+        if allocation is not None and self.ledger.of(job_id) is None:
+            await self.attempts.close(allocation.identity)
 
     def _namespace(self, allocation: jobs.Allocation) -> str:
         return rendering.namespace_of(owners.owner_of(allocation.identity.uid), self.settings)

@@ -8,7 +8,7 @@ import dataclasses
 from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
-SIGNAL_WORD = "signal"  # what the agent leaves as termination message when the script died of a signal
+SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script died of a signal
 AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
@@ -53,7 +53,7 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
         return Outcome(end.exit_code or LOST, reason, requeue=True)
     if pod.metadata.deletion_timestamp:
         return Outcome(end.exit_code or LOST, VANISHED.reason)
-    died = end.exit_code > 128 and end.message.strip() == SIGNAL_WORD
+    died = end.exit_code > 128 and end.message.partition("\n")[0].strip() == SIGNAL_WORD
     signal = end.exit_code - 128 if died else 0
     if end.reason in ("Completed", "Error", ""):
         said = " ".join(end.message.split())

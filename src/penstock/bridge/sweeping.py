@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from penstock import crashpoints, errors
+from penstock import crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import release
 from penstock.kube import reading, types
@@ -41,6 +41,8 @@ class Sweeper:
     bridge: bridging.Bridge
     bridged_partitions: frozenset[str]
     suspects: set[str] = dataclasses.field(default_factory=set)
+    ending: set[jobs.JobIdentity] = dataclasses.field(default_factory=set)
+    """Attempts that looked over last time."""
 
     async def recover(self) -> None:
         """After a start: hold again what running jobs hold already."""
@@ -66,8 +68,9 @@ class Sweeper:
         """
         ours = [pod for pod in self.bridge.pods.objects.values() if reading.job_id(pod) is not None]
         promised = self.bridge.ledger.jobs()
-        if not self.bridge.pods.fresh or not (ours or promised):
-            self.suspects = set()
+        begun = self.bridge.attempts.under_way()
+        if not self.bridge.pods.fresh or not (ours or promised or begun):
+            self.suspects, self.ending = set(), set()
             return
         live = {job.identity.job_id: job for job in await self.bridge.slurm.live_jobs()}
         for job_id in promised:
@@ -80,3 +83,23 @@ class Sweeper:
                 crashpoints.reach("sweep.found")
                 await self.bridge.delete(pod, grace=release.GRACE)
         self.suspects = found
+        await self._close(begun, live)
+
+    async def _close(self, begun: tuple[jobs.JobIdentity, ...], live: dict[int, jobs.LiveJob]) -> None:
+        """Hand over attempts that nobody saw end: twice not running in Slurm, and without a pod."""
+        left = {
+            (job_id, pod.metadata.labels.get(wellknown.LABEL_RESTART))
+            for pod in self.bridge.pods.objects.values()
+            if (job_id := reading.job_id(pod)) is not None
+        }
+        over = {identity for identity in begun if not _runs(identity, live)}
+        for identity in over & self.ending:
+            if (identity.job_id, str(identity.restart)) not in left:
+                log.info("job %d: attempt %d was over unseen", identity.job_id, identity.restart)
+                await self.bridge.attempts.close(identity)
+        self.ending = over
+
+
+def _runs(identity: jobs.JobIdentity, live: dict[int, jobs.LiveJob]) -> bool:
+    job = live.get(identity.job_id)
+    return job is not None and job.holds_resources and job.identity.restart == identity.restart

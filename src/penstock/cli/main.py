@@ -17,6 +17,7 @@ from penstock import errors  # noqa: E402  # after the line above, which is abou
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("penstock.cli.check:check", "Prove on the live site that Slurm and Kubernetes agree."),
+    "collector": ("penstock.cli.collector:collector", "Write the results of ended jobs, as their owners."),
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
     "jobs": ("penstock.cli.jobs:jobs", "List jobs that wait or run, with their pods."),
@@ -24,8 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "intake": ("penstock.cli.intake:intake", "Submit the files that users drop on the NAS, each once."),
     "lab": ("penstock.cli.lab:lab", "A private Slurm and Kubernetes on this machine: up, down, status, env."),
     "explain": ("penstock.cli.explain:explain", "Say what Slurm and Kubernetes will do with a script."),
+    "logs": ("penstock.cli.logs:logs", "Show a job's output, while it runs and afterwards."),
     "mkinst": ("penstock.cli.mkinst:mkinst", "Create a pod for a user from command-line words."),
     "mkyaml": ("penstock.cli.mkinst:mkyaml", "Print the manifest that mkinst would create."),
+    "results": ("penstock.cli.results:results", "Show what is left of a job, and whether it is unchanged."),
     "validate": ("penstock.cli.validate:validate", "Check batch scripts as sbatch would."),
     "show": ("penstock.cli.jobs:show", "Show one job on both sides, and what happened when."),
 }

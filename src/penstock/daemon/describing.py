@@ -50,7 +50,15 @@ def _view(
 ) -> views.JobView:
     shown = tuple(sorted(map(_pod_view, pods), key=lambda pod: (pod.restart, pod.rank)))
     may_see = sees_all or bridge.timeline.owner(job_id) == uid
-    return views.JobView(job_id=job_id, pods=shown, timeline=bridge.timeline.of(job_id) if may_see else ())
+    attempt = bridge.attempts.of(job_id)
+    own = attempt is not None and (sees_all or attempt.uid == uid)
+    return views.JobView(
+        job_id=job_id,
+        pods=shown,
+        timeline=bridge.timeline.of(job_id) if may_see else (),
+        stdout=attempt.stdout if attempt and own else b"",
+        stderr=attempt.stderr if attempt and own else b"",
+    )
 
 
 def _pod_view(pod: types.Pod) -> views.PodView:

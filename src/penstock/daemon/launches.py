@@ -18,6 +18,7 @@ from penstock.daemon import connections, outputs
 from penstock.daemon import metrics as measuring
 from penstock.kube import types
 from penstock.model import audits, jobs, launches
+from penstock.model.jobspec import PodSpec
 from penstock.render import pods as rendering
 from penstock.sbatch import pods as pods_of_scripts
 
@@ -29,11 +30,11 @@ FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everythi
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 
 
-def request_of(message: connections.Message) -> launches.LaunchRequest:
-    """What the launcher sent, as data."""
+def request_of(message: connections.Message, pod: PodSpec | None = None) -> launches.LaunchRequest:
+    """What the launcher sent, as data; the script's directives, unless others are given."""
     script = message.one("script")
     return launches.LaunchRequest(
-        pod=pods_of_scripts.pod_of(script),
+        pod=pods_of_scripts.pod_of(script) if pod is None else pod,
         interpreter=message.one("interpreter"),
         script=script,
         arguments=message.all("argument"),
@@ -68,6 +69,7 @@ class LaunchSession:
         try:
             request = request_of(message)
         except errors.UsageError as error:
+            await self.bridge.attempts.begin(allocation, request_of(message, PodSpec()))
             await self._tell_end(allocation, outcomes.Outcome(REFUSED, f"not started: {error.message}"))
             return
         listening = asyncio.create_task(self._until_peer_leaves())
@@ -189,6 +191,9 @@ class LaunchSession:
         self.metrics.ended.labels(
             "requeued" if outcome.requeue else "failed" if outcome.exit_code else "completed"
         ).inc()
+        await self.bridge.note_end(
+            allocation.identity, dataclasses.replace(outcome, reason=reason), self.gang
+        )
         if reason:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)

@@ -15,8 +15,8 @@ import signal
 from pathlib import Path
 
 from penstock import clock, errors, service
+from penstock.bridge import attempts, draining, sweeping
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining, sweeping
 from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
@@ -73,6 +73,9 @@ async def _run(settings: configuring.Settings) -> None:
         settings=shapes,
         time=time,
         start_timeout=settings.start_timeout,
+        attempts_kept=attempts.Attempts(
+            settings.pods, state_dir=settings.state_dir, results=settings.results.rstrip("/")
+        ),
     )
     drainer = draining.Drainer(bridge)
     sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))

@@ -36,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_labels: dict[str, dict[str, str]] = {}
     namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     isolate_namespaces: bool = True
+    state_dir: str = ""
+    results: str = ""
 
     @property
     def pods(self) -> pods.PodSettings:

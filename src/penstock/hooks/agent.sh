@@ -2,7 +2,9 @@
 # Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
 # Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), script, and settings:
 #   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own),
-#   penstock_kept (a folder of the pod's own whose files 1 and 2 penstockd fetches with `collect`; empty: none).
+#   penstock_kept (a folder of the pod's own whose files 1 and 2 penstockd fetches with `collect`; empty: none),
+#   penstock_output_dir (the job's folder for outputs, to be made; empty: none), penstock_outputs (patterns, one a line, of
+#   files that only the container has: copied there at the end).
 # As the first process it would ignore every signal it has no trap for, so it traps, passes on, and waits on.
 
 here=${0%/*}
@@ -93,8 +95,15 @@ if [ ! -r "${penstock_stdin:=/dev/null}" ]; then
     note "the input file $penstock_stdin is not in the container"
     finish 126
 fi
+# The job's folder for outputs: never one that is there already, it would be somebody else's.
+if [ -n "$penstock_output_dir" ] && ! mkdir -m 700 "$penstock_output_dir"; then
+    note "the folder for outputs could not be made; PENSTOCK_OUTPUT_DIR is not set"
+    penstock_output_dir=
+fi
 . "$here/environment"
 . "$here/arguments"
+unset PENSTOCK_OUTPUT_DIR
+[ -z "$penstock_output_dir" ] || export PENSTOCK_OUTPUT_DIR="$penstock_output_dir"
 command -v srun >/dev/null 2>&1 || PATH=$PATH:$here # one that says why it does nothing
 
 if ! command -v "$1" >/dev/null 2>&1; then
@@ -118,7 +127,7 @@ begin() {
 }
 
 # A signal may come before the script is there: it is kept, and passed on then.
-child= passed= early=
+child= passed= early= died=
 pass_on() {
     passed="$passed $1"
     if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
@@ -149,6 +158,43 @@ if [ "$status" -gt 128 ]; then
     # What ends in the moment of a trap is not announced; then a signal that was passed on tells as much.
     name=$(kill -l "$status" 2>/dev/null)
     case "$passed " in *" ${name:-none} "*) echo passed >>"$announced" ;; esac
-    if [ -s "$announced" ] && [ -w /dev/termination-log ]; then echo signal >/dev/termination-log; fi
+    [ -s "$announced" ] && died=signal
+fi
+exec 2>&9
+
+# The way in the folder is the way in the working directory. Links stay links: where they lead may be none of ours.
+keep() {
+    case "$1" in */*) mkdir -p "$penstock_output_dir/${1%/*}" || return ;; esac
+    [ ! -e "$penstock_output_dir/$1" ] || return 0
+    cp -RPp -- "$1" "$penstock_output_dir/$1"
+}
+copy_out() {
+    PATH=$penstock_path # the image's
+    IFS='
+'
+    set -f
+    set -- $penstock_outputs
+    set +f
+    IFS=
+    for pattern in "$@"; do
+        for path in $pattern; do
+            [ ! -e "$path" ] && [ ! -L "$path" ] || keep "$path" || return
+        done
+    done
+    : >"$penstock_output_dir/.penstock-copied"
+}
+if [ -n "$penstock_outputs" ] && [ -n "$penstock_output_dir" ]; then
+    ( copy_out ) || note "not all outputs could be copied"
+fi
+
+# Last words: whether it was a signal, the processor time of this shell and of all it waited for, and the most memory that the
+# cgroup which calls itself the top had, with its limit: only by that can it be known for the container's own.
+most_memory() { read -r most <"/sys/fs/cgroup/$1" && read -r limit <"/sys/fs/cgroup/$2" && echo "memory $most $limit"; }
+if [ -w /dev/termination-log ]; then
+    {
+        [ -z "$died" ] || echo "$died"
+        times
+        most_memory memory.peak memory.max || most_memory memory/memory.max_usage_in_bytes memory/memory.limit_in_bytes
+    } >/dev/termination-log 2>/dev/null
 fi
 finish "$status"

@@ -67,6 +67,11 @@ class Changes(Generic[T]):
     def put(self, change: Change[T]) -> None:
         self._queue.put_nowait(change)
 
+    def so_far(self) -> Iterator[Change[T]]:
+        """What has come and not been looked at, without waiting for more."""
+        while not self._queue.empty():
+            yield self._queue.get_nowait()
+
     async def next(self, *, within: float) -> Change[T] | None:
         """The next change; None when there is none for that long."""
         try:

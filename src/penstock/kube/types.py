@@ -49,6 +49,8 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
     signal: int = 0
     reason: str = ""
     message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -76,6 +78,7 @@ class ContainerStatus(msgspec.Struct, frozen=True):
     """status.containerStatuses[]"""
 
     name: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
     state: ContainerState = ContainerState()
 
 

@@ -22,6 +22,7 @@ SLURMCTLD = "slurmctld"
 DEVCLUSTER = "devcluster"
 PENSTOCKD = "penstockd"
 INTAKE = "intake"
+COLLECTOR = "collector"
 
 
 def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component, ...]:
@@ -33,7 +34,7 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component,
     cluster = choosing.all_components(place, lab)
     if lab.kubernetes == spec.DEV:
         cluster = (_devcluster(place, lab),)
-    return (*slurm, *cluster, _penstockd(place, lab), _intake(place), *slurmds)
+    return (*slurm, *cluster, _penstockd(place, lab), _intake(place), *slurmds, _collector(place))
 
 
 def _munged(place: paths.LabPaths) -> Component:
@@ -171,6 +172,17 @@ def _intake(place: paths.LabPaths) -> Component:
         check=lambda: health.inbox(place.inbox),
         complaint=lambda: health.inbox_problem(place.inbox),
         stop_seconds=15.0,
+    )
+
+
+def _collector(place: paths.LabPaths) -> Component:
+    return Component(
+        name=COLLECTOR,
+        after=(SLURMCTLD,),
+        argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
+        environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        check=health.nothing,
+        stop_seconds=10.0,
     )
 
 

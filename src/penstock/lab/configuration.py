@@ -40,6 +40,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
         _write_hooks(place, cluster)
         _write_penstockd_config(place, cluster, lab)
         files.write(place.intake_conf, _as_json(intake_config(place, cluster.release)))
+        files.write(place.collector_conf, _as_json(collector_config(place)), mode=0o600)
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
     return "written"
 
@@ -108,6 +109,17 @@ def penstockd_config(
         "log_level": "info",
         "start_timeout": START_TIMEOUT,
         "trusted_partitions": list(cluster.bridged_partitions) if trust else [],
+        "state_dir": str(place.attempts),
+        "results": str(place.nas_results),
+    }
+
+
+def collector_config(place: paths.LabPaths) -> dict[str, object]:
+    """What the collector must know of this lab."""
+    return {
+        "state_dir": str(place.attempts),
+        "results": str(place.nas_results),
+        "slurm_conf": str(place.slurm_conf),
     }
 
 

@@ -18,6 +18,7 @@ def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str,
         wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
         wellknown.ENV_KUBECONFIG: str(kubeconfig),
         wellknown.ENV_NAS: str(place.nas),
+        wellknown.ENV_RESULTS: str(place.nas_results),
         wellknown.ENV_SOCKET: str(place.penstockd_socket),
     }
 

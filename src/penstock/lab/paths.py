@@ -80,6 +80,10 @@ class LabPaths:
         return self.etc / "intake.json"
 
     @property
+    def collector_conf(self) -> Path:
+        return self.etc / "collector.json"
+
+    @property
     def admin_kubeconfig(self) -> Path:
         return self.etc / "admin.kubeconfig"
 
@@ -194,6 +198,11 @@ class LabPaths:
     @property
     def controller_state(self) -> Path:
         return self.directory / "state"
+
+    @property
+    def attempts(self) -> Path:
+        """What penstockd leaves for the collector."""
+        return self.directory / "attempts"
 
     @property
     def spool(self) -> Path:

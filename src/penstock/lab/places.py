@@ -72,6 +72,9 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
         files.directory(path, owner=slurm)
     for path in (place.database, place.controller_state):
         files.directory(path, mode=0o700, owner=slurm)
+    files.directory(place.attempts, mode=0o711)
+    for path in (place.attempts / "running", place.attempts / "ended"):
+        files.directory(path, mode=0o700, owner=slurm)
     files.directory(place.munge_run, owner=munge)
     files.directory(place.munge_private, mode=0o700, owner=munge)
     files.directory(place.devcluster_data, mode=0o700)
@@ -85,7 +88,7 @@ def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.nas_homes)
     files.directory(place.nas_drop)
     files.directory(place.nas_submit, mode=0o1777)
-    files.directory(place.nas_results, owner=passwd.owner_of(SLURM))
+    files.directory(place.nas_results, owner=files.ROOT)
     make_home(place, lab.user)
 
 

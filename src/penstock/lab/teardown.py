@@ -101,11 +101,9 @@ def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
 
 
 def _is_our_program(place: paths.LabPaths, process: processes.Process) -> bool:
-    """The dev cluster or penstockd of this lab, should its record be lost."""
-    ours = process.argv[1:3] == ("-m", "penstock.devcluster") or process.argv[1:4] == (
-        "-m",
-        "penstock",
-        "daemon",
+    """The dev cluster, penstockd or collector of this lab, should its record be lost."""
+    ours = process.argv[1:3] == ("-m", "penstock.devcluster") or (
+        process.argv[1:3] == ("-m", "penstock") and process.argv[3:4] in (("daemon",), ("collector",))
     )
     return ours and any(word.startswith(f"{place.directory}/") for word in process.argv)
 

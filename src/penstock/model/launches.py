@@ -36,5 +36,7 @@ class LaunchRequest:
     stdin: bytes = b"/dev/null"
     umask: bytes = b""
     """Octal digits, as the submitter had it; empty: the image's own."""
+    output_dir: bytes = b""
+    """The folder that the agent makes for the job's outputs; empty: none."""
     pod: PodSpec = dataclasses.field(default_factory=PodSpec)
     """What the script's #K8S_ directives ask for."""

@@ -32,3 +32,6 @@ class JobView(msgspec.Struct, frozen=True):
     job_id: int
     pods: tuple[PodView, ...] = ()
     timeline: tuple[StepView, ...] = ()
+    stdout: bytes = b""
+    """Where the attempt under way writes, as the kernel names it; empty when there is none."""
+    stderr: bytes = b""

@@ -290,12 +290,20 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
                 "penstock_workdir": request.pod.workdir.encode() or request.workdir,
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
+                "penstock_output_dir": request.output_dir,
+                "penstock_outputs": _copied_outputs(request, settings),
                 "penstock_stdout": stdout,
                 "penstock_stderr": stderr,
                 "penstock_kept": kept.encode(),
             }
         ),
     }
+
+
+def _copied_outputs(request: launches.LaunchRequest, settings: PodSettings) -> bytes:
+    """Patterns of files that go with the container; those in a shared folder can be had later."""
+    workdir = request.pod.workdir.encode() or request.workdir
+    return b"" if is_shared(workdir, settings) else "\n".join(request.pod.outputs).encode()
 
 
 def _variables(request: launches.LaunchRequest) -> tuple[tuple[bytes, bytes], ...]:

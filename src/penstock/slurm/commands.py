@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from penstock import errors
 
@@ -31,18 +32,23 @@ _AWAY = (
 )
 
 
-async def run(argv: Sequence[str], *, slurm_conf: str, within: float = TIMEOUT) -> str:
+async def run(
+    argv: Sequence[str],
+    *,
+    slurm_conf: str,
+    within: float = TIMEOUT,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Standard output of the command; SlurmUnavailable when the daemons do not answer, SlurmError when they
     say no.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    environment |= {"LC_ALL": "C", "SLURM_CONF": slurm_conf}
+    inherited = {name: value for name, value in os.environ.items() if name not in _UNSET}
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=environment,
+        env=inherited | {"LC_ALL": "C", "SLURM_CONF": slurm_conf} | dict(environment),
     )
     try:
         out, err = await asyncio.wait_for(process.communicate(), within)

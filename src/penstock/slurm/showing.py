@@ -84,7 +84,7 @@ async def record(slurm_conf: str, job: str) -> JobRecord:
     text = await commands.run((*argv, f"--format={','.join(_RECORD)}"), slurm_conf=slurm_conf)
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise errors.UsageError(f"Slurm knows no job {job}", hint="`squeue` and `sacct` list those it knows.")
+        return await _not_accounted_yet(slurm_conf, job)
     job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment = lines[0].split("\x1f")[
         :10
     ]
@@ -92,6 +92,24 @@ async def record(slurm_conf: str, job: str) -> JobRecord:
         int(job_id), shown_id, user, name, partition, state, code, elapsed, nodes, comment=comment
     )
     return await _with_live_details(slurm_conf, found)
+
+
+async def _not_accounted_yet(slurm_conf: str, job: str) -> JobRecord:
+    """The accounting hears of a job a moment after its submission; slurmctld knows it at once."""
+    try:
+        text = await commands.run(("scontrol", "show", "job", job), slurm_conf=slurm_conf)
+    except errors.SlurmUnavailable:
+        raise
+    except errors.SlurmError:
+        raise errors.UsageError(
+            f"Slurm knows no job {job}", hint="`squeue` and `sacct` list those it knows."
+        ) from None
+    _, words = _fields(text)
+    job_id, user = words.get("JobId", ""), words.get("UserId", "").partition("(")[0]
+    if not job_id.isdigit():
+        raise errors.SlurmError(f"scontrol printed something that we do not understand of job {job}")
+    bare = JobRecord(int(job_id), job, user, "", "", "", "", "", "")
+    return await _with_live_details(slurm_conf, bare)
 
 
 async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:

@@ -1,0 +1,234 @@
+"""Writes down each attempt of a job, for the collector: before its first pod, and when its last pod is gone.
+
+`<state>/running/JOB-RESTART.json` is written before anything is made, so that a penstockd that was killed
+finds what it had begun; with the last pod gone it is completed and moved to `<state>/ended/`, where the
+collector takes it from. One rename, one truth: an attempt is in one of the two or has been collected. A disk
+that takes nothing stops no job: what could not be written is kept and tried again by the sweeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time as unix_time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.bridge import outcomes
+from penstock.kube import reading, reflecting, types
+from penstock.model import attempts as model
+from penstock.model import jobs, launches
+from penstock.nas import atomic
+from penstock.render import pods as rendering
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class _Open:
+    """An attempt that is not over."""
+
+    attempt: model.Attempt
+    lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+
+
+class Attempts:
+    """All attempts under way; without a state directory nothing is kept."""
+
+    def __init__(
+        self,
+        settings: rendering.PodSettings,
+        *,
+        state_dir: str = "",
+        results: str = "",
+        now: Callable[[], float] = unix_time.time,
+    ) -> None:
+        self._settings = settings
+        self._state = Path(state_dir) if state_dir else None
+        self._outputs = (
+            f"{results}/{wellknown.OUTPUTS_FOLDER}" if results and _shared(results, settings) else ""
+        )
+        self._now = now
+        self._open: dict[tuple[int, int], _Open] = {}
+        if self._state is not None:
+            self._recall(self._state)
+
+    def _recall(self, state: Path) -> None:
+        try:
+            for folder in ("running", "ended"):
+                (state / folder).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise errors.UsageError(
+                f"state_dir: {error.filename}: {error.strerror}",
+                hint="It must be there, with folders `running` and `ended` of penstockd's user.",
+            ) from error
+        for path in sorted((state / "running").glob("[0-9]*.json")):
+            try:
+                attempt = msgspec.json.decode(path.read_bytes(), type=model.Attempt)
+            except (OSError, msgspec.MsgspecError) as error:
+                log.error("%s cannot be read, its job will have no results: %s", path, error)
+                continue
+            self._open[attempt.job_id, attempt.restart] = _Open(attempt)
+
+    # -- an attempt's life -------------------------------------------------------------------------
+
+    async def begin(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> str:
+        """Before the first pod is made; the folder that the job may put its outputs into, or nothing.
+
+        An attempt that was begun before, by a penstockd that was killed since, keeps its folder.
+        """
+        if self._state is None:
+            return ""
+        key = allocation.identity.job_id, allocation.identity.restart
+        entry = self._open.get(key)
+        if entry is None:
+            entry = self._open[key] = _Open(self._described(allocation, request))
+            await self._write(entry)
+        return entry.attempt.output_dir
+
+    def _described(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
+        identity, token = allocation.identity, secrets.token_hex(16)
+        workdir = request.pod.workdir.encode() or request.workdir
+        folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if self._outputs else ""
+        return model.Attempt(
+            job_id=identity.job_id,
+            restart=identity.restart,
+            uid=identity.uid,
+            token=token,
+            launched=self._now(),
+            partition=allocation.partition,
+            qos=allocation.qos,
+            shares=tuple(map(_share, allocation.shares)),
+            image=rendering.image_of(request, self._settings),
+            workdir=workdir,
+            workdir_is_shared=rendering.is_shared(workdir, self._settings),
+            stdout=request.stdout,
+            stderr=request.stderr,
+            outputs=request.pod.outputs,
+            output_dir="" if request.pod.own_entrypoint else folder,
+            own_entrypoint=request.pod.own_entrypoint,
+        )
+
+    async def ended(
+        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: Iterable[types.Pod]
+    ) -> None:
+        """The launcher is being told this; only what pods could not tell later goes to the disk at once."""
+        entry = self._open.get((identity.job_id, identity.restart))
+        if entry is None:
+            return
+        end = model.End(
+            at=self._now(), exit_code=outcome.exit_code, signal=outcome.signal, reason=outcome.reason
+        )
+        entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
+        self.saw(gang)
+        if outcome.exit_code or outcome.reason:
+            await self._write(entry)
+
+    def saw(self, pods: Iterable[types.Pod]) -> None:
+        """Pods as they are now; what is older is forgotten."""
+        for pod in pods:
+            job_id, restart = reading.job_id(pod), pod.metadata.labels.get(wellknown.LABEL_RESTART, "")
+            entry = self._open.get((job_id, int(restart))) if job_id and restart.isdigit() else None
+            if entry is not None:
+                facts = facts_of(pod)
+                others = (one for one in entry.attempt.pods if one.name != facts.name)
+                merged = tuple(sorted((*others, facts), key=lambda one: one.rank))
+                entry.attempt = msgspec.structs.replace(entry.attempt, pods=merged)
+
+    @contextlib.contextmanager
+    def watching(self, job_id: int, pods: reflecting.Reflector[types.Pod]) -> Iterator[None]:
+        """See the job's pods to their last state while they are being removed."""
+        with contextlib.ExitStack() as stack:
+            keys = [key for key, pod in pods.objects.items() if reading.job_id(pod) == job_id]
+            watched = [stack.enter_context(pods.subscribe(key)) for key in keys]
+            try:
+                yield
+            finally:
+                for changes in watched:
+                    self.saw(change.obj for change in changes.so_far())
+
+    async def close(self, identity: jobs.JobIdentity) -> None:
+        """The last pod is gone: the collector's turn."""
+        key = identity.job_id, identity.restart
+        entry = self._open.get(key)
+        if entry is None:
+            return
+        if not entry.attempt.closed:
+            entry.attempt = msgspec.structs.replace(entry.attempt, closed=self._now())
+        if await self._write(entry, then=self._hand_over):
+            self._open.pop(key, None)
+
+    def under_way(self) -> tuple[jobs.JobIdentity, ...]:
+        """Attempts that have begun and not been handed over."""
+        return tuple(
+            jobs.JobIdentity(
+                job_id=entry.attempt.job_id, restart=entry.attempt.restart, uid=entry.attempt.uid
+            )
+            for entry in self._open.values()
+        )
+
+    def of(self, job_id: int) -> model.Attempt | None:
+        """The latest attempt of a job that is under way."""
+        found = [entry.attempt for (job, _), entry in self._open.items() if job == job_id]
+        return max(found, key=lambda attempt: attempt.restart, default=None)
+
+    # -- disk --------------------------------------------------------------------------------------
+
+    async def _write(self, entry: _Open, then: Callable[[Path], None] = lambda path: None) -> bool:
+        """Whether the disk has it."""
+        assert self._state is not None  # noqa: S101  # without one no attempt is ever open
+        path = self._state / "running" / entry.attempt.name
+        async with entry.lock:
+            content = msgspec.json.encode(entry.attempt)
+            try:
+                await asyncio.to_thread(_put, path, content, then)
+            except OSError as error:
+                log.error("job %d: %s cannot be written yet: %s", entry.attempt.job_id, path, error)
+                return False
+        return True
+
+    def _hand_over(self, path: Path) -> None:
+        path.replace(path.parent.parent / "ended" / path.name)
+
+
+def _put(path: Path, content: bytes, then: Callable[[Path], None]) -> None:
+    atomic.write(path, content, mode=0o600)
+    then(path)
+
+
+def _shared(folder: str, settings: rendering.PodSettings) -> bool:
+    return rendering.is_shared(folder.encode(), settings)
+
+
+def _share(share: jobs.NodeShare) -> model.Share:
+    amount = share.amount
+    return model.Share(node=share.node, millicpus=amount.millicpus, memory=amount.memory, gpus=amount.gpus)
+
+
+def facts_of(pod: types.Pod) -> model.PodFacts:
+    """What is worth keeping of a pod."""
+    status = next(
+        (one for one in pod.status.container_statuses if one.name == wellknown.CONTAINER_NAME),
+        types.ContainerStatus(),
+    )
+    running, end = status.state.running, status.state.terminated
+    rank = pod.metadata.labels.get(wellknown.LABEL_RANK, "0")
+    return model.PodFacts(
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        rank=int(rank) if rank.isdigit() else 0,
+        node=pod.spec.node_name,
+        image=pod.spec.containers[0].image if pod.spec.containers else "",
+        image_id=status.image_id,
+        started=(end.started_at if end else running.started_at if running else None) or "",
+        ended=(end.finished_at if end else None) or "",
+        exit_code=end.exit_code if end else None,
+        reason=(end.reason if end else "") or pod.status.reason,
+        message=end.message if end else "",
+    )

@@ -1,0 +1,82 @@
+"""One attempt of a job as penstockd saw it: what the collector makes results from.
+
+penstockd has given up root and writes nothing of users'; it leaves this record on the local disk, and the
+collector, which can become the user, does the rest. Paths are bytes because they are the user's, and none of
+it has to be text.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod as it was last seen."""
+
+    name: str
+    namespace: str
+    rank: int
+    node: str
+    image: str = ""
+    image_id: str = ""
+    """What the node's container runtime calls the image: with its digest, on real clusters."""
+    started: str = ""
+    ended: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    """The container's last words; the agent puts what the job used there."""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempt had of one node."""
+
+    node: str
+    millicpus: int
+    memory: int
+    gpus: int
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How the job's process ended, as the launcher was told."""
+
+    at: float
+    exit_code: int
+    signal: int = 0
+    reason: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt, from its launch until its last pod was gone."""
+
+    job_id: int
+    restart: int
+    uid: int
+    token: str
+    """Told nobody while the job runs, so that nobody can be there before it."""
+    launched: float
+    partition: str
+    qos: str = ""
+    shares: tuple[Share, ...] = ()
+    image: str = ""
+    workdir: bytes = b""
+    workdir_is_shared: bool = False
+    stdout: bytes = b""
+    stderr: bytes = b""
+    outputs: tuple[str, ...] = ()
+    output_dir: str = ""
+    """Where $PENSTOCK_OUTPUT_DIR points to; empty when pods cannot see the results folder."""
+    own_entrypoint: bool = False
+    end: End | None = None
+    pods: tuple[PodFacts, ...] = ()
+    closed: float = 0.0
+    """When the last pod was known to be gone; 0 before."""
+
+    @property
+    def name(self) -> str:
+        """Of its record's file."""
+        return record_name(self.job_id, self.restart)
+
+
+def record_name(job_id: int, restart: int) -> str:
+    return f"{job_id}-{restart}.json"

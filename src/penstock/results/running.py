@@ -1,0 +1,309 @@
+"""The collector's loop: looks for records, asks Slurm once for all of them, and starts a process for each.
+
+A process of its own for each record, a bounded number in all and for each user: a user with a terabyte of
+outputs, a hook that hangs, a storage that does not answer keep nobody else's results waiting. Users take
+turns. Single-threaded, because its children go on as copies of it (see nas.acting).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import itertools
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from penstock import errors, service
+from penstock.model import attempts
+from penstock.results import collecting, placing, settings, telling
+from penstock.slurm import accounting
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 200  # records that Slurm is asked about in one go
+LONGEST_DELAY = 300.0
+TELLERS = 4
+SWEEP_SECONDS = 3600.0
+BUSY = 0.05  # seconds between two looks while there is work
+STOP_SECONDS = 5.0
+
+
+class _Peek(msgspec.Struct, frozen=True):
+    """What the loop needs to know of a record."""
+
+    job_id: int
+    restart: int
+    uid: int
+    launched: float
+    closed: float
+
+
+@dataclasses.dataclass
+class _Delay:
+    """A record that could not be done yet."""
+
+    until: float
+    seconds: float
+
+
+@dataclasses.dataclass
+class Collector:
+    """Who is at work on what."""
+
+    settings: settings.Settings
+    now: Callable[[], float] = time.time
+    working: dict[int, tuple[str, int]] = dataclasses.field(default_factory=dict)
+    """Record and uid by process."""
+    telling: dict[int, str] = dataclasses.field(default_factory=dict)
+    known: dict[str, accounting.EndedAttempt] = dataclasses.field(default_factory=dict)
+    """What Slurm has told of records."""
+    peeked: dict[str, _Peek] = dataclasses.field(default_factory=dict)
+    delayed: dict[str, _Delay] = dataclasses.field(default_factory=dict)
+    sweep_at: float = 0.0
+    stopping: bool = False
+
+    def run(self) -> None:
+        """Until told to stop."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        with _alone(self.settings.state):
+            self._greet()
+            service.notify("READY=1")
+            while not self.stopping:
+                self.round()
+                service.notify("WATCHDOG=1", f"STATUS={len(self.working)} at work, {len(self.delayed)} later")
+                time.sleep(BUSY if self.working else self.settings.interval)
+            service.notify("STOPPING=1")
+            self._end_children()
+
+    def _stop(self, number: int, frame: object) -> None:
+        self.stopping = True
+
+    def _greet(self) -> None:
+        try:
+            placing.prepare(self.settings.folder, self.settings.state)
+        except errors.PenstockError as error:
+            log.error("%s %s", error.message, error.hint)
+        log.info("collecting from %s into %s", self.settings.state, self.settings.results)
+
+    # -- one round ---------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        """Reap, choose, ask, start."""
+        self._reap()
+        waiting = self._records()
+        self._ask({name: peek for name, peek in waiting.items() if name not in self.known})
+        for name, peek in in_turn(waiting):
+            if self._has_room_for(peek.uid):
+                self._start(name, peek)
+        self._sweep_now_and_then()
+        for name in self._untold():
+            self.telling[_child(functools.partial(telling.tell, self.settings, name))] = name
+
+    def _has_room_for(self, uid: int) -> bool:
+        own = sum(1 for _, owner in self.working.values() if owner == uid)
+        return len(self.working) < self.settings.workers and own < self.settings.workers_per_user
+
+    def _records(self) -> dict[str, _Peek]:
+        """The first attempt that is left of each job, unless it is put off or being worked on."""
+        names = {entry.name for entry in os.scandir(self.settings.state / "ended")}
+        at_work = {name for name, _ in self.working.values()}
+        for memory in (self.delayed, self.known, self.peeked):
+            for name in memory.keys() - names:
+                del memory[name]
+        ready = (name for name in first_attempts(names) if name not in at_work and not self._is_delayed(name))
+        found = ((name, self._peek(name)) for name in ready)
+        return {name: peek for name, peek in found if peek is not None}
+
+    def _is_delayed(self, name: str) -> bool:
+        return name in self.delayed and self.delayed[name].until > self.now()
+
+    def _peek(self, name: str) -> _Peek | None:
+        if name in self.peeked:
+            return self.peeked[name]
+        path = self.settings.state / "ended" / name
+        try:
+            self.peeked[name] = msgspec.json.decode(path.read_bytes(), type=_Peek)
+            return self.peeked[name]
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            log.error("%s cannot be read: %s", path, error)
+            self._put_off(name)
+            return None
+
+    def _put_off(self, name: str, *, at_most: float = LONGEST_DELAY) -> None:
+        before = self.delayed.get(name)
+        seconds = min(before.seconds * 2, at_most) if before else 1.0
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311  # no secret
+        self.delayed[name] = _Delay(self.now() + seconds * jitter, seconds)
+
+    # -- Slurm -------------------------------------------------------------------------------------
+
+    def _ask(self, unknown: dict[str, _Peek]) -> None:
+        """How these attempts ended; those that Slurm does not tell yet are put off."""
+        asked = dict(itertools.islice(in_turn(unknown), AT_ONCE))
+        if not asked:
+            return
+        try:
+            self.known |= asyncio.run(_ended(self.settings.slurm_conf, asked))
+        except errors.SlurmError as error:
+            log.warning("Slurm does not tell how jobs ended: %s", error.message)
+        for name, peek in asked.items():
+            if name not in self.known and not self._is_overdue(peek):
+                self._put_off(name, at_most=8.0)
+
+    def _is_overdue(self, peek: _Peek) -> bool:
+        return self.now() >= peek.closed + self.settings.patience
+
+    def _start(self, name: str, peek: _Peek) -> None:
+        record = self.known.get(name)
+        if record is None and not self._is_overdue(peek):
+            return
+        path = self.settings.state / "ended" / name
+        pid = _child(functools.partial(collecting.collect, self.settings, path, record))
+        self.working[pid] = (name, peek.uid)
+
+    def _sweep_now_and_then(self) -> None:
+        """Owners can empty their folders but not remove them from a folder that is root's: we do."""
+        if self.now() >= self.sweep_at:
+            self.sweep_at = self.now() + SWEEP_SECONDS
+            self.telling[_child(functools.partial(placing.remove_empty, self.settings.folder))] = ""
+
+    def _untold(self) -> Iterator[str]:
+        if not self.settings.tells:
+            return
+        at_work = set(self.telling.values())
+        for entry in sorted(os.scandir(self.settings.state / telling.FOLDER), key=lambda one: one.name):
+            if len(self.telling) >= TELLERS:
+                return
+            if entry.name.endswith(".json") and entry.name not in at_work and not entry.name.startswith("."):
+                yield entry.name
+
+    # -- children ----------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for pid in (*self.working, *self.telling):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._ended(pid, os.waitstatus_to_exitcode(status))
+
+    def _ended(self, pid: int, code: int) -> None:
+        self.telling.pop(pid, None)
+        name, _ = self.working.pop(pid, ("", 0))
+        if not name:
+            return
+        if code:
+            self._put_off(name)
+        else:
+            self.delayed.pop(name, None)
+
+    def _end_children(self) -> None:
+        """What they were at is found again by the next collector."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for pid in (*self.working, *self.telling):
+            os.kill(pid, signal.SIGTERM)
+        while (self.working or self.telling) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.02)
+        for pid in (*self.working, *self.telling):
+            os.kill(pid, signal.SIGKILL)
+
+
+def first_attempts(names: Iterable[str]) -> list[str]:
+    """The lowest attempt of each job: a job's attempts are collected in their order."""
+    first: dict[int, int] = {}
+    for name in names:
+        job, _, restart = name.removesuffix(".json").partition("-")
+        if name.endswith(".json") and job.isdigit() and restart.isdigit():
+            first[int(job)] = min(int(restart), first.get(int(job), int(restart)))
+    return [attempts.record_name(job, restart) for job, restart in sorted(first.items())]
+
+
+def in_turn(records: dict[str, _Peek]) -> Iterator[tuple[str, _Peek]]:
+    """One of each user, then the second of each, and so on; a user's own in the order they ended."""
+    queues: dict[int, collections.deque[tuple[str, _Peek]]] = {}
+    for name, peek in sorted(records.items(), key=lambda item: item[1].closed):
+        queues.setdefault(peek.uid, collections.deque()).append((name, peek))
+    while queues:
+        for uid in list(queues):
+            yield queues[uid].popleft()
+            if not queues[uid]:
+                del queues[uid]
+
+
+async def _ended(slurm_conf: str, chosen: dict[str, _Peek]) -> dict[str, accounting.EndedAttempt]:
+    try:
+        rows = await accounting.ended(slurm_conf, sorted({peek.job_id for peek in chosen.values()}))
+    except errors.SlurmError as error:
+        log.debug("no accounting: %s", error.message)
+        rows = ()
+    found: dict[str, accounting.EndedAttempt] = {}
+    for name, peek in chosen.items():
+        row = accounting.attempt_among(rows, job_id=peek.job_id, uid=peek.uid, launched=peek.launched)
+        if row is None and not rows:
+            row = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
+        if row is not None:
+            found[name] = row
+    return found
+
+
+def _child(work: Callable[[], bool]) -> int:
+    """A process that does this one thing; its exit code says whether it is done."""
+    pid = os.fork()
+    if pid == 0:
+        _be_the_child(work)
+    return pid
+
+
+def _be_the_child(work: Callable[[], bool]) -> NoReturn:
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, _leave)
+        code = 0 if work() else 1
+    except errors.PenstockError as error:
+        log.warning("%s %s", error.message, error.hint)
+    except OSError as error:
+        log.warning("%s", error)
+    except SystemExit:
+        code = 1
+    except BaseException:
+        log.exception("a record could not be worked on")
+    finally:
+        os._exit(code)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    """Through every `finally`: the child that acts as the user must not outlive us."""
+    raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """One collector for one state directory; the others are told so."""
+    if not (state / "ended").is_dir():
+        raise errors.UsageError(
+            f"{state} has no folder `ended`",
+            hint="It belongs to penstockd, which makes it; start that first.",
+        )
+    (state / telling.FOLDER).mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(state / "collector.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise errors.UsageError(f"another collector works on {state}") from error
+    finally:
+        os.close(descriptor)

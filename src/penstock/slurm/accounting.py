@@ -1,0 +1,130 @@
+"""How attempts of jobs ended, as Slurm's accounting has it; slurmctld's own memory where there is none.
+
+A requeued job has a record for each attempt, told apart by when it started. Comments are not asked for: they
+are users' text and may hold anything, also what looks like another job's record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock import errors
+from penstock.slurm import commands
+
+_FIELDS = "JobIDRaw,JobID,UID,State,ExitCode,Submit,Start,End,Account,Partition,QOS,JobName"
+_SEPARATOR = "\x1f"
+_SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
+SENT_BACK = "REQUEUED"
+_CLOCK_SLACK = 2.0  # Slurm counts whole seconds
+_LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
+_HEAD = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+))? ")
+_OVER = frozenset(
+    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
+)
+
+
+class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt's record; times are seconds since 1970."""
+
+    job_id: int
+    shown_id: str
+    """20_3 for a task of an array."""
+    uid: int
+    state: str
+    exit_code: str
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    name: str = ""
+
+
+async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
+    """All ended attempts of these jobs."""
+    wanted = ",".join(str(job_id) for job_id in job_ids)
+    argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={_SEPARATOR}", "--allocations", "--allusers"]
+    argv += ["--duplicates", f"--jobs={wanted}", f"--format={_FIELDS}"]
+    text = await commands.run(argv, slurm_conf=slurm_conf, environment={"SLURM_TIME_FORMAT": "%s"})
+    rows = (_row(line.split(_SEPARATOR, 11)) for line in text.split("\n"))
+    return tuple(row for row in rows if row is not None and row.ended is not None)
+
+
+def _row(fields: Sequence[str]) -> EndedAttempt | None:
+    if len(fields) != 12 or not fields[0].isdigit() or not fields[2].isdigit():
+        return None
+    job_id, shown, uid, state, code, submitted, started, ended, account, partition, qos, name = fields
+    word = state.split()[0] if state else ""
+    return EndedAttempt(
+        job_id=int(job_id),
+        shown_id=shown,
+        uid=int(uid),
+        state=SENT_BACK if word in _SENT_BACK else word,
+        exit_code=code,
+        submitted=_seconds(submitted),
+        started=_seconds(started),
+        ended=_seconds(ended),
+        account=account,
+        partition=partition,
+        qos=qos,
+        name=name,
+    )
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdigit() and text != "0" else None
+
+
+def attempt_among(
+    rows: Iterable[EndedAttempt], *, job_id: int, uid: int, launched: float
+) -> EndedAttempt | None:
+    """The attempt that was launched then: the last that had started by that time, if it is this user's."""
+    began = [
+        (row.started, row)
+        for row in rows
+        if row.job_id == job_id and row.uid == uid and row.started is not None
+        if row.started <= launched + _CLOCK_SLACK
+    ]
+    found = max(began, key=lambda pair: pair[0], default=(0.0, None))[1]
+    still = found is not None and found.ended is not None and found.ended < launched - _CLOCK_SLACK
+    return None if still else found
+
+
+async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
+    """The same from slurmctld, for MinJobAge after the end; of an attempt that was sent back, only that."""
+    try:
+        text = await commands.run(("scontrol", "show", "job", str(job_id)), slurm_conf=slurm_conf)
+    except errors.SlurmUnavailable:
+        raise
+    except errors.SlurmError:
+        return None
+    return remembered_in(text, uid=uid, restart=restart)
+
+
+def remembered_in(text: str, *, uid: int, restart: int) -> EndedAttempt | None:
+    """From what scontrol printed; only fields that begin a line are read, no user's text does."""
+    head = _HEAD.match(text)
+    fields = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
+    restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d+) ", text, re.MULTILINE)
+    if head is None or restarts is None or not fields.get("UserId", "").endswith(f"({uid})"):
+        return None
+    shown = f"{head[2]}_{head[3]}" if head[2] else head[1]
+    found = EndedAttempt(
+        job_id=int(head[1]),
+        shown_id=shown,
+        uid=uid,
+        state=SENT_BACK,
+        exit_code="0:0",
+        partition=fields.get("Partition", ""),
+    )
+    if int(restarts[1]) > restart:
+        return found
+    code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
+    state = fields.get("JobState", "")
+    if int(restarts[1]) < restart or state not in _OVER or code is None:
+        return None
+    return msgspec.structs.replace(found, state=state, exit_code=code[1])

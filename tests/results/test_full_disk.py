@@ -1,0 +1,68 @@
+"""A results folder on a disk that is really full, and one that fills while it is written."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.results import stage as staging
+from tests.results.stage import Stage
+
+ROOM = 1 << 20
+
+
+@pytest.fixture
+def small(stage: Stage) -> Iterator[Stage]:
+    """The results on a file system of one megabyte."""
+    if not staging.IS_ROOT:
+        pytest.skip("only root can mount")
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={ROOM},mode=755", "tmpfs", str(stage.results)]
+    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    if result.returncode:
+        pytest.skip(f"no mount here: {result.stderr}")
+    try:
+        yield stage
+    finally:
+        subprocess.run(["umount", str(stage.results)], check=True, timeout=20)
+
+
+def fill(folder: Path, *, leave: int) -> Path:
+    path = folder / "ballast"
+    path.write_bytes(b"x" * (ROOM - leave))
+    return path
+
+
+@pytest.mark.parametrize("leave", [16 << 10, 64 << 10, 200 << 10])
+def test_results_come_when_there_is_room(small: Stage, leave: int) -> None:
+    """However much was left: what is there is marked, nothing is called whole, and later everything is."""
+    attempt = small.attempt(out="x" * 300_000, outputs=("*.csv",))
+    small.file("a.csv", "y" * 100_000)
+    small.output_folder(attempt, model="precious")
+    ballast = fill(small.results, leave=leave)
+    for _ in range(2):
+        try:
+            assert not small.collect(attempt)
+        except OSError as error:
+            assert error.errno == 28  # noqa: PT017  # either is right: it depends on which step met the wall
+        assert not (small.results / "17" / "checksums.txt").exists()
+        assert (small.settings.state / "ended" / attempt.name).exists()
+    ballast.unlink()
+    assert small.collect(attempt)
+    folder = small.results / "17"
+    assert (staging.sha256sum(folder), staging.uncovered(folder)) == ("", set())
+    assert (folder / "stdout.log").stat().st_size == 300_000
+    assert (folder / "outputs" / "model").read_text() == "precious"
+    assert (folder / "outputs" / "a.csv").stat().st_size == 100_000
+    assert small.names() == ["17"]
+
+
+def test_storage_that_cannot_even_be_marked_is_said(small: Stage) -> None:
+    """Full to the last byte from the first day on."""
+    fill(small.results, leave=0)
+    attempt = small.attempt()
+    with pytest.raises(Exception, match="No space left"):
+        small.collect(attempt)
+    assert (small.settings.state / "ended" / attempt.name).exists()

@@ -1,0 +1,162 @@
+"""Summaries against golden files, and what goes into them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.model import attempts
+from penstock.results import summary
+from penstock.slurm import accounting
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "results"
+DIGEST = "sha256:" + "12ab" * 16
+ATTEMPT = attempts.Attempt(
+    job_id=23,
+    restart=1,
+    uid=1001,
+    token="0123456789abcdef" * 2,
+    launched=1_800_000_010.0,
+    partition="gpu",
+    qos="normal",
+    shares=tuple(
+        attempts.Share(node=node, millicpus=4000, memory=8 * 2**30, gpus=2) for node in ("n1", "n2")
+    ),
+    image="registry.site/train:2",
+    workdir=b"/nas/home/alice",
+    workdir_is_shared=True,
+    stdout=b"/nas/home/alice/out.txt",
+    stderr=b"/nas/home/alice/err\xff.txt",
+    outputs=("*.csv",),
+    end=attempts.End(
+        at=1_800_000_070.0, exit_code=137, signal=9, reason="OOMKilled: the job used more memory"
+    ),
+    pods=tuple(
+        attempts.PodFacts(
+            name=f"slurm-23-1-{rank}",
+            namespace="user-alice",
+            rank=rank,
+            node=node,
+            image="registry.site/train:2",
+            image_id=f"registry.site/train@{DIGEST}",
+            started="2027-01-15T08:00:11Z",
+            ended="2027-01-15T08:01:10Z",
+            exit_code=137 if rank == 0 else 0,
+            reason="OOMKilled" if rank == 0 else "Completed",
+            message=f"signal\n0m0.01s 0m0.02s\n1m30.50s 0m1.25s\nmemory 8589934592 {8 * 2**30}\n"
+            if rank == 0
+            else "",
+        )
+        for rank, node in enumerate(("n1", "n2"))
+    ),
+)
+RECORD = accounting.EndedAttempt(
+    job_id=23,
+    shown_id="20_3",
+    uid=1001,
+    state="FAILED",
+    exit_code="0:9",
+    submitted=1_800_000_000.0,
+    started=1_800_000_009.0,
+    ended=1_800_000_071.0,
+    account="research",
+    name="train",
+)
+
+
+def check_golden(name: str, text: str) -> None:
+    """Compare with the reviewed file; PENSTOCK_GOLDEN=write renews it."""
+    if os.environ.get("PENSTOCK_GOLDEN") == "write":
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+    assert text == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def whole() -> summary.Summary:
+    found = summary.summarise(ATTEMPT, RECORD, user="alice", now=1_800_000_080.0)
+    counted = summary.Outputs(patterns=("*.csv",), files=3, bytes=4096)
+    return msgspec.structs.replace(
+        found, outputs=counted, complete=True, notes=("a.csv: a link, not followed",)
+    )
+
+
+def test_whole_summary() -> None:
+    """A requeued array task on two nodes that ran out of memory."""
+    check_golden("job_summary.json", summary.as_json(whole()).decode())
+    check_golden("job_summary.txt", summary.as_text(whole()))
+
+
+def test_summary_of_what_nobody_knows() -> None:
+    """Nothing is invented."""
+    bare = attempts.Attempt(job_id=5, restart=0, uid=1001, token="a" * 32, launched=1.0, partition="gpu")
+    found = summary.summarise(bare, None, user="alice", now=1_800_000_080.0)
+    found = msgspec.structs.replace(found, problem="No space left on device")
+    check_golden("unknown_summary.json", summary.as_json(found).decode())
+    check_golden("unknown_summary.txt", summary.as_text(found))
+
+
+def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:
+    """A job's name with a line break and an escape sequence in it stays one line of plain text."""
+    text = summary.as_text(msgspec.structs.replace(whole(), name="x\nstate      COMPLETED\x1b[2J"))
+    assert "x?state      COMPLETED?[2J" in text
+    assert text.count("\nstate ") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("0m0.00s 0m0.00s\n0m0.50s 0m0.25s\n", 0.75),
+        ("signal\n0m0,010s 0m0,000s\n2m3,000s 0m0,000s", 123.01),
+        ("", None),
+        ("signal\n", None),
+        ("0m1s 0m1s", None),
+        ("1 2\n3 4\n", None),
+        ("0m1s 0m1s\n" * 3, None),
+        ("the script's own last words", None),
+    ],
+)
+def test_processor_time_from_the_agents_last_words(words: str, seconds: float | None) -> None:
+    """As dash, bash and busybox print it, in any locale; unknown rather than wrong."""
+    assert summary.cpu_seconds(words) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("0m1s 0m1s\n0m1s 0m1s\nmemory 123 4096000\n", 123),
+        ("memory 123 4096100", 123),
+        ("memory 123 8192000", None),
+        ("memory 123 max", None),
+        ("memory x 4096000", None),
+        ("", None),
+    ],
+)
+def test_memory_is_believed_only_of_the_containers_own_cgroup(words: str, found: int | None) -> None:
+    """Where the agent sees another's, the limit is another; there memory is unknown."""
+    assert summary.memory_bytes(words, limit=4_096_000) == found
+
+
+@pytest.mark.parametrize(
+    ("end", "record", "expected"),
+    [
+        (attempts.End(at=1, exit_code=7), "7:0", (7, 0)),
+        (attempts.End(at=1, exit_code=137), "9:0", (137, 0)),
+        (attempts.End(at=1, exit_code=137, signal=9), "0:9", (0, 9)),
+        (None, "0:15", (0, 15)),
+        (None, "", (None, None)),
+    ],
+)
+def test_exit_code_is_the_containers(
+    end: attempts.End | None, record: str, expected: tuple[int | None, int | None]
+) -> None:
+    """Slurm's only where ours is not known."""
+    found = summary.summarise(
+        msgspec.structs.replace(ATTEMPT, end=end),
+        msgspec.structs.replace(RECORD, exit_code=record),
+        user="alice",
+        now=1.0,
+    )
+    assert (found.exit_code, found.signal) == expected

@@ -1,0 +1,172 @@
+"""penstockd's record of an attempt: there before its first pod, handed over after its last."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock import errors
+from penstock.bridge import attempts, outcomes, sweeping
+from penstock.bridge import bridge as bridging
+from penstock.kube import reflecting, types
+from penstock.model import attempts as model
+from tests.unit import fakes
+
+
+@dataclasses.dataclass
+class World:
+    """A bridge that keeps records in a folder."""
+
+    state: Path
+    kube: fakes.FakeKube
+    slurm: fakes.FakeSlurm
+    bridge: bridging.Bridge
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(path.name for path in (self.state / folder).iterdir())
+
+    def record(self, name: str = "17-0.json", folder: str = "ended") -> model.Attempt:
+        return msgspec.json.decode((self.state / folder / name).read_bytes(), type=model.Attempt)
+
+
+def world_in(state: Path) -> World:
+    clock, slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
+    pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
+    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
+    nodes.objects = {"/n1": fakes.node("n1")}
+    for picture in (pods, nodes):
+        picture.listed.set()
+    kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(state), results="/nas/results", now=lambda: 5.0)
+    bridge = bridging.Bridge(
+        slurm=slurm,
+        kube=kube,
+        pods=pods,
+        nodes=nodes,
+        settings=fakes.SETTINGS,
+        time=clock,
+        start_timeout=300,
+        attempts_kept=kept,
+    )
+    return World(state, kube, slurm, bridge)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return world_in(tmp_path)
+
+
+async def test_record_is_there_before_the_first_pod(world: World) -> None:
+    """Whatever happens afterwards, the attempt is known."""
+    seen: list[list[str]] = []
+    world.kube.on_bind = lambda key: seen.append(world.names("running"))
+    await world.bridge.launch(fakes.allocation(), fakes.REQUEST)
+    assert seen == [["17-0.json"]]
+    found = world.record(folder="running")
+    assert (found.uid, found.stdout, found.image) == (1001, fakes.REQUEST.stdout, "site/default:1")
+    assert found.output_dir == f"/nas/results/.outputs/17-0-{found.token}"
+    assert len(found.token) == 32
+
+
+async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
+    """The first of two Epilogs hands over nothing."""
+    allocation = fakes.allocation(on=("n1", "n2"))
+    world.bridge.ledger.hold(allocation)
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    await world.bridge.release(17, "n2")
+    assert (world.names("running"), world.names("ended")) == (["17-0.json"], [])
+    await world.bridge.release(17, "n1")
+    assert (world.names("running"), world.names("ended")) == ([], ["17-0.json"])
+    assert world.record().closed == 5.0
+
+
+async def test_end_and_pods_are_in_the_record(world: World) -> None:
+    """Exit code, reason, and each pod as it was last seen."""
+    allocation = fakes.allocation()
+    world.bridge.ledger.hold(allocation)
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, status=fakes.running())
+    world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+    await world.bridge.note_end(allocation.identity, outcomes.Outcome(7, "because"), (pod,))
+    assert world.record(folder="running").end == model.End(at=5.0, exit_code=7, reason="because")
+    ended = msgspec.structs.replace(pod, status=fakes.ended(7, message="0m1s 0m2s"))
+    world.bridge.pods.objects["default/slurm-17-0-0"] = ended
+    await world.bridge.release(17, "n1")
+    (facts,) = world.record().pods
+    assert (facts.name, facts.exit_code, facts.message) == ("slurm-17-0-0", 7, "0m1s 0m2s")
+
+
+async def test_attempt_begun_by_a_killed_penstockd_keeps_its_folder(world: World) -> None:
+    """The pod that is there already has been told its name."""
+    before = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)
+    again = world_in(world.state)
+    assert await again.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) == before
+    assert before
+
+
+async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
+    """Only when Slurm said so twice, and never while a pod is left."""
+    allocation = fakes.allocation()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    sweeper = sweeping.Sweeper(world.bridge, frozenset({"gpu"}))
+    world.slurm.add(allocation)
+    await sweeper.sweep()
+    await sweeper.sweep()
+    assert world.names("ended") == []
+    world.slurm.live.clear()
+    pod = fakes.pod("slurm-17-0-0", job=allocation.identity)
+    world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+    for _ in range(3):
+        await sweeper.sweep()
+    assert world.names("ended") == []
+    world.bridge.pods.objects.clear()
+    await sweeper.sweep()
+    assert world.names("ended") == ["17-0.json"]
+
+
+async def test_requeued_job_has_a_record_for_each_attempt(world: World) -> None:
+    """Under the same id, told apart by the restart count."""
+    for restart in (0, 1):
+        allocation = fakes.allocation(restart=restart)
+        world.bridge.ledger.hold(allocation)
+        await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+        await world.bridge.release(17, "n1")
+    assert world.names("ended") == ["17-0.json", "17-1.json"]
+
+
+async def test_disk_that_takes_nothing_stops_no_job(world: World) -> None:
+    """The record is kept in memory and written when that works again."""
+    allocation = fakes.allocation()
+    (world.state / "running").rmdir()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    await world.bridge.attempts.close(allocation.identity)
+    assert world.bridge.attempts.under_way() == (allocation.identity,)
+    (world.state / "running").mkdir()
+    await world.bridge.attempts.close(allocation.identity)
+    assert world.names("ended") == ["17-0.json"]
+
+
+async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(tmp_path: Path) -> None:
+    """Nothing is promised that a pod could not reach."""
+    kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path), results="/srv/results")
+    assert await kept.begin(fakes.allocation(), fakes.REQUEST) == ""
+
+
+def test_state_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """At the start, in words."""
+    with pytest.raises(errors.UsageError, match="No such file"):
+        attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path / "none"))
+
+
+def test_digest_and_times_of_a_pod() -> None:
+    """As the kubelet reports them."""
+    text = (
+        b'{"metadata": {"name": "p", "labels": {"penstock.dev/rank": "1"}}, "status": {"containerStatuses": '
+        b'[{"name": "job", "imageID": "reg/x@sha256:12", "state": {"terminated": {"exitCode": 3, '
+        b'"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:09Z", "reason": "Error"}}}]}}'
+    )
+    facts = attempts.facts_of(msgspec.json.decode(text, type=types.Pod))
+    assert (facts.rank, facts.image_id, facts.exit_code) == (1, "reg/x@sha256:12", 3)
+    assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
