@@ -52,7 +52,8 @@ def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_
     writers = [writer(intake, user, some, 0.3) for user, some in names.items()]
     try:
         for _ in range(KILLS):
-            time.sleep(chance.uniform(0.3, 1.1))
+            testing.until(intake.looking, seconds=60)
+            time.sleep(chance.uniform(0.0, 0.5))
             intake.kill()
             intake.start()
         assert [one.wait(60) for one in writers] == [0, 0, 0]
@@ -68,6 +69,7 @@ def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_
     assert intake.filed("failed") == {}
     assert not any(intake.submit.iterdir())
     assert list(intake.folder.glob(".work/*/*")) == []
+    assert intake.log.read_text().count("taken up again") >= 3, "too few of the killed had files in hand"
 
 
 def test_jobs_run_as_their_files_owners(intake: intakes.OwnIntake, users: tuple[str, ...]) -> None:
