@@ -336,6 +336,27 @@ class TestTroubles:
         await here.settle(looks=10)
         once(nas, slurm, ("a.sh",))
 
+    async def test_anothers_marker_is_left_alone(self, nas: Path) -> None:
+        """It neither ends the wait nor is it ours to remove."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
+        intakes.drop(nas, "a.sh.done", uid=intakes.USERS[1], text="")
+        for _ in range(6):
+            await here.look()
+        assert len(slurm.jobs) == 1
+        assert [path.name for path in (nas / "submit").iterdir()] == ["a.sh.done"]
+
+    async def test_a_limit_that_stays_for_days_is_waited_for(self, nas: Path) -> None:
+        """However often Slurm has said no, the next try comes within a minute or so."""
+        full = answers.Answer("later", words="QOSMaxSubmitJobPerUserLimit")
+        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full] * 10)
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh")
+        here.clerk.refusals[intakes.USERS[0]] = 5000
+        await here.settle(looks=2000)
+        assert len(slurm.jobs) == 1
+
     async def test_a_file_in_anothers_folder_is_refused(self, nas: Path) -> None:
         """One's own folder is fine."""
         slurm = intakes.FakeSlurm(intakes.Faults())

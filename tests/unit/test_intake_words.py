@@ -26,7 +26,7 @@ from tests.unit import intakes
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
+UNITS = tuple(ROOT / "packaging" / "systemd" / f"{name}.service" for name in ("penstockd", "penstock-intake"))
 TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 

@@ -4,11 +4,13 @@ has, so that it is understood even when the journal is lost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
 import re
 import secrets
+import stat
 from typing import Literal
 
 from penstock import wellknown
@@ -75,16 +77,20 @@ def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
     return moving.move(moving.Spot(source, claim.name), moving.Spot(folder.work, claim.work_name))
 
 
-def drop_marker(folder: dropfolder.Folder, sight: listing.Sight, suffix: str) -> None:
-    """Remove the <name>.done of a file that was taken."""
-    try:
-        if sight.folder:
-            with dropfolder.inside(folder.submit, sight.folder) as inner:
-                os.unlink(sight.name + suffix, dir_fd=inner)
-        else:
-            os.unlink(sight.name + suffix, dir_fd=folder.submit)
-    except FileNotFoundError:
-        pass
+def drop_marker(folder: dropfolder.Folder, sight: listing.Sight) -> None:
+    """Remove the <name>.done of a file that was taken, if it is the same user's."""
+    if not sight.folder:
+        _unlink_own(moving.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+        return
+    with dropfolder.inside(folder.submit, sight.folder) as inner:
+        _unlink_own(moving.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+
+
+def _unlink_own(spot: moving.Spot, uid: int) -> None:
+    there = moving.look(spot)
+    if there is not None and there.st_uid == uid and stat.S_ISREG(there.st_mode):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(spot.name, dir_fd=spot.directory)
 
 
 def left(folder: dropfolder.Folder) -> list[Claim]:

@@ -17,7 +17,7 @@ from collections import Counter, deque
 
 import msgspec
 
-from penstock import clock, errors, wellknown
+from penstock import clock, errors
 from penstock.intake import (
     claims,
     filing,
@@ -126,7 +126,7 @@ class Clerk:
     def _hold(self, uid: int, now: float) -> None:
         """Leave this user's files alone for a while that grows."""
         self.refusals[uid] += 1
-        self.held[uid] = now + min(2.0 ** self.refusals[uid], claims.LONGEST_WAIT)
+        self.held[uid] = now + min(2.0 ** min(self.refusals[uid], 10), claims.LONGEST_WAIT)
 
     def _is_held(self, uid: int, now: float) -> bool:
         return max(self.held.get(uid, 0.0), self.held.get(EVERYBODY, 0.0)) > now
@@ -238,7 +238,7 @@ class Clerk:
             if claim is not None:
                 busy[claim.uid] += 1
                 self.claims[claim.token] = claim
-                claims.drop_marker(folder, watched.sight, wellknown.DONE_SUFFIX)
+                claims.drop_marker(folder, watched.sight)
                 taken = True
         if taken:
             os.fsync(folder.work)
