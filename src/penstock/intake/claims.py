@@ -13,7 +13,7 @@ import secrets
 import stat
 from typing import Literal
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.intake import names
 from penstock.journal import entries
 from penstock.nas import dropfolder, listing, moving
@@ -68,9 +68,10 @@ def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_
     claim = Claim(token, sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
     if not sight.folder:
         return claim if _move(folder.submit, folder, claim) else None
-    with dropfolder.inside(folder.submit, sight.folder) as inner:
+    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
         claim.folder_uid = os.fstat(inner).st_uid
         return claim if _move(inner, folder, claim) else None
+    return None  # its folder is gone, or its owner has put a link in its place
 
 
 def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
@@ -82,7 +83,7 @@ def drop_marker(folder: dropfolder.Folder, sight: listing.Sight) -> None:
     if not sight.folder:
         _unlink_own(moving.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
         return
-    with dropfolder.inside(folder.submit, sight.folder) as inner:
+    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
         _unlink_own(moving.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
 
 
