@@ -83,21 +83,27 @@ def node_state(place: paths.LabPaths, name: str) -> str:
 
 
 def inbox(path: Path) -> str:
-    """The intake has said something lately."""
+    """The intake that wrote this lives, and has said something lately."""
     try:
-        age = time.time() - path.stat().st_mtime
-    except OSError as error:
-        return f"has not said anything yet: {error.strerror}"
+        said = _inbox(path)
+    except (OSError, msgspec.MsgspecError) as error:
+        return f"has not said anything yet: {error}"
+    if not Path(f"/proc/{said.pid}").exists():
+        return "has not said anything yet"
+    age = time.time() - path.stat().st_mtime
     return f"has been silent for {age:.0f} s" if age > SILENCE_SECONDS else ""
 
 
 def inbox_problem(path: Path) -> str:
     """What the intake says is wrong with the folder."""
     try:
-        said = msgspec.json.decode(path.read_bytes(), type=status.Inbox)
+        return _inbox(path).problem
     except (OSError, msgspec.MsgspecError) as error:
         return f"its inbox cannot be read: {error}"
-    return said.problem
+
+
+def _inbox(path: Path) -> status.Inbox:
+    return msgspec.json.decode(path.read_bytes(), type=status.Inbox)
 
 
 def kubernetes(certificate: Path, port: int) -> str:
