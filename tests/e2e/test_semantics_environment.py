@@ -25,10 +25,15 @@ SUBMITTED = {
 }
 HOST_ONLY = {
     *("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG"),
-    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET"),
+    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_RESULTS", "PENSTOCK_SOCKET"),
 }
 NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES"}
-SETS_ITSELF = {"PWD", "HOSTNAME", "SLURM_TASK_PID"}  # by the shell, the container, the launch
+SETS_ITSELF = {
+    "PWD",
+    "HOSTNAME",
+    "SLURM_TASK_PID",
+    "PENSTOCK_OUTPUT_DIR",
+}  # by the shell, the pod, the launch
 PER_JOB = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"}
 FORMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "none-given": ((), set()),
@@ -129,6 +134,7 @@ def test_none_leaves_only_slurms_own(by_form: dict[str, tuple[Variables, Variabl
         "HOME",
         "HOSTNAME",
         "PATH",
+        "PENSTOCK_OUTPUT_DIR",
         "PWD",
     }
 
