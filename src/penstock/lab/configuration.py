@@ -135,6 +135,7 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         default_partition=cluster.default_partition,
         release_timeout=RELEASE_TIMEOUT,
         slurm_conf=str(place.slurm_conf),
+        slurm_commands=str(place.bin),
     )
     advice = clifilter.render_cli_filter(
         penstock=str(place.bin / "penstock"),
