@@ -48,6 +48,7 @@ class Wishes:
     bridge: bool | None = None
     mode: str | None = None
     kubernetes: str | None = None
+    kubernetes_version: str | None = None
     slurm: str | None = None
 
     def given(self) -> dict[str, str | int]:
