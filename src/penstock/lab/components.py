@@ -164,7 +164,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
 def _intake(place: paths.LabPaths) -> Component:
     return Component(
         name=INTAKE,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
         environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.inbox(place.inbox),
@@ -176,7 +176,7 @@ def _intake(place: paths.LabPaths) -> Component:
 def _collector(place: paths.LabPaths) -> Component:
     return Component(
         name=COLLECTOR,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
         environment=component.python_environment() | environment.slurm(place),
         check=health.nothing,
