@@ -33,6 +33,7 @@ from penstock.lab import (
 )
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
+from penstock.lab.slurm import programs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,7 @@ class Wishes:
     mode: str | None = None
     kubernetes: str | None = None
     fault_proxy: bool | None = None
+    slurm: str | None = None
 
     def given(self) -> dict[str, str | int]:
         return {field: value for field, value in vars(self).items() if value is not None}
@@ -66,6 +68,7 @@ def bring_up(
     with _locked_directory(place):
         lab = _repairable(place, wishes) if spec.exists(place) else _planned(place, wishes, environment)
         try:
+            lab = programs.with_programs(lab, listener=listener, environment=environment)
             lab = choosing.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
         except BaseException:

@@ -58,6 +58,10 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where the programs of a Kubernetes of the lab's own were built."""
     pretender: str = ""
     """Where kwok was built, if nodes are only to seem to be there."""
+    slurm: str = ""
+    """Release such as 24.11; empty for whatever the machine has."""
+    slurm_programs: str = ""
+    """Where that release is, if it is not the machine's own."""
     mode: str = "check"
     """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
     fault_proxy: bool = False

@@ -197,7 +197,9 @@ def lab_command(place: paths.LabPaths, *arguments: str, check: bool = True, **va
 def up(place: paths.LabPaths, *options: str) -> RunningLab:
     """Bring a lab up through the command line."""
     name = place.directory.name.removeprefix("penstock-")
-    lab_command(place, "up", "--name", name, "--kubernetes", kubernetes(), *options)
+    release = os.environ.get(wellknown.ENV_TEST_SLURM, "")
+    slurm = ("--slurm", release) if release else ()
+    lab_command(place, "up", "--name", name, "--kubernetes", kubernetes(), *slurm, *options)
     return RunningLab(place=place, user=spec.load(place).user)
 
 
