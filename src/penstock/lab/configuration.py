@@ -137,6 +137,7 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         release_timeout=RELEASE_TIMEOUT,
         slurm_conf=str(place.slurm_conf),
         crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
+        slurm_commands=str(place.bin),
     )
     advice = clifilter.render_cli_filter(
         penstock=str(place.bin / "penstock"),

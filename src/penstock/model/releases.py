@@ -17,6 +17,9 @@ Release = tuple[int, int]
 OLDEST: Release = (22, 5)
 TRIED: tuple[Release, ...] = (OLDEST, (24, 11), (26, 5))
 
+BATCH_STEP_IDS = ("", "4294967291", "-5", "batch")
+"""SLURM_STEP_ID of the batch script in TaskProlog: unset until 24.11, one number written in two ways later."""
+
 _CGROUP_CAN_BE_DISABLED: Release = (23, 11)
 _HOOK_TIMEOUTS_ARE_TWO: Release = (25, 5)
 _VERSION = re.compile(r"(?:^|\s)(\d{2})\.(\d{2})(?:\.\S*)?$")
