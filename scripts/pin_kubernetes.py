@@ -1,9 +1,10 @@
-"""Writes the Go module that a minor version of Kubernetes is built from: go.mod, go.sum and the programs' names.
+"""Writes the Go module that a minor version of Kubernetes is built from.
 
-Kubernetes names its staging modules by paths inside its own repository; each is replaced by the published module
-of the same version. go.sum, which vouches for every later build, is made here once and reviewed like code.
+Kubernetes names its staging modules by paths inside its own repository; each is replaced by the published
+module of the same version. go.sum, which vouches for every later build, is made here once and reviewed like
+code.
 
-usage: pin_kubernetes.py VERSION        such as 1.35.6, into kubernetes/v1.35
+usage: pin_kubernetes.py VERSION        such as 1.35.4, into kubernetes/v1.35
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SECONDS = 900
 
 def main(arguments: list[str]) -> None:
     if len(arguments) != 1 or not re.fullmatch(r"1\.\d+\.\d+", arguments[0]):
-        sys.exit("usage: pin_kubernetes.py VERSION (such as 1.35.6)")
+        sys.exit("usage: pin_kubernetes.py VERSION (such as 1.35.4)")
     version = arguments[0]
     newest = (SOURCE / "go.mod").read_text(encoding="utf-8")
     target = SOURCE / f"v{version.rpartition('.')[0]}"
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def go_mod(version: str, *, like: str, own: str) -> str:
-    """The module's file before tidying: the same etcd and Go as `like`, staging modules as `own` names them."""
+    """The module's file before tidying: etcd and Go as in `like`, staging modules as `own` names them."""
     minor = version.removeprefix("1.")
     etcd, go = ETCD.search(like), GO.search(like)
     if etcd is None or go is None:

@@ -29,6 +29,7 @@ from penstock.lab import (
     spec,
     state,
 )
+from penstock.lab.kubernetes import building
 from penstock.lab.slurm import suites
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -89,6 +90,11 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
     metavar="dev|real|kwok|KUBECONFIG",
     help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
     "or one that you have [default: dev].",
+)
+@click.option(
+    "--kubernetes-version",
+    type=click.Choice(sorted(building.VERSIONS)),
+    help=f"Minor version of a Kubernetes that is built here [default: {building.NEWEST}].",
 )
 @click.option(
     "--slurm",

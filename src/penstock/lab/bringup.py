@@ -50,6 +50,7 @@ class Wishes:
     mode: str | None = None
     kubernetes: str | None = None
     fault_proxy: bool | None = None
+    kubernetes_version: str | None = None
     slurm: str | None = None
 
     def given(self) -> dict[str, str | int]:

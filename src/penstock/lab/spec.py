@@ -52,6 +52,8 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
     kubernetes: str = DEV
     """dev, real, kwok, or the path of a kubeconfig."""
+    kubernetes_version: str = ""
+    """Minor version such as 1.35 of one that is built here; empty for the newest."""
     members: tuple[Member, ...] = ()
     """The nodes, when they are somebody else's."""
     programs: str = ""

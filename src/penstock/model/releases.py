@@ -18,7 +18,7 @@ OLDEST: Release = (22, 5)
 TRIED: tuple[Release, ...] = (OLDEST, (24, 11), (26, 5))
 
 BATCH_STEP_IDS = ("", "4294967291", "-5", "batch")
-"""SLURM_STEP_ID of the batch script in TaskProlog: unset until 24.11, one number written in two ways later."""
+"""SLURM_STEP_ID of the batch script in TaskProlog: unset up to 24.11, -5 on 26.05, or its other names."""
 
 _CGROUP_CAN_BE_DISABLED: Release = (23, 11)
 _HOOK_TIMEOUTS_ARE_TWO: Release = (25, 5)

@@ -47,20 +47,23 @@ class Module:
     """The module whose version the programs say they have."""
 
 
-KUBERNETES = Module(
-    name="kubernetes",
-    source=SOURCE,
-    version_of="k8s.io/kubernetes",
-    programs=(
-        Program("pause", "./pause", 5),
+def _kubernetes(source: Path, pause: str) -> Module:
+    programs = (
+        Program("pause", pause, 5),
         Program("etcd", "go.etcd.io/etcd/server/v3", 40),
         Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 170),
         Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 60),
         Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
         Program("kubelet", "k8s.io/kubernetes/cmd/kubelet", 40),
         Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 30),
-    ),
-)
+    )
+    return Module(name="kubernetes", source=source, programs=programs, version_of="k8s.io/kubernetes")
+
+
+KUBERNETES = _kubernetes(SOURCE, "./pause")
+VERSIONS = {"1.35": _kubernetes(SOURCE / "v1.35", "../pause/main.go"), "1.36": KUBERNETES}
+"""Minor version → what it is built from; `scripts/pin_kubernetes.py` makes the directory of another one."""
+NEWEST = "1.36"
 KWOK = Module(
     name="kwok",
     source=SOURCE / "kwok",

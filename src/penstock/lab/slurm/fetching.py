@@ -1,4 +1,4 @@
-"""Downloads a suite's Slurm with all it depends on: apt resolves, verifies and retries, in a folder of its own.
+"""Downloads a suite's Slurm with all it needs: apt resolves, verifies and retries, in a folder of its own.
 
 Nothing of the machine's own packages is read or changed.
 """

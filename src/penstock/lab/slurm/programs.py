@@ -1,7 +1,7 @@
 """Which Slurm a lab has: the machine's own, or another release that is fetched once and kept.
 
-The lab asks here and nowhere else. Another release's programs are first on the PATH of the lab's daemons and of
-those who use the lab, through links in its bin directory.
+The lab asks here and nowhere else. Another release's programs are first on the PATH of the lab's daemons and
+of those who use the lab, through links in its bin directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which suite of Debian's archive carries which release of Slurm, and where this machine's apt finds the archive.
+"""Which suite of Debian's archive carries which release of Slurm, and where apt finds the archive.
 
 The mirror is whatever apt already uses, asked of apt itself: no address is written down here.
 """
@@ -31,7 +31,7 @@ ASK_APT = (
     "Created-By: Packages",
 )
 _WANTED = ["Debian", "Debian", "main"]
-_RECIPE = "1"
+_RECIPE = "2"
 """Another number when what is made of the packages changes: what was kept is then made anew."""
 
 
@@ -69,7 +69,7 @@ def sources_list(release: str, *, uri: str, keyring: Path = KEYRING) -> str:
 
 
 def apt_conf(folder: Path) -> str:
-    """Makes apt live in `folder`, as on a machine where nothing is installed; proxies stay those of the host."""
+    """Makes apt live in `folder`, as where nothing is installed; proxies stay those of the machine."""
     return f"""\
 Dir::Etc::SourceList "{folder}/sources.list";
 Dir::Etc::SourceParts "{folder}/none";

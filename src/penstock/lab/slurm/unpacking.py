@@ -5,8 +5,8 @@
     plugins/  Slurm's plugins, for PluginDir
     packages  what it was made of, with checksums
 
-Only these programs use that suite's libraries: what they start (hooks, job scripts) is the machine's own again,
-and they see its users, files and sockets. docs/decisions tells why this is no chroot.
+Only these programs use that suite's libraries: what they start (hooks, job scripts) is the machine's own
+again, and they see its users, files and sockets. docs/decisions tells why this is no chroot.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def unpack(packages: Sequence[Path], target: Path, *, final: Path, scratch: Path
     plugins = _plugins(scratch)
     _keep_libraries(scratch, plugins.parent.name, target / "lib")
     plugins.rename(target / "plugins")
+    for unusable in (target / "plugins").glob("mpi_pmix*"):
+        unusable.unlink()  # needs more than its package brings, and complains at every start
     _keep_programs(scratch, target / "bin")
     _patch(target, patchelf=scratch / "usr/bin/patchelf", final=final)
     (target / PACKAGE_LIST).write_text("".join(map(package_line, packages)))
@@ -77,7 +79,7 @@ def loader(programs: Path) -> Path:
 
 
 def _patch(target: Path, *, patchelf: Path, final: Path) -> None:
-    """Programs find the suite's loader and libraries; plugins look where the program that loads them looks."""
+    """Programs find the suite's loader and libraries; plugins look where the program that loads them does."""
     interpreter = final / "lib" / loader(target).name
     run_patchelf = through_loader(target, patchelf)
     programs = [str(path) for path in sorted((target / "bin").iterdir())]
