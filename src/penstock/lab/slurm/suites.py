@@ -58,14 +58,14 @@ def mirror(answer: str) -> str:
     return found
 
 
-def sources_list(release: str, *, uri: str, keyring: Path = KEYRING) -> str:
+def sources_list(release: str, *, uri: str) -> str:
     """The one line of sources.list that apt needs for this release."""
-    if not keyring.is_file():
+    if not KEYRING.is_file():
         raise errors.LabError(
-            f"{keyring} is missing, so packages cannot be verified",
+            f"{KEYRING} is missing, so packages cannot be verified",
             hint="apt-get install debian-archive-keyring",
         )
-    return f"deb [signed-by={keyring}] {uri} {suite_of(release)} main\n"
+    return f"deb [signed-by={KEYRING}] {uri} {suite_of(release)} main\n"
 
 
 def apt_conf(folder: Path) -> str:
