@@ -128,7 +128,8 @@ def said(text: str) -> list[str]:
 
     Each line once: who traps SIGTERM and goes on hears it again when the pod is removed.
     """
-    lines = (line for line in text.splitlines() if "slurmstepd" not in line and "Terminated" not in line)
+    others = ("slurmstepd", "error: ***", "Terminated")
+    lines = (line for line in text.splitlines() if not any(word in line for word in others))
     return list(dict.fromkeys(lines))
 
 
