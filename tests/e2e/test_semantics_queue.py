@@ -98,11 +98,9 @@ def test_test_only_submits_nothing(lab: Lab) -> None:
         argv = ("sbatch", "--test-only", f"--partition={partition}")
         possible = lab.run_as_user((*argv, "-n2"), stdin="#!/bin/sh\ntrue\n", check=False)
         impossible = lab.run_as_user((*argv, "-n2000"), stdin="#!/bin/sh\ntrue\n", check=False)
-        where = re.search(
-            rf"using 2 processors on nodes (\S+) in partition {partition}$", possible.stderr, re.M
-        )
-        assert where
-        answers[partition] = (where[1], possible.returncode, impossible.returncode, impossible.stderr)
+        words = rf"using 2 processors on nodes \S+ in partition {partition}$"
+        assert re.search(words, possible.stderr, re.MULTILINE)
+        answers[partition] = (possible.returncode, impossible.returncode, impossible.stderr)
     assert answers[semantics.PODS] == answers[semantics.PLAIN]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import dataclasses
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from penstock import errors
 from penstock.model import releases
 from penstock.render import slurmconf
+from penstock.slurm import commands, parsing, showing
 from tests.unit import test_slurmconf
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/releases"
+RECORDED = ROOT / "tests/recorded"
 RENDERERS = {
     "slurm.conf": slurmconf.render_slurm_conf,
     "gres.conf": slurmconf.render_gres_conf,
@@ -95,3 +98,37 @@ def test_nobody_else_asks_which_release_there_is() -> None:
 def test_no_step_of_srun_is_taken_for_the_batch_script(step: str) -> None:
     """Steps are counted from nought; interactive, extern and pending ones have other numbers."""
     assert step not in {str(number) for number in range(1000)} | {"4294967290", "4294967292", "-6", "-4"}
+
+
+def recorded(release: releases.Release) -> str:
+    """What that release's `scontrol --detail show job` said of a job on two nodes."""
+    return (RECORDED / f"slurm-{releases.text(release)}" / "job.txt").read_text()
+
+
+@pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
+def test_every_releases_scontrol_is_understood(release: releases.Release) -> None:
+    """The share of each node, the partition and the QOS of the same job are read as the same."""
+    details = parsing.details(recorded(release))
+    shares = [
+        (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus)
+        for share in details.shares
+    ]
+    assert shares == [("n1", 2000, 3 * 2**30, 2), ("n2", 1000, 3 * 2**30, 2)]
+    assert (details.partition, details.qos, details.state) == ("gpu", "normal", "RUNNING")
+
+
+@pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
+def test_every_releases_job_is_shown_alike(
+    release: releases.Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comment and output files have the same words, whatever the release leaves out."""
+
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
+        fields = "1 1 root rec gpu RUNNING 0:0 00:00:01 n[1-2]".split()
+        return recorded(release) if argv[0] == "scontrol" else "\x1f".join((*fields, ""))
+
+    monkeypatch.setattr(commands, "run", run)
+    job = asyncio.run(showing.record("/lab/etc/slurm.conf", "1"))
+    assert job.comment == "a b=c"
+    assert job.stdout == job.stderr == "/lab/nas/slurm-1.out"
+    assert (job.state, job.nodes, job.restarts) == ("RUNNING", "n[1-2]", 0)
