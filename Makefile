@@ -20,7 +20,7 @@ test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests
 
 .PHONY: test-matrix
 test-matrix: packages k8s-packages dev-venv ## The end-to-end tests on every release of Slurm and Kubernetes; CELL=slurm-24.11 for one
-	@$(BIN)/python scripts/test_matrix.py $(CELL)
+	@$(BIN)/python scripts/matrix.py $(CELL)
 
 .PHONY: lint
 lint: dev-venv ## Style, types, layers, file sizes

@@ -132,7 +132,13 @@ def _sources(module: Module) -> list[Path]:
         )
     inner = [path.parent for path in module.source.glob("*/go.mod")]
     found = [module.source / "go.mod", module.source / "go.sum", *module.source.rglob("*.go")]
-    return sorted(path for path in found if not any(path.is_relative_to(place) for place in inner))
+    own = sorted(path for path in found if not any(path.is_relative_to(place) for place in inner))
+    return [*own, *(module.source / name for name in sorted(_shared(module)))]
+
+
+def _shared(module: Module) -> list[str]:
+    """Go files of another module's directory that a program is built from."""
+    return [program.package for program in module.programs if program.package.startswith("../")]
 
 
 def version_of(module: Module) -> str:

@@ -5,7 +5,7 @@ Each cell is a test run of its own, with a log in .matrix/; a table says at the 
 went. A cell that cannot run here is skipped with what is missing; the exit code tells whether one has
 failed.
 
-usage: test_matrix.py [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
+usage: matrix.py [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
 """
 
 from __future__ import annotations
