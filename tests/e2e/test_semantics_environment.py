@@ -182,9 +182,9 @@ def test_other_ways_to_say_export(lab: Lab, how: str) -> None:
     (folder / "vars").write_bytes(b"COLOUR=red\0")
     option = (f"--export-file={folder}/vars",) if how == "file" else ()
     variable = ("SBATCH_EXPORT=COLOUR=red",) if how == "variable" else ()
-    shell = ("env", "TASTE=sweet", *variable, "sbatch", "--parsable", *option, "--output=%x")
+    shell = ("env", "TASTE=sweet", *variable, "sbatch", "--parsable", *option)
     for name in (semantics.PLAIN, semantics.PODS):
-        argv = (*shell, f"--partition={name}", f"--job-name={name}", str(folder / "s"))
+        argv = (*shell, f"--partition={name}", f"--output={name}", str(folder / "s"))
         semantics.record(lab, lab.run_as_user(argv, cwd=folder).stdout.strip())
     plain, pod = ((folder / name).read_text() for name in (semantics.PLAIN, semantics.PODS))
     assert pod == plain
