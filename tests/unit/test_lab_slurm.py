@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -85,6 +86,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(suites, "KEYRING", keyring)
     return played
+
+
+@pytest.fixture
+def place() -> Iterator[paths.LabPaths]:
+    """A lab's directory, short as it must be, with room for programs."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as directory:
+        made = paths.LabPaths(Path(directory).resolve())
+        made.bin.mkdir()
+        yield made
 
 
 def ensure(tmp_path: Path, listener: building.Listener | None = None) -> Path:
@@ -249,10 +259,8 @@ class TestChoosing:
                 wanted, listener=building.Listener(), environment={"XDG_CACHE_HOME": str(tmp_path)}
             )
 
-    def test_links_put_it_before_the_machines_own(self, tmp_path: Path) -> None:
+    def test_links_put_it_before_the_machines_own(self, place: paths.LabPaths) -> None:
         """Any number of times; slurmd knows its slurmstepd, and every daemon finds the links first."""
-        place = paths.LabPaths(tmp_path)
-        place.bin.mkdir()
         lab = msgspec.structs.replace(LAB, slurm_programs="/cache/slurm")
         for _ in range(2):
             programs.link(place, lab)
@@ -264,9 +272,7 @@ class TestChoosing:
         assert daemons["slurmd-n1"].argv[-2:] == ("-d", "/cache/slurm/bin/slurmstepd")
         assert programs.plugin_dir(lab) == "/cache/slurm/plugins"
 
-    def test_a_lab_without_another_release_links_nothing(self, tmp_path: Path) -> None:
+    def test_a_lab_without_another_release_links_nothing(self, place: paths.LabPaths) -> None:
         """The machine's own programs are on PATH anyway."""
-        place = paths.LabPaths(tmp_path)
-        place.bin.mkdir()
         programs.link(place, msgspec.structs.replace(LAB, slurm_programs=""))
         assert list(place.bin.iterdir()) == []
