@@ -12,7 +12,7 @@ import pytest
 
 from penstock import errors
 from penstock.lab import caching, commands, components, paths, spec
-from penstock.lab.slurm import fetching, programs, suites, unpacking
+from penstock.lab.slurm import fetching, firststate, programs, suites, unpacking
 from penstock.model import releases
 from tests.unit import test_kubernetes_building as building
 
@@ -276,3 +276,57 @@ class TestChoosing:
         """The machine's own programs are on PATH anyway."""
         programs.link(place, msgspec.structs.replace(LAB, slurm_programs=""))
         assert list(place.bin.iterdir()) == []
+
+
+class TestFirstState:
+    @pytest.fixture
+    def asked(self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+        """What scontrol was asked for; slurmctld 26.05 obeys by writing its files."""
+        calls: list[tuple[str, ...]] = []
+        place.controller_state.mkdir()
+
+        def run(argv: tuple[str, ...], *, environment: Mapping[str, str]) -> None:
+            calls.append(argv)
+            (place.controller_state / "assoc_usage").touch()
+
+        monkeypatch.setattr(commands, "run", run)
+        monkeypatch.setattr(programs, "release_of", lambda _: (26, 5))
+        return calls
+
+    def test_a_new_slurmctld_writes_everything_at_once(
+        self, place: paths.LabPaths, asked: list[tuple[str, ...]]
+    ) -> None:
+        """Killed a moment later, it can start again."""
+        assert firststate.save(place, LAB) == "saved"
+        assert asked == [("scontrol", "reconfigure")]
+
+    @pytest.mark.parametrize(("complete", "release"), [(True, (26, 5)), (False, (24, 11)), (False, (22, 5))])
+    def test_otherwise_it_is_left_alone(
+        self,
+        place: paths.LabPaths,
+        asked: list[tuple[str, ...]],
+        monkeypatch: pytest.MonkeyPatch,
+        complete: bool,
+        release: releases.Release,
+    ) -> None:
+        """Releases that start without the files, and labs that were up before."""
+        monkeypatch.setattr(programs, "release_of", lambda _: release)
+        lab = msgspec.structs.replace(LAB, complete=complete)
+        assert firststate.save(place, lab) == "nothing to do"
+        assert asked == []
+
+    def test_files_that_never_come_are_an_error(
+        self, place: paths.LabPaths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Rather now than at the first crash."""
+        monkeypatch.setattr(firststate, "SECONDS", 0.1)
+        monkeypatch.setattr(firststate, "_LAST_FILE", "never")
+        with pytest.raises(errors.LabError, match="did not write never"):
+            firststate.save(place, LAB)
+
+    def test_nodes_and_penstockd_wait_for_it(self, place: paths.LabPaths) -> None:
+        """A reconfiguration under way would disturb them."""
+        waiting = {
+            part.name for part in components.all_components(place, LAB) if firststate.STEP in part.after
+        }
+        assert waiting == {"slurmd-n1", "penstockd"}

@@ -33,7 +33,7 @@ from penstock.lab import (
 )
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
-from penstock.lab.slurm import programs
+from penstock.lab.slurm import firststate, programs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +150,9 @@ def all_steps(
         steps.Step(name="database files", run=lambda: preparations.make_database(place)),
         steps.Step(name="configuration", run=lambda: configuration.write(place, lab)),
         steps.Step(name="accounts", after=(components.SLURMDBD,), run=lambda: accounts.register(place, lab)),
+        steps.Step(
+            name=firststate.STEP, after=(components.SLURMCTLD,), run=lambda: firststate.save(place, lab)
+        ),
     ]
     if lab.bridge and lab.kubernetes == spec.DEV:
         made.append(steps.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab)))

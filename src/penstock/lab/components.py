@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from penstock.lab import component, environment, health, paths, sessions, spec
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
-from penstock.lab.slurm import programs
+from penstock.lab.slurm import firststate, programs
 
 Component = component.Component
 
@@ -114,7 +114,7 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
     node = lab.node_specs[number]
     return Component(
         name=f"slurmd-{node.name}",
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(
             *(sessions.prefix(place) if lab.bridge else ()),
             "slurmd",
@@ -158,6 +158,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     return Component(
         name=PENSTOCKD,
         after=(SLURMCTLD, *api),
+        after=(firststate.STEP, *cluster),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
         environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.unix_socket(place.penstockd_socket),

@@ -22,6 +22,7 @@ BATCH_STEP_IDS = ("", "4294967291", "-5", "batch")
 
 _CGROUP_CAN_BE_DISABLED: Release = (23, 11)
 _HOOK_TIMEOUTS_ARE_TWO: Release = (25, 5)
+_STARTS_AGAIN_ONLY_WITH_ALL_FILES: Release = (26, 5)
 _VERSION = re.compile(r"(?:^|\s)(\d{2})\.(\d{2})(?:\.\S*)?$")
 
 
@@ -31,6 +32,8 @@ class Traits:
 
     hook_timeouts: tuple[str, ...]
     """Options of slurm.conf that bound how long Prolog and Epilog may take."""
+    starts_again_only_with_all_files: bool
+    """Whether slurmctld refuses to start with some of its state files and without others."""
     cgroup_conf: tuple[str, ...]
     """Lines of cgroup.conf: later releases must be told not to touch cgroups, earlier ones refuse to be."""
 
@@ -43,6 +46,7 @@ def traits(release: Release) -> Traits:
             if release >= _HOOK_TIMEOUTS_ARE_TWO
             else ("PrologEpilogTimeout",)
         ),
+        starts_again_only_with_all_files=release >= _STARTS_AGAIN_ONLY_WITH_ALL_FILES,
         cgroup_conf=("CgroupPlugin=disabled",) if release >= _CGROUP_CAN_BE_DISABLED else (),
     )
 
