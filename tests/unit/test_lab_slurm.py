@@ -329,4 +329,4 @@ class TestFirstState:
         waiting = {
             part.name for part in components.all_components(place, LAB) if firststate.STEP in part.after
         }
-        assert waiting == {"slurmd-n1", "penstockd"}
+        assert waiting == {"slurmd-n1", "penstockd", "intake", "collector"}

@@ -168,7 +168,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
 def _intake(place: paths.LabPaths) -> Component:
     return Component(
         name=INTAKE,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
         environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.inbox(place.inbox),
@@ -185,7 +185,7 @@ def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
 def _collector(place: paths.LabPaths) -> Component:
     return Component(
         name=COLLECTOR,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
         environment=component.python_environment() | environment.slurm(place),
         check=health.nothing,

@@ -112,7 +112,7 @@ def collector_config(place: paths.LabPaths) -> dict[str, object]:
     }
 
 
-def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, object]:
+def intake_config(place: paths.LabPaths, release: releases.Release) -> dict[str, object]:
     """What the intake must know of this lab."""
     return {
         "folder": str(place.nas_drop),
@@ -120,7 +120,7 @@ def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, 
         "status": str(place.inbox),
         "slurm_conf": str(place.slurm_conf),
         "workdir": str(place.nas_homes / "{user}"),
-        "slurm_release": f"{release[0]}.{release[1]:02}",
+        "slurm_release": releases.text(release),
     }
 
 
