@@ -36,10 +36,11 @@ SETS_ITSELF = {
 }  # by the shell, the pod, the launch
 PER_JOB = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"}
     *("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG", "SHELL", "MAIL"),
-    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET"),
+    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET", "PENSTOCK_RESULTS"),
 }
 NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES"}
-SETS_ITSELF = {"PWD", "HOSTNAME", "SLURM_TASK_PID"}  # by the shell, the container, the launch
+SETS_ITSELF = {"PWD", "HOSTNAME", "SLURM_TASK_PID", "PENSTOCK_OUTPUT_DIR"}  # shell, container, launch
+LOGIN_SHELL = "SLURM_GET_USER_ENV"  # whether plain Slurm starts one on the node, which never happens for pods
 PER_JOB = {
     *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"),
     *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"),
@@ -108,6 +109,10 @@ def by_shape(lab: Lab) -> dict[str, tuple[Variables, Variables]]:
     return environments(lab, SHAPES)
 
 
+def is_slurms(name: str) -> bool:
+    return name.startswith("SLURM")
+
+
 def without(variables: Variables, names: set[str]) -> Variables:
     return {name: value for name, value in variables.items() if name not in names}
 
@@ -118,9 +123,12 @@ def test_every_form_of_export(by_form: dict[str, tuple[Variables, Variables]], n
     plain, pod = by_form[name]
     pod = pod | {"PATH": pod["PATH"].removesuffix(":/penstock")}  # an srun that says why, where there is none
     named = FORMS[name][1]
-    differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB
+    differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB | {LOGIN_SHELL}
+    if plain.get(LOGIN_SHELL) == "1":
+        differs |= {name for name in plain.keys() - pod.keys() - SUBMITTED.keys() if not is_slurms(name)}
     assert without(pod, differs) == without(plain, differs)
     assert not NEVER & pod.keys()
+    assert pod.get(LOGIN_SHELL, "0") == "0"
 
 
 def test_path_and_home_are_the_images(by_form: dict[str, tuple[Variables, Variables]]) -> None:
@@ -148,6 +156,7 @@ def test_none_leaves_only_slurms_own(by_form: dict[str, tuple[Variables, Variabl
     }
     images_own = {"HOME", "HOSTNAME", "PATH", "PWD"}
     assert pod.keys() - plain.keys() <= images_own
+    assert pod.keys() - plain.keys() <= {"HOME", "HOSTNAME", "PATH", "PWD", "PENSTOCK_OUTPUT_DIR"}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -156,7 +165,7 @@ def test_slurm_variables_are_plain_slurms(
 ) -> None:
     """Every SLURM_* of the plain job is in the pod with the same value, and no other."""
     plain, pod = ({k: v for k, v in found.items() if k.startswith("SLURM")} for found in by_shape[name])
-    differs = PER_JOB | NEVER | SETS_ITSELF
+    differs = PER_JOB | NEVER | SETS_ITSELF | {LOGIN_SHELL}
     assert without(pod, differs) == without(plain, differs)
     assert pod["SLURM_JOB_PARTITION"] == semantics.PODS
 
