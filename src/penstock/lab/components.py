@@ -157,8 +157,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     api = (faulty.NAME,) if lab.fault_proxy else cluster_ready_after(lab)
     return Component(
         name=PENSTOCKD,
-        after=(SLURMCTLD, *api),
-        after=(firststate.STEP, *cluster),
+        after=(firststate.STEP, *api),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
         environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.unix_socket(place.penstockd_socket),

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from importlib import resources
 
 from penstock import wellknown
-from penstock.render import crashing
 from penstock.model import releases
+from penstock.render import crashing
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
 MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py")
