@@ -25,10 +25,15 @@ SUBMITTED = {
 }
 HOST_ONLY = {
     *("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG", "SHELL", "MAIL"),
-    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_SOCKET", "PENSTOCK_RESULTS"),
+    *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_RESULTS", "PENSTOCK_SOCKET"),
 }
 NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES"}
-SETS_ITSELF = {"PWD", "HOSTNAME", "SLURM_TASK_PID", "PENSTOCK_OUTPUT_DIR"}  # shell, container, launch
+SETS_ITSELF = {
+    "PWD",
+    "HOSTNAME",
+    "SLURM_TASK_PID",
+    "PENSTOCK_OUTPUT_DIR",
+}  # by the shell, the pod, the launch
 LOGIN_SHELL = "SLURM_GET_USER_ENV"  # whether plain Slurm starts one on the node, which never happens for pods
 PER_JOB = {
     *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"),
@@ -135,7 +140,7 @@ def test_none_leaves_only_slurms_own(by_form: dict[str, tuple[Variables, Variabl
     plain, pod = by_form["NONE"]
     assert not SUBMITTED.keys() & pod.keys()
     assert pod["PATH"]
-    assert pod.keys() - plain.keys() <= {"HOME", "HOSTNAME", "PATH", "PWD", "PENSTOCK_OUTPUT_DIR"}
+    assert pod.keys() - plain.keys() <= {"HOME", "HOSTNAME", "PATH", "PENSTOCK_OUTPUT_DIR", "PWD"}
 
 
 @pytest.mark.parametrize("name", SHAPES)
