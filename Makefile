@@ -18,6 +18,10 @@ test: packages dev-venv ## Run every test: units, dev cluster, end to end on a l
 test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests on a real Kubernetes built here
 	@$(BIN)/python scripts/test_kubernetes.py
 
+.PHONY: test-matrix
+test-matrix: packages k8s-packages dev-venv ## The end-to-end tests on every release of Slurm and Kubernetes; CELL=slurm-24.11 for one
+	@$(BIN)/python scripts/matrix.py $(CELL)
+
 .PHONY: lint
 lint: dev-venv ## Style, types, layers, file sizes
 	@$(BIN)/ruff check .

@@ -52,7 +52,8 @@ def main(arguments: list[str]) -> None:
     become_root(arguments)
     skip_if_impossible()
     try:
-        building.ensure(building.KUBERNETES, listener=progress.PlainLines(console.Console()))
+        version = os.environ.get(wellknown.ENV_TEST_KUBERNETES_VERSION) or building.NEWEST
+        building.ensure(building.VERSIONS[version], listener=progress.PlainLines(console.Console()))
     except errors.LabError as error:
         sys.exit(f"penstock: {error.message}\n  {error.hint}")
     os.environ[wellknown.ENV_TEST_KUBERNETES] = "real"

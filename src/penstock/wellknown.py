@@ -27,6 +27,10 @@ ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start
+ENV_TEST_KUBERNETES_VERSION = "PENSTOCK_TEST_KUBERNETES_VERSION"  # its minor version, if it is built here
+ENV_TEST_SLURM = (
+    "PENSTOCK_TEST_SLURM"  # release of Slurm for tests, such as 24.11; the machine's own if unset
+)
 ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 

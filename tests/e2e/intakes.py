@@ -41,6 +41,7 @@ class OwnIntake:
         self.lab, self.folder, self.base, self.prefix = lab, folder, base, prefix
         self.log = base / "log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
         config = {
             "folder": str(folder),
             "state": str(base / "state"),
@@ -66,8 +67,13 @@ class OwnIntake:
             "--config",
             str(self.base / "intake.json"),
         )
+        self.starts += 1
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(argv, stderr=stream, env=self.lab.env, cwd="/")
+
+    def looking(self) -> bool:
+        """Whether the process that was started last is at work."""
+        return self.log.exists() and self.log.read_text().count(" looks at ") >= self.starts
 
     def kill(self) -> None:
         """SIGKILL, as the kernel or an impatient person would send it."""

@@ -16,6 +16,7 @@ from tests.e2e import intakes, semantics
 from penstock.lab import passwd, testing
 
 KILLS, FILES = 30, 200
+POD = "#!/bin/sh\n#SBATCH --output=%x-%j.out\necho $SLURM_JOB_NAME\n"
 GUESTS = ("games", "mail")
 """Users that every Debian has and nobody works as."""
 
@@ -36,14 +37,16 @@ def intake(lab: testing.RunningLab) -> Iterator[intakes.OwnIntake]:
 
 def writer(intake: intakes.OwnIntake, user: str, names: list[str], pause: float) -> subprocess.Popen[bytes]:
     """A user who drops files, one after the other."""
-    argv = ("python3", "-c", intakes.WRITE, str(intake.submit), intakes.PLAIN, str(pause), *names)
+    argv = ("python3", "-c", intakes.WRITE, str(intake.submit), POD, str(pause), *names)
     return subprocess.Popen(argv, cwd="/", **passwd.identity(user))
 
 
 def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_30_times(
     intake: intakes.OwnIntake, users: tuple[str, ...]
 ) -> None:
-    """No more, no fewer: every file is one job under its own name, and nothing is left behind."""
+    """No more, no fewer: every file is one job under its own name, nothing is left behind, and every job,
+    run as a pod, leaves results that are whole.
+    """
     chance = random.Random(8)  # noqa: S311  # moments of death, the same every time
     names = {
         user: [f"{user}-{number}.sh" for number in range(number, FILES, 3)]
@@ -52,7 +55,8 @@ def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_
     writers = [writer(intake, user, some, 0.3) for user, some in names.items()]
     try:
         for _ in range(KILLS):
-            time.sleep(chance.uniform(0.3, 1.1))
+            testing.until(intake.looking, seconds=60)
+            time.sleep(chance.uniform(0.0, 0.5))
             intake.kill()
             intake.start()
         assert [one.wait(60) for one in writers] == [0, 0, 0]
@@ -68,6 +72,18 @@ def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_
     assert intake.filed("failed") == {}
     assert not any(intake.submit.iterdir())
     assert list(intake.folder.glob(".work/*/*")) == []
+    assert intake.log.read_text().count("taken up again") >= 3, "too few of the killed had files in hand"
+    check_results(intake.lab, jobs)
+
+
+def check_results(lab: testing.RunningLab, jobs: list[tuple[str, str]]) -> None:
+    """Each job's folder has its own output, and its checksums hold."""
+    folders = {name: lab.place.nas_results / job for job, name in jobs}
+    testing.until(lambda: all((path / "checksums.txt").exists() for path in folders.values()), seconds=300)
+    for name, path in folders.items():
+        assert (path / "stdout.log").read_text() == f"{name}\n"
+        argv = ("sha256sum", "--check", "--strict", "--quiet", "checksums.txt")
+        assert subprocess.run(argv, cwd=path, timeout=60, check=False).returncode == 0, name
 
 
 def test_jobs_run_as_their_files_owners(intake: intakes.OwnIntake, users: tuple[str, ...]) -> None:

@@ -174,7 +174,7 @@ def test_attacks_are_refused_and_leak_nothing(lab: testing.RunningLab, outside: 
 SWAP = """
 import os, sys, time
 os.chdir(sys.argv[1])
-end = time.monotonic() + 6
+end = time.monotonic() + 3
 while time.monotonic() < end:
     try:
         with open(".a", "w") as file:

@@ -18,7 +18,7 @@ from tests.e2e.semantics import Record
 Lab = semantics.Lab
 DONE = Record("COMPLETED", "0:0")
 LOOP = "for i in $(seq 1200); do sleep 0.1; done\n"
-STUBBORN = "where=$SLURM_JOB_PARTITION; trap 'date +%s.%N >>term-$where' TERM\n"
+STUBBORN = "where=$SLURM_JOB_PARTITION; f=alive-$where; trap 'date +%s.%N >>term-$where' TERM\n"
 KILL_WAIT = 30
 GRACE_TIME = 4
 
@@ -60,7 +60,8 @@ CASES = {
     "cancelled": Case(f"echo up\n{LOOP}", scancel()),
     "cancelled-trapped": Case(f"trap 'echo tidy; exit 3' TERM\necho up\n{LOOP}", scancel()),
     "cancelled-stubborn": Case(
-        f"{STUBBORN}echo up\nwhile :; do date +%s.%N >alive-$where; sleep 0.2; done\n", scancel()
+        f"{STUBBORN}echo up\nwhile :; do date +%s.%N >$f.new; mv $f.new $f; sleep 0.2; done\n",
+        scancel(),
     ),
     "killed": Case(f"trap 'echo no' TERM\necho up\n{LOOP}", scancel("--signal=KILL")),
     "killed-in-full": Case(f"echo up\n{LOOP}", scancel("--full", "--signal=KILL")),
@@ -128,7 +129,8 @@ def said(text: str) -> list[str]:
 
     Each line once: who traps SIGTERM and goes on hears it again when the pod is removed.
     """
-    lines = (line for line in text.splitlines() if "slurmstepd" not in line and "Terminated" not in line)
+    others = ("slurmstepd", "error: ***", "Terminated")
+    lines = (line for line in text.splitlines() if not any(word in line for word in others))
     return list(dict.fromkeys(lines))
 
 

@@ -175,12 +175,14 @@ def test_a_folder_no_pod_can_see_is_named(lab: Lab, outside: Path) -> None:
     )
 
 
-def test_a_missing_output_folder_fails_as_in_plain_slurm(lab: Lab) -> None:
-    """Slurm cannot open the file, so nothing runs, in a pod or not."""
-    folder = semantics.folder(lab)
+def test_a_missing_output_folder_is_as_in_plain_slurm(lab: Lab) -> None:
+    """Either Slurm cannot open the file and nothing runs, or it makes the folder: in a pod or not."""
+    folders = {name: semantics.folder(lab) for name in (semantics.PLAIN, semantics.PODS)}
     row = Row(script="#!/bin/sh\ntouch ran\n", options=("--output=missing/o",))
-    both = [semantics.submit(lab, row, partition=name, cwd=folder) for name in ("host", "gpu")]
-    found = semantics.records(lab, both)
-    assert found[both[0]] == found[both[1]]
+    jobs = {name: semantics.submit(lab, row, partition=name, cwd=cwd) for name, cwd in folders.items()}
+    found = semantics.records(lab, jobs.values())
+    assert found[jobs[semantics.PODS]] == found[jobs[semantics.PLAIN]]
     time.sleep(0.2)
-    assert not (folder / "ran").exists()
+    left = {name: sorted(path.name for path in cwd.rglob("*")) for name, cwd in folders.items()}
+    assert left[semantics.PODS] == left[semantics.PLAIN]
+    assert ("ran" in left[semantics.PODS]) == (found[jobs[semantics.PODS]].state == "COMPLETED")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import errno
 import os
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.intake import claims, clerk
+from penstock.intake import claims, clerk, inspecting
 from penstock.nas import dropfolder, moving
 from penstock.slurm import answers, submitting
 from tests.unit import intakes
@@ -327,6 +328,74 @@ class TestTroubles:
         assert slurm.jobs == []
         assert "NAS was full" in intakes.letter(nas)[0]
 
+    async def test_a_file_that_cannot_be_read_holds_up_nobody(
+        self, nas: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A damaged block is its owner's trouble, and over when it is repaired."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        real = inspecting.inspect
+
+        def broken(spot: moving.Spot, *, name: str, **more: Any) -> inspecting.Found:
+            if name == "bad.sh":
+                raise OSError(errno.EIO, "Input/output error")
+            return real(spot, name=name, **more)
+
+        monkeypatch.setattr(inspecting, "inspect", broken)
+        intakes.drop(nas, "bad.sh")
+        await here.look()
+        for number in range(5):
+            intakes.drop(nas, f"{number}.sh", uid=intakes.USERS[number % 3])
+        for _ in range(20):
+            await here.look()
+        assert len(slurm.jobs) == 5
+        monkeypatch.undo()
+        await here.settle()
+        assert len(slurm.jobs) == 6
+
+    async def test_a_file_that_cannot_be_claimed_holds_up_nobody(
+        self, nas: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """When none can be claimed, that is said of the folder."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        real, stuck = moving.move, {"bad.sh"}
+
+        def busy(source: moving.Spot, target: moving.Spot, *, inode: int = 0) -> bool:
+            if source.name in stuck:
+                raise OSError(errno.EROFS, "Read-only file system")
+            return real(source, target, inode=inode)
+
+        monkeypatch.setattr(moving, "move", busy)
+        intakes.drop(nas, "bad.sh")
+        intakes.drop(nas, "good.sh")
+        await here.look()
+        await here.look()
+        assert [job.name for job in slurm.jobs] == ["good.sh"]
+        with pytest.raises(OSError, match="Read-only"):
+            await here.look()
+        stuck.clear()
+        await here.settle()
+        assert len(slurm.jobs) == 2
+
+    async def test_a_users_folder_swapped_for_a_link_is_that_users_trouble(self, nas: Path) -> None:
+        """Nobody can make the NAS look unmounted."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm, user_folders=True)
+        own = nas / "submit" / "nobody"
+        own.mkdir()
+        os.chown(own, intakes.USERS[0], -1)
+        intakes.drop(nas, "nobody/own.sh", uid=intakes.USERS[0])
+        intakes.drop(nas, "other.sh", uid=intakes.USERS[1])
+        await here.look(step=2.0)
+        with dropfolder.opened(nas, instance=here.instance, marker=here.marker) as folder:
+            here.clerk.scan(folder, frozenset())
+            own.rename(nas / "submit" / "aside")
+            own.symlink_to("aside")
+            here.clerk.advance(folder)
+        await asyncio.sleep(0)
+        assert [job.name for job in slurm.jobs] == ["other.sh"]
+
     async def test_done_markers_are_removed_with_their_file(self, nas: Path) -> None:
         """And end the wait."""
         slurm = intakes.FakeSlurm(intakes.Faults())
@@ -335,6 +404,27 @@ class TestTroubles:
         intakes.drop(nas, "a.sh.done", text="")
         await here.settle(looks=10)
         once(nas, slurm, ("a.sh",))
+
+    async def test_anothers_marker_is_left_alone(self, nas: Path) -> None:
+        """It neither ends the wait nor is it ours to remove."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
+        intakes.drop(nas, "a.sh.done", uid=intakes.USERS[1], text="")
+        for _ in range(6):
+            await here.look()
+        assert len(slurm.jobs) == 1
+        assert [path.name for path in (nas / "submit").iterdir()] == ["a.sh.done"]
+
+    async def test_a_limit_that_stays_for_days_is_waited_for(self, nas: Path) -> None:
+        """However often Slurm has said no, the next try comes within a minute or so."""
+        full = answers.Answer("later", words="QOSMaxSubmitJobPerUserLimit")
+        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full] * 10)
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh")
+        here.clerk.refusals[intakes.USERS[0]] = 5000
+        await here.settle(looks=2000)
+        assert len(slurm.jobs) == 1
 
     async def test_a_file_in_anothers_folder_is_refused(self, nas: Path) -> None:
         """One's own folder is fine."""

@@ -20,13 +20,13 @@ from penstock import errors, service, wellknown
 from penstock.cli import inbox, main
 from penstock.intake import letters, reporting, settings, status, verdicts
 from penstock.intake import running as intake_running
-from penstock.lab import configuration, paths
+from penstock.lab import configuration, health, paths
 from penstock.sbatch import compiler
 from tests.unit import intakes
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
+UNITS = tuple(ROOT / "packaging" / "systemd" / f"{name}.service" for name in ("penstockd", "penstock-intake"))
 TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -215,3 +215,17 @@ class TestIntake:
         assert len(desk.slurm.jobs) == 1
         assert sum("marker is missing" in record.message for record in caplog.records) == 1
         intake._unprepare()
+
+
+class TestHealth:
+    def test_the_intake_is_well_when_the_one_that_lives_has_spoken(self, tmp_path: Path) -> None:
+        """Words of an earlier process, or old ones, count for nothing."""
+        path = tmp_path / "inbox.json"
+        assert "not said anything" in health.inbox(path)
+        said = status.Inbox(1.0, "host", "read-only", (), (), pid=os.getpid())
+        path.write_bytes(msgspec.json.encode(said))
+        assert (health.inbox(path), health.inbox_problem(path)) == ("", "read-only")
+        os.utime(path, (1.0, 1.0))
+        assert "silent" in health.inbox(path)
+        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(said, pid=2**22 + 1)))
+        assert "not said anything" in health.inbox(path)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
+from penstock.lab import caching
 from penstock.lab.kubernetes import building
 
 FAKE_GO = """#!/bin/sh
@@ -57,7 +58,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     program = folder / "go"
     program.write_text(FAKE_GO)
     program.chmod(0o755)
-    monkeypatch.setattr(building, "SYSTEM_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(caching, "SYSTEM_CACHE", tmp_path / "cache")
     monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
     return {"PATH": f"{folder}:/usr/bin:/bin", "FAKE_LOG": str(tmp_path / "log"), "HOME": str(tmp_path)}
 
@@ -114,7 +115,7 @@ def test_a_failure_leaves_nothing_and_says_what_go_said(
         )
     assert "main.go:1: no such word" in failure.value.hint
     assert "downloading" not in failure.value.hint
-    assert [path.suffix for path in building.SYSTEM_CACHE.iterdir()] == [".lock"]
+    assert [path.suffix for path in caching.SYSTEM_CACHE.iterdir()] == [".lock"]
     assert building.ensure(module, listener=Listener(), environment=environment).is_dir()
 
 

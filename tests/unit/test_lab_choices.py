@@ -240,17 +240,3 @@ class TestConfiguration:
 
         monkeypatch.setattr(socket, "gethostbyname", fail)
         assert configuration.own_loopback_address() is None
-
-    @pytest.mark.parametrize(
-        ("answer", "release"),
-        [("slurm-wlm 22.05.8\n", (22, 5)), ("slurm 24.11.5", (24, 11)), ("slurm 26.05.0-0rc1", (26, 5))],
-    )
-    def test_releases_are_understood(self, answer: str, release: tuple[int, int]) -> None:
-        """As Debian and SchedMD write them."""
-        assert configuration.parse_release(answer) == release
-
-    @pytest.mark.parametrize("answer", ["", "slurm", "slurm x.y"])
-    def test_nonsense_is_no_release(self, answer: str) -> None:
-        """One line instead of a traceback."""
-        with pytest.raises(errors.LabError, match="not a version"):
-            configuration.parse_release(answer)

@@ -29,6 +29,8 @@ from penstock.lab import (
     spec,
     state,
 )
+from penstock.lab.kubernetes import building
+from penstock.lab.slurm import suites
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -88,6 +90,17 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
     metavar="dev|real|kwok|KUBECONFIG",
     help="Which cluster: our own small one, a real one built here, a real one with make-believe nodes, "
     "or one that you have [default: dev].",
+)
+@click.option(
+    "--kubernetes-version",
+    type=click.Choice(sorted(building.VERSIONS)),
+    help=f"Minor version of a Kubernetes that is built here [default: {building.NEWEST}].",
+)
+@click.option(
+    "--slurm",
+    type=click.Choice(suites.CHOICES),
+    help="Release of Slurm; others than the machine's own are fetched once from Debian's archive "
+    "[default: the machine's].",
 )
 @click.option(
     "--mode",

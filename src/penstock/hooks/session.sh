@@ -10,7 +10,7 @@ step=${step%%]*}
 case "$step" in
 *.batch | *.extern) exit 0 ;;
 esac
-partition=$(SLURM_CONF="@SLURM_CONF@" PATH=/usr/sbin:/usr/bin:/sbin:/bin squeue --noheader --jobs="${step%%.*}" --format=%P) || exit 1
+partition=$(SLURM_CONF="@SLURM_CONF@" PATH="@SLURM_COMMANDS@:/usr/bin:/bin" squeue --noheader --jobs="${step%%.*}" --format=%P) || exit 1
 case ",@BRIDGED@," in
 *",$partition,"*) exit 1 ;;
 esac

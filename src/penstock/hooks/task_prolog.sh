@@ -5,8 +5,8 @@ case ",@BRIDGED@," in
 *",$SLURM_JOB_PARTITION,"*) ;;
 *) exit 0 ;;
 esac
-case "$SLURM_STEP_ID" in
-"" | 4294967291 | batch) exit 0 ;;
+case ",@BATCH_STEP@," in
+*",$SLURM_STEP_ID,"*) exit 0 ;;
 esac
 echo "print penstock: job steps (srun) do not run in pods yet; put the command into the batch script"
 exit 1

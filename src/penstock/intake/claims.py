@@ -4,14 +4,16 @@ has, so that it is understood even when the journal is lost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
 import re
 import secrets
+import stat
 from typing import Literal
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.intake import names
 from penstock.journal import entries
 from penstock.nas import dropfolder, listing, moving
@@ -66,25 +68,30 @@ def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_
     claim = Claim(token, sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
     if not sight.folder:
         return claim if _move(folder.submit, folder, claim) else None
-    with dropfolder.inside(folder.submit, sight.folder) as inner:
+    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
         claim.folder_uid = os.fstat(inner).st_uid
         return claim if _move(inner, folder, claim) else None
+    return None  # its folder is gone, or its owner has put a link in its place
 
 
 def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
     return moving.move(moving.Spot(source, claim.name), moving.Spot(folder.work, claim.work_name))
 
 
-def drop_marker(folder: dropfolder.Folder, sight: listing.Sight, suffix: str) -> None:
-    """Remove the <name>.done of a file that was taken."""
-    try:
-        if sight.folder:
-            with dropfolder.inside(folder.submit, sight.folder) as inner:
-                os.unlink(sight.name + suffix, dir_fd=inner)
-        else:
-            os.unlink(sight.name + suffix, dir_fd=folder.submit)
-    except FileNotFoundError:
-        pass
+def drop_marker(folder: dropfolder.Folder, sight: listing.Sight) -> None:
+    """Remove the <name>.done of a file that was taken, if it is the same user's."""
+    if not sight.folder:
+        _unlink_own(moving.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+        return
+    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
+        _unlink_own(moving.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+
+
+def _unlink_own(spot: moving.Spot, uid: int) -> None:
+    there = moving.look(spot)
+    if there is not None and there.st_uid == uid and stat.S_ISREG(there.st_mode):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(spot.name, dir_fd=spot.directory)
 
 
 def left(folder: dropfolder.Folder) -> list[Claim]:

@@ -17,7 +17,7 @@ from collections import Counter, deque
 
 import msgspec
 
-from penstock import clock, errors, wellknown
+from penstock import clock, errors
 from penstock.intake import (
     claims,
     filing,
@@ -66,6 +66,7 @@ class Clerk:
         self.held: dict[int, float] = {}
         self.refusals: Counter[int] = Counter()
         self.recovered = False
+        self._trouble: OSError | None = None
 
     # -- what Slurm has answered -----------------------------------------------------------------------------
     def collect(self) -> None:
@@ -126,7 +127,7 @@ class Clerk:
     def _hold(self, uid: int, now: float) -> None:
         """Leave this user's files alone for a while that grows."""
         self.refusals[uid] += 1
-        self.held[uid] = now + min(2.0 ** self.refusals[uid], claims.LONGEST_WAIT)
+        self.held[uid] = now + min(2.0 ** min(self.refusals[uid], 10), claims.LONGEST_WAIT)
 
     def _is_held(self, uid: int, now: float) -> bool:
         return max(self.held.get(uid, 0.0), self.held.get(EVERYBODY, 0.0)) > now
@@ -183,11 +184,17 @@ class Clerk:
             if claim.phase == "file":
                 self._file(folder, claim, now)
         self._ask(now)
+        self._trouble = None
         chosen = self._next(now)
         if len(chosen) < self._slots() and self._claim(folder, now):
             chosen = self._next(now)
         for claim in chosen:
-            self._check(folder, claim, now)
+            try:
+                self._check(folder, claim, now)
+            except OSError as error:
+                self._delay(claim, f"waits: it cannot be read: {error.strerror}", now)
+        if self._trouble is not None:
+            raise self._trouble
 
     def _trace(self, claim: Claim, now: float) -> None:
         if self.slurm.running(claim.token):
@@ -230,20 +237,30 @@ class Clerk:
         """
         busy = self._in_phase("check")
         lines = {uid: line for uid, line in self.lines.items() if not self._is_held(uid, now)}
-        taken = False
+        taken, trouble = False, None
         for watched in itertools.islice(self.turns.order(lines, busy), AHEAD * self.site.in_flight):
-            suspect = watched.cut_short and not watched.complete
-            claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
-            self.tracker.forget(watched.key)
+            try:
+                claim = self._take(folder, watched)
+            except OSError as error:  # of this file, or of all: others are tried before it is said
+                trouble = error
+                continue
             if claim is not None:
                 busy[claim.uid] += 1
-                self.claims[claim.token] = claim
-                claims.drop_marker(folder, watched.sight, wellknown.DONE_SUFFIX)
                 taken = True
         if taken:
             os.fsync(folder.work)
             os.fsync(folder.submit)
+        self._trouble = None if taken else trouble
         return taken
+
+    def _take(self, folder: dropfolder.Folder, watched: settling.Watched) -> Claim | None:
+        suspect = watched.cut_short and not watched.complete
+        claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
+        self.tracker.forget(watched.key)
+        if claim is not None:
+            self.claims[claim.token] = claim
+            claims.drop_marker(folder, watched.sight)
+        return claim
 
     def _in_phase(self, *phases: claims.Phase) -> Counter[int]:
         """How many claims each user has there."""
@@ -286,12 +303,16 @@ class Clerk:
             else:
                 filing.failed(self.journal, folder, entry, claim.work_name, mode=claim.mode)
         except OSError as error:
-            claim.words = f"waits to be moved: {error.strerror}"
-            claim.later(now)
-            log.warning("%r of uid %d cannot be moved yet: %s", claim.name, claim.uid, error)
+            self._delay(claim, f"waits to be moved: {error.strerror}", now)
             return
         self.claims.pop(claim.token)
         self.slurm.clear(claim.token)
+
+    def _delay(self, claim: Claim, words: str, now: float) -> None:
+        """One file's trouble is nobody else's."""
+        claim.words = words
+        claim.later(now)
+        log.warning("%r of uid %d %s", claim.name, claim.uid, words)
 
     def _note(self, claim: Claim, state: str, **fields: str) -> None:
         """Write it to the journal; on return it survives us."""

@@ -15,6 +15,8 @@ submit/      copy a job file here; it is taken when it has stopped changing for 
 processed/   <date>/<name>.<JOB_ID>: it became this job
 failed/      <date>/<name>: it did not; <name>.error.txt beside it says why and what to do
 
+What is left of a job that has ended is in the folder of its number in results/ on this NAS.
+
 A job file is what sbatch takes, for instance first.sh:
 
     #!/bin/bash

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import time
 from pathlib import Path
@@ -69,7 +70,7 @@ def look(desk: clerk.Clerk, problem: str) -> status.Inbox:
     for watched in desk.tracker.watched.values():
         waiting.append(status.of_watched(watched, ready=desk.tracker.is_ready(watched, now)))
     done = tuple(status.of_entry(entry) for entry in desk.journal.latest(status.LATEST))
-    return status.Inbox(time.time(), socket.gethostname(), problem, tuple(waiting), done)
+    return status.Inbox(time.time(), socket.gethostname(), problem, tuple(waiting), done, os.getpid())
 
 
 def shared_path(folder: str) -> Path:

@@ -24,6 +24,7 @@ from penstock.slurm import spooling
 log = logging.getLogger(__name__)
 LAST_WORDS_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
+BREATH_SECONDS = 0.05
 SCAN_SHARE = 10  # looking may take a tenth of the time at most, however many files there are
 
 
@@ -39,7 +40,8 @@ class Intake:
         self.reporter = reporting.Reporter(Path(site.status), reporting.shared_path(site.folder))
         self.wake = asyncio.Event()
         self.watch: events.Watch | None = None
-        self._next_scan = 0.0
+        self._next_scan = self._earliest_scan = 0.0
+        self._next_tidying = 0.0
 
     def tick(self) -> None:
         """One look; what keeps us from looking is remembered in words and said once."""
@@ -53,7 +55,11 @@ class Intake:
             self._say(f"{self.path}: {error.strerror or error}")
         else:
             self._say("")
-        self.reporter.report(self.desk, self.problem, self.desk.clock.now())
+        now = self.desk.clock.now()
+        if now >= self._next_tidying:
+            self.desk.journal.forget(before=time.time() - self.site.remember_days * 86400)
+            self._next_tidying = now + FORGET_SECONDS
+        self.reporter.report(self.desk, self.problem, now)
 
     def _look(self) -> None:
         if not self.prepared:
@@ -65,11 +71,12 @@ class Intake:
                     log.info("%d files of intake %s are ours now", count, self.adopt)
                 self.desk.recover(folder)
             began = self.desk.clock.now()
-            if began >= self._next_scan or self.wake.is_set():
+            if began >= self._next_scan or (self.wake.is_set() and began >= self._earliest_scan):
                 self.wake.clear()
                 self.desk.scan(folder, self.watch.moved() if self.watch else frozenset())
                 took = self.desk.clock.now() - began
-                self._next_scan = began + max(self.site.poll_seconds, SCAN_SHARE * took)
+                self._earliest_scan = began + max(BREATH_SECONDS, SCAN_SHARE * took)
+                self._next_scan = max(began + self.site.poll_seconds, self._earliest_scan)
             self.desk.advance(folder)
 
     def _prepare(self) -> None:
@@ -100,13 +107,14 @@ class Intake:
         service.notify(f"STATUS={problem or 'looking at ' + str(self.path)}")
 
     async def pause(self, stop: asyncio.Event) -> None:
-        """Until something may have changed, or a moment has passed."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self.wake)]
+        """Until something may have changed, or a moment has passed; we breathe however much changes."""
+        timeout, events = self.site.poll_seconds, [stop, self.wake]
+        if self.wake.is_set():
+            timeout, events = max(0.0, self._earliest_scan - self.desk.clock.now()), [stop]
+        waiting = [asyncio.ensure_future(event.wait()) for event in events]
         tasks = [*self.desk.submissions, *self.desk.questions]
         try:
-            await asyncio.wait(
-                (*waiting, *tasks), timeout=self.site.poll_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait((*waiting, *tasks), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
@@ -136,7 +144,6 @@ def start(site: settings.Settings, *, adopt: str = "") -> None:
         spool = spooling.Spool(state / "spool")
         slurm = ports.RealSlurm(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)
         journal = entries.Journal(connection)
-        journal.forget(before=time.time() - site.remember_days * 86400)
         instance = database.instance(connection)
         if adopt and (adopt == instance or not re.fullmatch("[0-9a-f]+", adopt)):
             raise errors.UsageError(f"{adopt!r} is not another intake", hint="Its log and .work/ name it.")

@@ -41,6 +41,8 @@ class Inbox(msgspec.Struct, frozen=True):
     problem: str
     waiting: tuple[Item, ...]
     done: tuple[Item, ...]
+    pid: int = 0
+    """Of the intake that wrote it, on that host."""
 
 
 def of_watched(watched: settling.Watched, *, ready: bool) -> Item:

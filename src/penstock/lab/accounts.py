@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock import errors, wellknown
-from penstock.lab import commands, paths, spec
+from penstock import errors
+from penstock.lab import commands, environment, paths, spec
 
 Known = set[tuple[str, str]]
 """Pairs of account and user; the user is empty for the account itself."""
@@ -50,5 +50,5 @@ def _known(place: paths.LabPaths) -> Known:
 
 
 def _sacctmgr(place: paths.LabPaths, *arguments: str) -> str:
-    environment = {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)}
-    return commands.run(("sacctmgr", "--immediate", *arguments), environment=environment).stdout
+    argv = ("sacctmgr", "--immediate", *arguments)
+    return commands.run(argv, environment=environment.slurm(place)).stdout

@@ -33,6 +33,7 @@ from penstock.lab import (
 )
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
+from penstock.lab.slurm import firststate, programs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class Wishes:
     mode: str | None = None
     kubernetes: str | None = None
     fault_proxy: bool | None = None
+    kubernetes_version: str | None = None
+    slurm: str | None = None
 
     def given(self) -> dict[str, str | int]:
         return {field: value for field, value in vars(self).items() if value is not None}
@@ -66,6 +69,7 @@ def bring_up(
     with _locked_directory(place):
         lab = _repairable(place, wishes) if spec.exists(place) else _planned(place, wishes, environment)
         try:
+            lab = programs.with_programs(lab, listener=listener, environment=environment)
             lab = choosing.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
         except BaseException:
@@ -146,6 +150,9 @@ def all_steps(
         steps.Step(name="database files", run=lambda: preparations.make_database(place)),
         steps.Step(name="configuration", run=lambda: configuration.write(place, lab)),
         steps.Step(name="accounts", after=(components.SLURMDBD,), run=lambda: accounts.register(place, lab)),
+        steps.Step(
+            name=firststate.STEP, after=(components.SLURMCTLD,), run=lambda: firststate.save(place, lab)
+        ),
     ]
     if lab.bridge and lab.kubernetes == spec.DEV:
         made.append(steps.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab)))

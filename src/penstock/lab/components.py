@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from penstock import wellknown
-from penstock.lab import commands, component, health, paths, sessions, spec
+from penstock.lab import component, environment, health, paths, sessions, spec
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
+from penstock.lab.slurm import firststate, programs
 
 Component = component.Component
 
@@ -92,10 +92,7 @@ def _slurmdbd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         user="slurm",
         after=(MUNGED, MARIADBD, "configuration"),
         argv=("slurmdbd", "-D"),
-        environment={
-            wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
-            "MYSQL_UNIX_PORT": str(place.mariadb_socket),
-        },
+        environment=environment.slurm(place) | {"MYSQL_UNIX_PORT": str(place.mariadb_socket)},
         port=lab.accounting_port,
         check=lambda: health.accounting(place, lab.accounting_port),
     )
@@ -107,7 +104,7 @@ def _slurmctld(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         user="slurm",
         after=("accounts",),
         argv=("slurmctld", "-D", "-f", str(place.slurm_conf)),
-        environment={wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        environment=environment.slurm(place),
         port=lab.controller_port,
         check=lambda: health.controller(place, lab.controller_port),
     )
@@ -117,7 +114,7 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
     node = lab.node_specs[number]
     return Component(
         name=f"slurmd-{node.name}",
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(
             *(sessions.prefix(place) if lab.bridge else ()),
             "slurmd",
@@ -126,8 +123,9 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
             node.name,
             "-f",
             str(place.slurm_conf),
+            *programs.slurmd_options(lab),
         ),
-        environment={wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        environment=environment.slurm(place),
         port=node.port,
         check=lambda: health.node(place, node.name, node.port),
         complaint=lambda: health.drained(place, node.name),
@@ -159,9 +157,9 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     api = (faulty.NAME,) if lab.fault_proxy else cluster_ready_after(lab)
     return Component(
         name=PENSTOCKD,
-        after=(SLURMCTLD, *api),
+        after=(firststate.STEP, *api),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
-        environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.unix_socket(place.penstockd_socket),
     )
 
@@ -169,9 +167,9 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
 def _intake(place: paths.LabPaths) -> Component:
     return Component(
         name=INTAKE,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
-        environment=component.python_environment() | {"PATH": f"{place.bin}:{commands.SYSTEM_PATH}"},
+        environment=component.python_environment() | environment.slurm(place),
         check=lambda: health.inbox(place.inbox),
         complaint=lambda: health.inbox_problem(place.inbox),
         stop_seconds=15.0,
@@ -186,9 +184,9 @@ def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
 def _collector(place: paths.LabPaths) -> Component:
     return Component(
         name=COLLECTOR,
-        after=(SLURMCTLD,),
+        after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
-        environment=component.python_environment() | {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)},
+        environment=component.python_environment() | environment.slurm(place),
         check=health.nothing,
         stop_seconds=10.0,
     )

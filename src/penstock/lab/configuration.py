@@ -7,10 +7,12 @@ import socket
 
 import msgspec
 
-from penstock import errors, wellknown
-from penstock.lab import commands, files, passwd, paths, places, ports, sessions, spec, wrapper
+from penstock import wellknown
+from penstock.lab import files, passwd, paths, places, ports, sessions, spec, wrapper
 from penstock.lab.kubernetes import foreign, images
+from penstock.lab.slurm import programs
 from penstock.model import cluster as model
+from penstock.model import releases
 from penstock.render import clifilter, hooks, slurmconf
 
 KILL_WAIT = 30
@@ -28,7 +30,8 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     """All rendered files."""
     if lab.bridge:
         sessions.guard(place)
-    cluster = describe(place, lab, release=slurm_release(), address=own_loopback_address())
+    programs.link(place, lab)
+    cluster = describe(place, lab, release=programs.release_of(place), address=own_loopback_address())
     files.write(place.slurm_conf, slurmconf.render_slurm_conf(cluster))
     files.write(place.gres_conf, slurmconf.render_gres_conf(cluster))
     files.write(place.cgroup_conf, slurmconf.render_cgroup_conf(cluster))
@@ -46,7 +49,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
 
 
 def describe(
-    place: paths.LabPaths, lab: spec.LabSpec, *, release: tuple[int, int], address: str | None
+    place: paths.LabPaths, lab: spec.LabSpec, *, release: releases.Release, address: str | None
 ) -> model.SlurmCluster:
     """The lab in the words that Slurm's configuration is rendered from."""
     return model.SlurmCluster(
@@ -55,7 +58,7 @@ def describe(
         partitions=spec.PARTITIONS,
         controller_port=lab.controller_port,
         accounting_port=lab.accounting_port,
-        places=_slurm_places(place),
+        places=_slurm_places(place, lab),
         address=address or ports.LOOPBACK,
         listen_on_address_only=address is not None,
         hooks=_bridge_hooks(place) if lab.bridge else None,
@@ -76,20 +79,6 @@ def own_loopback_address() -> str | None:
     except OSError:
         return None
     return address if address.startswith("127.") else None
-
-
-def slurm_release() -> tuple[int, int]:
-    """Release of the installed Slurm, such as (22, 5)."""
-    return parse_release(commands.run(("slurmctld", "-V")).stdout)
-
-
-def parse_release(answer: str) -> tuple[int, int]:
-    """(22, 5) from `slurm-wlm 22.05.8`."""
-    try:
-        major, minor = answer.split()[-1].split(".")[:2]
-        return int(major), int(minor)
-    except (IndexError, ValueError):
-        raise errors.LabError(f"`slurmctld -V` answered {answer.strip()!r}, not a version") from None
 
 
 def penstockd_config(
@@ -123,7 +112,7 @@ def collector_config(place: paths.LabPaths) -> dict[str, object]:
     }
 
 
-def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, object]:
+def intake_config(place: paths.LabPaths, release: releases.Release) -> dict[str, object]:
     """What the intake must know of this lab."""
     return {
         "folder": str(place.nas_drop),
@@ -131,7 +120,7 @@ def intake_config(place: paths.LabPaths, release: tuple[int, int]) -> dict[str, 
         "status": str(place.inbox),
         "slurm_conf": str(place.slurm_conf),
         "workdir": str(place.nas_homes / "{user}"),
-        "slurm_release": f"{release[0]}.{release[1]:02}",
+        "slurm_release": releases.text(release),
     }
 
 
@@ -148,6 +137,7 @@ def _write_hooks(place: paths.LabPaths, cluster: model.SlurmCluster) -> None:
         release_timeout=RELEASE_TIMEOUT,
         slurm_conf=str(place.slurm_conf),
         crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
+        slurm_commands=str(place.bin),
     )
     advice = clifilter.render_cli_filter(
         penstock=str(place.bin / "penstock"),
@@ -175,7 +165,7 @@ def _write_penstockd_config(place: paths.LabPaths, cluster: model.SlurmCluster, 
     files.write(place.penstockd_conf, _as_json(config))
 
 
-def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:
+def _slurm_places(place: paths.LabPaths, lab: spec.LabSpec) -> model.SlurmPlaces:
     return model.SlurmPlaces(
         munge_socket=str(place.munge_socket),
         state_dir=str(place.controller_state),
@@ -183,6 +173,7 @@ def _slurm_places(place: paths.LabPaths) -> model.SlurmPlaces:
         pid_dir=str(place.slurm_run),
         log_dir=str(place.slurm_log),
         gpu_device_dir=str(place.gpu_devices),
+        plugin_dir=programs.plugin_dir(lab),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from penstock import wellknown
-from penstock.lab import paths
+from penstock.lab import commands, paths
 
 
 def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str, str]:
@@ -20,6 +20,14 @@ def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str,
         wellknown.ENV_NAS: str(place.nas),
         wellknown.ENV_RESULTS: str(place.nas_results),
         wellknown.ENV_SOCKET: str(place.penstockd_socket),
+    }
+
+
+def slurm(place: paths.LabPaths) -> dict[str, str]:
+    """What a program needs that is one of the lab's Slurm or runs its commands."""
+    return {
+        wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
+        "PATH": f"{place.bin}:{commands.SYSTEM_PATH}",
     }
 
 

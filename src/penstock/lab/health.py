@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import errors, wellknown
+from penstock import errors
 from penstock.intake import status
-from penstock.lab import commands, paths, ports
+from penstock.lab import commands, environment, paths, ports
 
 SECONDS = 3.0
 ANSWER_SECONDS = 5.0
@@ -78,26 +78,32 @@ def drained(place: paths.LabPaths, name: str) -> str:
 def node_state(place: paths.LabPaths, name: str) -> str:
     """The node's state in sinfo's words, such as idle or drained."""
     argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
-    lines = commands.run(argv, environment=_slurm_environment(place), timeout=ANSWER_SECONDS).stdout.split()
+    lines = commands.run(argv, environment=environment.slurm(place), timeout=ANSWER_SECONDS).stdout.split()
     return lines[0].lower() if lines else "unknown"
 
 
 def inbox(path: Path) -> str:
-    """The intake has said something lately."""
+    """The intake that wrote this lives, and has said something lately."""
     try:
-        age = time.time() - path.stat().st_mtime
-    except OSError as error:
-        return f"has not said anything yet: {error.strerror}"
+        said = _inbox(path)
+    except (OSError, msgspec.MsgspecError) as error:
+        return f"has not said anything yet: {error}"
+    if not Path(f"/proc/{said.pid}").exists():
+        return "has not said anything yet"
+    age = time.time() - path.stat().st_mtime
     return f"has been silent for {age:.0f} s" if age > SILENCE_SECONDS else ""
 
 
 def inbox_problem(path: Path) -> str:
     """What the intake says is wrong with the folder."""
     try:
-        said = msgspec.json.decode(path.read_bytes(), type=status.Inbox)
+        return _inbox(path).problem
     except (OSError, msgspec.MsgspecError) as error:
         return f"its inbox cannot be read: {error}"
-    return said.problem
+
+
+def _inbox(path: Path) -> status.Inbox:
+    return msgspec.json.decode(path.read_bytes(), type=status.Inbox)
 
 
 def kubernetes(certificate: Path, port: int) -> str:
@@ -120,12 +126,6 @@ def kubernetes(certificate: Path, port: int) -> str:
 def _ask(argv: tuple[str, ...], place: paths.LabPaths) -> str:
     """What the program says, be it an answer or a complaint."""
     try:
-        return commands.run(
-            argv, environment=_slurm_environment(place), timeout=ANSWER_SECONDS
-        ).stdout.strip()
+        return commands.run(argv, environment=environment.slurm(place), timeout=ANSWER_SECONDS).stdout.strip()
     except errors.LabError as error:
         return error.message
-
-
-def _slurm_environment(place: paths.LabPaths) -> dict[str, str]:
-    return {wellknown.ENV_SLURM_CONF: str(place.slurm_conf)}

@@ -52,12 +52,18 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """False leaves dev cluster, penstockd and hooks out: a plain Slurm, for tests of the lab itself."""
     kubernetes: str = DEV
     """dev, real, kwok, or the path of a kubeconfig."""
+    kubernetes_version: str = ""
+    """Minor version such as 1.35 of one that is built here; empty for the newest."""
     members: tuple[Member, ...] = ()
     """The nodes, when they are somebody else's."""
     programs: str = ""
     """Where the programs of a Kubernetes of the lab's own were built."""
     pretender: str = ""
     """Where kwok was built, if nodes are only to seem to be there."""
+    slurm: str = ""
+    """Release such as 24.11; empty for whatever the machine has."""
+    slurm_programs: str = ""
+    """Where that release is, if it is not the machine's own."""
     mode: str = "check"
     """How double scheduling is avoided in the bridged partitions: check, or trust (not at all)."""
     fault_proxy: bool = False

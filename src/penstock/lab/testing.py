@@ -197,8 +197,19 @@ def lab_command(place: paths.LabPaths, *arguments: str, check: bool = True, **va
 def up(place: paths.LabPaths, *options: str) -> RunningLab:
     """Bring a lab up through the command line."""
     name = place.directory.name.removeprefix("penstock-")
-    lab_command(place, "up", "--name", name, "--kubernetes", kubernetes(), *options)
+    lab_command(place, "up", "--name", name, "--kubernetes", kubernetes(), *versions(), *options)
     return RunningLab(place=place, user=spec.load(place).user)
+
+
+def versions() -> Iterator[str]:
+    """Options for the versions that the tests are to run on, where they are not to be the usual ones."""
+    options = {
+        "--slurm": wellknown.ENV_TEST_SLURM,
+        "--kubernetes-version": wellknown.ENV_TEST_KUBERNETES_VERSION,
+    }
+    for option, variable in options.items():
+        if os.environ.get(variable):
+            yield from (option, os.environ[variable])
 
 
 @contextlib.contextmanager

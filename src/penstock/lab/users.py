@@ -35,11 +35,15 @@ def free_name(lab_name: str) -> str:
 
 
 def ensure_created(place: paths.LabPaths, name: str) -> None:
-    """Make the lab's own user unless it is there already."""
+    """Make the lab's own user unless it is there already.
+
+    It has a shell but no password: slurmd asks `su` for the user's environment when `--export` is more than
+    ALL, and Slurm 26.05 holds the job when it gets none.
+    """
     home = place.nas_home(name)
     if not _is_ours(name, home):
         _retrying(
-            "useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin",
+            "useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/sh",
             "--home-dir", str(home), name,
         )  # fmt: skip
 

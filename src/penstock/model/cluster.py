@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.model import releases
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
@@ -51,6 +53,8 @@ class SlurmPlaces:
     pid_dir: str
     log_dir: str
     gpu_device_dir: str
+    plugin_dir: str = ""
+    """Where Slurm's plugins are; empty where its own build put them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,7 @@ class SlurmCluster:
     slurm_user: str = "slurm"
     kill_wait: int = 30
     prolog_epilog_timeout: int = 300
-    release: tuple[int, int] = (22, 5)
+    release: releases.Release = releases.OLDEST
     """Release of Slurm that will read the files, such as (24, 11): option names differ between them."""
 
     @property

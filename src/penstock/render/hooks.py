@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import resources
 
 from penstock import wellknown
+from penstock.model import releases
 from penstock.render import crashing
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
@@ -29,6 +30,8 @@ class HookSettings:
     release_timeout: int
     """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
     slurm_conf: str
+    slurm_commands: str = "/usr/bin"
+    """Where to look for squeue first."""
     root_may_submit: bool = False
     crash_points: str = ""
     """Folder that arms crash points; empty except in labs for tests."""
@@ -97,12 +100,16 @@ def _partition_program(settings: HookSettings, question: str, seconds: int) -> b
 
 def _guard(name: str, settings: HookSettings) -> bytes:
     """A shell script that keeps steps of bridged jobs off the node."""
-    bridged = ",".join(settings.bridged_partitions)
-    return (
-        _source(name)
-        .replace(b"@BRIDGED@", bridged.encode())
-        .replace(b"@SLURM_CONF@", settings.slurm_conf.encode())
-    )
+    values = {
+        b"@BRIDGED@": ",".join(settings.bridged_partitions),
+        b"@SLURM_CONF@": settings.slurm_conf,
+        b"@SLURM_COMMANDS@": settings.slurm_commands,
+        b"@BATCH_STEP@": ",".join(releases.BATCH_STEP_IDS),
+    }
+    text = _source(name)
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value.encode())
+    return text
 
 
 def _job_submit(settings: HookSettings) -> bytes:

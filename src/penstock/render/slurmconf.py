@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.model import cluster as model
+from penstock.model import releases
 
 HEADER = "# Written by penstock. Changes are lost the next time it is rendered.\n"
 
@@ -30,9 +31,6 @@ SCHEDULER_PARAMETERS = (
     "batch_sched_delay=0",
     "default_queue_depth=1000",
 )
-
-RELEASE_WITH_CGROUP_DISABLED = (23, 11)
-RELEASE_WITH_SPLIT_HOOK_TIMEOUTS = (25, 5)
 
 
 def render_slurm_conf(cluster: model.SlurmCluster) -> str:
@@ -63,10 +61,8 @@ def render_gres_conf(cluster: model.SlurmCluster) -> str:
 
 
 def render_cgroup_conf(cluster: model.SlurmCluster) -> str:
-    """cgroup.conf: later releases must be told not to touch cgroups, earlier ones would refuse the line."""
-    if cluster.release < RELEASE_WITH_CGROUP_DISABLED:
-        return HEADER
-    return HEADER + "CgroupPlugin=disabled\n"
+    """cgroup.conf: cgroups are the kubelet's business."""
+    return HEADER + "".join(f"{line}\n" for line in releases.traits(cluster.release).cgroup_conf)
 
 
 def render_slurmdbd_conf(cluster: model.SlurmCluster) -> str:
@@ -89,6 +85,7 @@ def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "StorageLoc=slurm_acct_db"
     yield f"PidFile={cluster.places.pid_dir}/slurmdbd.pid"
     yield f"LogFile={cluster.places.log_dir}/slurmdbd.log"
+    yield from _plugin_dir(cluster)
     yield "DebugLevel=info"
 
 
@@ -112,8 +109,14 @@ def _files(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"SlurmdPidFile={places.pid_dir}/slurmd-%n.pid"
     yield f"SlurmctldLogFile={places.log_dir}/slurmctld.log"
     yield f"SlurmdLogFile={places.log_dir}/slurmd-%n.log"
+    yield from _plugin_dir(cluster)
     yield "SlurmctldDebug=info"
     yield "SlurmdDebug=info"
+
+
+def _plugin_dir(cluster: model.SlurmCluster) -> Iterator[str]:
+    if cluster.places.plugin_dir:
+        yield f"PluginDir={cluster.places.plugin_dir}"
 
 
 def _processes(cluster: model.SlurmCluster) -> Iterator[str]:
@@ -176,11 +179,8 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
     yield f"Epilog={cluster.hooks.epilog}"
     yield "UsePAM=1" if cluster.hooks.pam else f"TaskProlog={cluster.hooks.task_prolog}"
-    if cluster.release < RELEASE_WITH_SPLIT_HOOK_TIMEOUTS:
-        yield f"PrologEpilogTimeout={cluster.prolog_epilog_timeout}"
-    else:
-        yield f"PrologTimeout={cluster.prolog_epilog_timeout}"
-        yield f"EpilogTimeout={cluster.prolog_epilog_timeout}"
+    for option in releases.traits(cluster.release).hook_timeouts:
+        yield f"{option}={cluster.prolog_epilog_timeout}"
 
 
 def _nodes_and_partitions(cluster: model.SlurmCluster) -> Iterator[str]:

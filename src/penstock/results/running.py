@@ -36,7 +36,7 @@ AT_ONCE = 200  # records that Slurm is asked about in one go
 LONGEST_DELAY = 300.0
 TELLERS = 4
 SWEEP_SECONDS = 3600.0
-BUSY = 0.05  # seconds between two looks while there is work
+BUSY = 0.02  # seconds between two looks while there is work
 STOP_SECONDS = 5.0
 
 

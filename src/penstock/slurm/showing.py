@@ -131,7 +131,7 @@ async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
         restarts=int(words.get("Restarts", 0)),
         comment=whole.get("Comment", found.comment),
         stdout=whole.get("StdOut", ""),
-        stderr=whole.get("StdErr", ""),
+        stderr=whole.get("StdErr") or whole.get("StdOut", ""),  # later releases name it only if it differs
     )
 
 

@@ -1,30 +1,25 @@
 """The programs of a real Kubernetes, built once from Go modules and kept outside the checkout.
 
-What is kept is found by content: the hash of the module files and of Go's version. Programs are built into a
-directory of another name that is renamed when all are there, so what is found is always whole; a lock keeps
-two labs from building the same thing side by side. go.sum vouches for every module.
+What is kept is found by content: the hash of the module files and of Go's version. go.sum vouches for every
+module.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import errors
-from penstock.lab import commands, steps
+from penstock.lab import caching, steps
 
 SOURCE = Path(__file__).resolve().parents[4] / "kubernetes"
-SYSTEM_CACHE = Path("/var/cache/penstock-lab")
 USUAL_GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/snap/bin")
 OLDEST_GO = (1, 26)
 BUILD_SECONDS = 3600.0
@@ -52,20 +47,23 @@ class Module:
     """The module whose version the programs say they have."""
 
 
-KUBERNETES = Module(
-    name="kubernetes",
-    source=SOURCE,
-    version_of="k8s.io/kubernetes",
-    programs=(
-        Program("pause", "./pause", 5),
+def _kubernetes(source: Path, pause: str) -> Module:
+    programs = (
+        Program("pause", pause, 5),
         Program("etcd", "go.etcd.io/etcd/server/v3", 40),
         Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 170),
         Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 60),
         Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
         Program("kubelet", "k8s.io/kubernetes/cmd/kubelet", 40),
         Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 30),
-    ),
-)
+    )
+    return Module(name="kubernetes", source=source, programs=programs, version_of="k8s.io/kubernetes")
+
+
+KUBERNETES = _kubernetes(SOURCE, "./pause")
+VERSIONS = {"1.35": _kubernetes(SOURCE / "v1.35", "../pause/main.go"), "1.36": KUBERNETES}
+"""Minor version → what it is built from; `scripts/pin_kubernetes.py` makes the directory of another one."""
+NEWEST = "1.36"
 KWOK = Module(
     name="kwok",
     source=SOURCE / "kwok",
@@ -78,23 +76,11 @@ def ensure(module: Module, *, listener: steps.Listener, environment: Mapping[str
     """The directory with the module's programs, which are built unless they are there."""
     settings = dict(os.environ if environment is None else environment)
     go = find_go(settings)
-    finished = cache_root(settings) / f"{module.name}-{fingerprint(module, go_version(go))}"
-    if finished.is_dir():
-        return finished
-    with commands.os_errors(doing=f"making {finished.parent}"):
-        finished.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(finished):
-            if not finished.is_dir():
-                _build_all(module, finished, go=go, environment=settings, listener=listener)
-    return finished
-
-
-def cache_root(environment: Mapping[str, str]) -> Path:
-    """Where finished programs are kept: for all labs of this machine, or for one who is not root."""
-    if os.geteuid() == 0:
-        return SYSTEM_CACHE
-    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "penstock"
+    finished = caching.root(settings) / f"{module.name}-{fingerprint(module, go_version(go))}"
+    return caching.ensure(
+        finished,
+        lambda target: _build_all(module, target, go=go, environment=settings, listener=listener),
+    )
 
 
 def find_go(environment: Mapping[str, str]) -> str:
@@ -146,7 +132,13 @@ def _sources(module: Module) -> list[Path]:
         )
     inner = [path.parent for path in module.source.glob("*/go.mod")]
     found = [module.source / "go.mod", module.source / "go.sum", *module.source.rglob("*.go")]
-    return sorted(path for path in found if not any(path.is_relative_to(place) for place in inner))
+    own = sorted(path for path in found if not any(path.is_relative_to(place) for place in inner))
+    return [*own, *(module.source / name for name in sorted(_shared(module)))]
+
+
+def _shared(module: Module) -> list[str]:
+    """Go files of another module's directory that a program is built from."""
+    return [program.package for program in module.programs if program.package.startswith("../")]
 
 
 def version_of(module: Module) -> str:
@@ -167,22 +159,15 @@ def link_flags(version: str) -> str:
 
 
 def _build_all(
-    module: Module, finished: Path, *, go: str, environment: Mapping[str, str], listener: steps.Listener
+    module: Module, target: Path, *, go: str, environment: Mapping[str, str], listener: steps.Listener
 ) -> None:
-    unfinished = Path(tempfile.mkdtemp(dir=finished.parent, prefix=f".{finished.name}."))
-    try:
-        for number, program in enumerate(module.programs):
-            name = f"build {program.name}"
-            listener.began(name)
-            began = time.monotonic()
-            _build(module, program, unfinished, go=go, environment=environment)
-            left = sum(later.seconds for later in module.programs[number + 1 :])
-            listener.ended(name, estimate(left), time.monotonic() - began)
-        unfinished.chmod(0o755)
-        unfinished.rename(finished)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+    for number, program in enumerate(module.programs):
+        name = f"build {program.name}"
+        listener.began(name)
+        began = time.monotonic()
+        _build(module, program, target, go=go, environment=environment)
+        left = sum(later.seconds for later in module.programs[number + 1 :])
+        listener.ended(name, estimate(left), time.monotonic() - began)
 
 
 def estimate(seconds: int) -> str:
@@ -219,10 +204,3 @@ def _build(
 def _last_words(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     return "go said: " + ("\n    ".join(lines[-4:]) or "nothing")
-
-
-@contextlib.contextmanager
-def _one_at_a_time(finished: Path) -> Iterator[None]:
-    with (finished.parent / f".{finished.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -29,7 +29,8 @@ def with_programs(
     if not needs_building(lab):
         return lab
     requirements.require(environment)
-    built = building.ensure(building.KUBERNETES, listener=listener, environment=environment)
+    module = building.VERSIONS[lab.kubernetes_version or building.NEWEST]
+    built = building.ensure(module, listener=listener, environment=environment)
     pretender = ""
     if lab.kubernetes == spec.KWOK:
         pretender = str(building.ensure(building.KWOK, listener=listener, environment=environment) / "kwok")

@@ -1,0 +1,163 @@
+"""Runs the end-to-end tests on every release of Slurm with the dev cluster, and on every Kubernetes with the
+machine's own Slurm.
+
+Each cell is a test run of its own, with a log in .matrix/; a table says at the end what was run and how it
+went. A cell that cannot run here is skipped with what is missing; the exit code tells whether one has
+failed.
+
+usage: matrix.py [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich import console, table
+
+from penstock import errors, wellknown
+from penstock.lab import progress, testing
+from penstock.lab.kubernetes import building, requirements
+from penstock.lab.slurm import programs, suites
+from penstock.model import releases
+from penstock.sbatch import options
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".matrix"
+SLURM, KUBERNETES = "slurm-", "kubernetes-"
+CELLS = (
+    *(f"{SLURM}{release}" for release in suites.CHOICES),
+    *(f"{KUBERNETES}{version}" for version in sorted(building.VERSIONS)),
+)
+COMPILER = "tests/e2e/test_compiler_oracle.py"
+"""Holds the compiler against the sbatch whose rules it has, which are those of one release."""
+CELL_SECONDS = 5400
+PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One line of the table."""
+
+    cell: str
+    result: str
+    remark: str
+    seconds: float
+
+
+def main(arguments: list[str]) -> None:
+    os.chdir(ROOT)
+    become_root(arguments)
+    unknown = sorted(set(arguments) - set(CELLS))
+    if unknown:
+        sys.exit(f"penstock: no such cell: {', '.join(unknown)}; there are {', '.join(CELLS)}")
+    LOGS.mkdir(exist_ok=True)
+    outcomes = [run_cell(cell) for cell in arguments or CELLS]
+    show(outcomes)
+    sys.exit(any(outcome.result == FAILED for outcome in outcomes))
+
+
+def become_root(arguments: list[str]) -> None:
+    if os.geteuid() != 0 and shutil.which("sudo"):
+        print("penstock: the end-to-end tests need root: asking sudo", flush=True)
+        argv = ["sudo", "--preserve-env=PATH", sys.executable, __file__, *arguments]
+        os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
+
+
+def run_cell(cell: str) -> Outcome:
+    """Prepare the cell and run its tests, or say why that cannot be done here."""
+    began = time.monotonic()
+    reason = missing(cell)
+    if reason:
+        return Outcome(cell, SKIPPED, reason, 0.0)
+    print(f"penstock: {cell} runs, its output is in {LOGS / cell}.log", flush=True)
+    result, remark = run_tests(cell)
+    return Outcome(cell, result, remark, time.monotonic() - began)
+
+
+def missing(cell: str) -> str:
+    """What keeps the cell from running on this machine; nothing when nothing does. Fetches its Slurm."""
+    if cell.startswith(KUBERNETES):
+        return "; ".join(requirements.missing(os.environ))
+    reason = testing.missing()
+    release = cell.removeprefix(SLURM)
+    if reason or releases.parse(release) == programs.installed():
+        return reason
+    try:
+        programs.ensure(release, listener=progress.PlainLines(console.Console()), environment=os.environ)
+    except errors.PenstockError as error:
+        return error.message
+    return ""
+
+
+def run_tests(cell: str) -> tuple[str, str]:
+    """How the tests went, and how many did."""
+    report = LOGS / f"{cell}.xml"
+    report.unlink(missing_ok=True)
+    environment = os.environ | settings(cell) | {"PYTEST_ADDOPTS": f"--junitxml={report}"}
+    try:
+        with (LOGS / f"{cell}.log").open("w") as log:
+            code = subprocess.run(
+                argv(cell),
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=CELL_SECONDS,
+                check=False,
+            ).returncode
+    except subprocess.TimeoutExpired:
+        return FAILED, f"not done after {CELL_SECONDS} s"
+    counts = count(report) if report.exists() else f"exit code {code}, no tests run"
+    remark = ", ".join((counts, *(f"without {path}" for path in not_run(cell))))
+    return (PASSED if code == 0 and report.exists() else FAILED), remark
+
+
+def settings(cell: str) -> dict[str, str]:
+    """What tells the tests which versions to run on."""
+    if cell.startswith(SLURM):
+        return {wellknown.ENV_TEST_SLURM: cell.removeprefix(SLURM), wellknown.ENV_TEST_KUBERNETES: "dev"}
+    return {wellknown.ENV_TEST_KUBERNETES_VERSION: cell.removeprefix(KUBERNETES)}
+
+
+def argv(cell: str) -> list[str]:
+    if cell.startswith(SLURM):
+        left_out = [f"--ignore={path}" for path in not_run(cell)]
+        return [sys.executable, "scripts/run_tests.py", "tests/e2e", *left_out]
+    return [sys.executable, "scripts/test_kubernetes.py"]
+
+
+def not_run(cell: str) -> list[str]:
+    """Tests that mean nothing on this cell: the table names them."""
+    others = (f"{SLURM}{release}" for release in suites.CHOICES if release != options.DEFAULT_RELEASE)
+    return [COMPILER] if cell in others else []
+
+
+def count(report: Path) -> str:
+    """`63 passed, 2 skipped` from pytest's report."""
+    suite = ElementTree.parse(report).find("testsuite")  # noqa: S314  # written by our own pytest a moment ago
+    numbers = {name: int(suite.get(name, 0)) if suite is not None else 0 for name in ("tests", *_OTHERS)}
+    passed = numbers.pop("tests") - sum(numbers.values())
+    others = (f"{number} {name}" for name, number in numbers.items() if number)
+    return ", ".join((f"{passed} passed", *others))
+
+
+_OTHERS = ("failures", "errors", "skipped")
+
+
+def show(outcomes: list[Outcome]) -> None:
+    shown = table.Table(title="Version matrix", title_justify="left")
+    for heading in ("cell", "result", "tests", "seconds"):
+        shown.add_column(heading, justify="right" if heading == "seconds" else "left")
+    for outcome in outcomes:
+        shown.add_row(outcome.cell, outcome.result, outcome.remark, f"{outcome.seconds:.0f}")
+    console.Console().print(shown)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,64 @@
+"""All that differs between Slurm's releases, as data: nobody else asks which release there is.
+
+What is here was seen on the releases of TRIED, whose whole end-to-end suite is run by `make test-matrix`.
+A release between two of them counts as the older one, with what its own release notes say on top.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock import errors
+
+Release = tuple[int, int]
+"""Such as (22, 5): year and month, as Slurm counts."""
+
+OLDEST: Release = (22, 5)
+TRIED: tuple[Release, ...] = (OLDEST, (24, 11), (26, 5))
+
+BATCH_STEP_IDS = ("", "4294967291", "-5", "batch")
+"""SLURM_STEP_ID of the batch script in TaskProlog: unset up to 24.11, -5 on 26.05, or its other names."""
+
+_CGROUP_CAN_BE_DISABLED: Release = (23, 11)
+_HOOK_TIMEOUTS_ARE_TWO: Release = (25, 5)
+_STARTS_AGAIN_ONLY_WITH_ALL_FILES: Release = (26, 5)
+_VERSION = re.compile(r"(?:^|\s)(\d{2})\.(\d{2})(?:\.\S*)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What is peculiar to one release."""
+
+    hook_timeouts: tuple[str, ...]
+    """Options of slurm.conf that bound how long Prolog and Epilog may take."""
+    starts_again_only_with_all_files: bool
+    """Whether slurmctld refuses to start with some of its state files and without others."""
+    cgroup_conf: tuple[str, ...]
+    """Lines of cgroup.conf: later releases must be told not to touch cgroups, earlier ones refuse to be."""
+
+
+def traits(release: Release) -> Traits:
+    """What to know of this release, whether it was tried or not."""
+    return Traits(
+        hook_timeouts=(
+            ("PrologTimeout", "EpilogTimeout")
+            if release >= _HOOK_TIMEOUTS_ARE_TWO
+            else ("PrologEpilogTimeout",)
+        ),
+        starts_again_only_with_all_files=release >= _STARTS_AGAIN_ONLY_WITH_ALL_FILES,
+        cgroup_conf=("CgroupPlugin=disabled",) if release >= _CGROUP_CAN_BE_DISABLED else (),
+    )
+
+
+def parse(answer: str) -> Release:
+    """(22, 5) from `slurm-wlm 22.05.8`, what `slurmctld -V` says, and from a plain 22.05."""
+    match = _VERSION.search(answer.strip())
+    if match is None:
+        raise errors.SlurmError(f"{answer.strip()!r} is no version of Slurm")
+    return int(match[1]), int(match[2])
+
+
+def text(release: Release) -> str:
+    """22.05 for (22, 5)."""
+    return f"{release[0]}.{release[1]:02}"
