@@ -24,9 +24,6 @@ from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
 from penstock.sbatch import commands, compiler, footprint
 
-NOT_YET = ("pod.outputs",)
-"""Directives that are checked and that nothing acts on yet."""
-
 WIDTH = 110
 
 DEFAULT_MIB = 1024
@@ -122,10 +119,6 @@ def _of_options(done: compiler.Compilation) -> list[str]:
         option = setting.option
         if option.treatment in ("approximated", "ignored", "refused"):
             said[option.key] = f"--{option.name} is {option.treatment}: {option.note}"
-    job = done.spec
-    for field, origin in job.provenance.items() if job else ():
-        if field in NOT_YET:
-            said[field] = f"{origin.name} is checked, but nothing acts on it yet"
     return list(said.values())
 
 
