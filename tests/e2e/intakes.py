@@ -109,6 +109,10 @@ class OwnIntake:
         """What is in processed/ or failed/, by name."""
         return {path.name: path for path in self.folder.glob(f"{which}/*/*")}
 
+    def idle(self) -> bool:
+        """Whether nothing lies in submit/ and nothing is in hand."""
+        return not any(self.submit.iterdir()) and not list(self.folder.glob(".work/*/*"))
+
     def jobs(self) -> list[tuple[str, str]]:
         """Number and script name of every job that came of this intake, as slurmctld remembers them."""
         argv = ("squeue", "--noheader", "--all", "--states=all", "--format=%F|%o")

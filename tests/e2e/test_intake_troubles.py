@@ -150,7 +150,7 @@ def test_attacks_are_refused_and_leak_nothing(lab: testing.RunningLab, outside: 
         linked = intake.submit / "linked.sh"
         os.link(secret, linked)
         testing.until(lambda: len(intake.filed("processed")) == len(HARMLESS), seconds=90)
-        testing.until(lambda: not any(intake.submit.iterdir()), seconds=60)
+        testing.until(intake.idle, seconds=60)
         letters = {
             name.removesuffix(".error.txt") for name in intake.filed("failed") if name.endswith(".txt")
         }
@@ -199,8 +199,7 @@ def test_swapping_a_file_for_a_link_at_any_moment_gains_nothing(
         argv = ("python3", "-c", SWAP, str(intake.submit), str(secret))
         swapper = subprocess.Popen(argv, **passwd.identity(lab.user))
         assert swapper.wait(60) == 0
-        testing.until(lambda: not any(intake.submit.iterdir()), seconds=60)
-        testing.until(lambda: not list(intake.folder.glob(".work/*/*")), seconds=60)
+        testing.until(intake.idle, seconds=60)
         assert {name for _, name in intake.jobs()} <= {"swap.sh"}
         for path in (*intake.filed("processed").values(), *intake.filed("failed").values()):
             assert path.is_symlink() or SECRET not in path.read_text()
