@@ -28,6 +28,10 @@ REQUEST = launches.LaunchRequest(
 )
 
 
+async def nobody() -> None:
+    """Told of a start, and does nothing about it."""
+
+
 class ManualClock:
     """Time that passes only by sleeping."""
 

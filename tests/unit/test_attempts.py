@@ -63,7 +63,7 @@ async def test_record_is_there_before_the_first_pod(world: World) -> None:
     seen: list[list[str]] = []
     world.kube.on_bind = lambda key: seen.append(world.names("running"))
     world.bridge.ledger.hold(fakes.allocation())
-    await world.bridge.launch(fakes.allocation(), fakes.REQUEST)
+    await world.bridge.launch(fakes.allocation(), fakes.REQUEST, fakes.nobody)
     assert seen == [["17-0.json"]]
     found = world.record(folder="running")
     assert (found.uid, found.stdout, found.image) == (1001, fakes.REQUEST.stdout, "site/default:1")

@@ -101,19 +101,19 @@ async def test_a_job_that_nobody_let_in_is_let_in_when_it_is_launched(world: Wor
     allocation = await world.bridge.allocation_for(1, 1001)
     world.add_pod(fakes.pod("notebook", gpus=2))
     with pytest.raises(gang.GangRefused, match="waits for gpu on n1") as refused:
-        await world.bridge.launch(allocation, fakes.REQUEST)
+        await world.bridge.launch(allocation, fakes.REQUEST, fakes.nobody)
     assert refused.value.requeue
     assert ("create", "pods", "slurm-1-0-0") not in world.kube.calls
     assert world.bridge.ledger.of(1) is None
     del world.bridge.pods.objects["default/notebook"]
     del world.kube.objects["pods", "default", "notebook"]
-    assert await world.bridge.launch(allocation, fakes.REQUEST)
+    assert await world.bridge.launch(allocation, fakes.REQUEST, fakes.nobody)
     assert world.bridge.ledger.of(1) == allocation
 
 
 async def test_attaching_never_makes_a_pod(world: World) -> None:
     """A pod that is gone stays gone."""
-    assert await world.bridge.attach(fakes.allocation(1)) == ()
+    assert await world.bridge.attach(fakes.allocation(1), fakes.REQUEST) == ()
     assert [call[0] for call in world.kube.calls] == ["get"]
 
 
@@ -284,3 +284,21 @@ async def test_a_job_that_skipped_job_submit_is_not_admitted(world: World) -> No
     world.slurm.allocations[1] = dataclasses.replace(world.slurm.allocations[1], prepared=False)
     assert await world.bridge.admit(fakes.identity(1)) == (bridging.UNPREPARED,)
     assert world.bridge.ledger.jobs() == ()
+
+
+async def test_attaching_finishes_what_was_announced(world: World) -> None:
+    """penstockd was killed between telling the launcher and binding rank 0: the very pod is bound, once."""
+    world.slurm.add(fakes.allocation(1))
+    allocation = await world.bridge.allocation_for(1, 1001)
+    world.bridge.ledger.hold(allocation)
+
+    async def dies() -> None:
+        raise errors.KubeUnavailable("killed here")
+
+    with pytest.raises(errors.KubeUnavailable):
+        await world.bridge.launch(allocation, fakes.REQUEST, dies)
+    made = world.kube.calls.count(("create", "pods", "slurm-1-0-0"))
+    (pod,) = await world.bridge.attach(allocation, fakes.REQUEST)
+    assert pod.spec.node_name == "n1"
+    assert world.kube.calls.count(("create", "pods", "slurm-1-0-0")) == made
+    assert ("bind", "pods", "slurm-1-0-0") in world.kube.calls

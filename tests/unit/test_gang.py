@@ -12,7 +12,11 @@ from tests.unit import fakes
 
 
 async def create(
-    kube: fakes.FakeKube, allocation: jobs.Allocation | None = None, *, status: types.PodStatus | None = None
+    kube: fakes.FakeKube,
+    allocation: jobs.Allocation | None = None,
+    *,
+    status: types.PodStatus | None = None,
+    starting: gang.Starting | None = None,
 ) -> tuple[types.Pod, ...]:
     """A gang whose pods have that status, or run, as soon as they are bound."""
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
@@ -23,7 +27,9 @@ async def create(
     follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
     maker = gang.GangMaker(kube, follower, fakes.SETTINGS, namespaces.Namespaces(kube, fakes.SETTINGS))
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
-    return await maker.create(wanted, owner=fakes.OWNER, request=fakes.REQUEST)
+    return await maker.create(
+        wanted, owner=fakes.OWNER, request=fakes.REQUEST, starting=starting or fakes.nobody
+    )
 
 
 async def test_nothing_is_bound_before_everything_is_there() -> None:
@@ -118,3 +124,15 @@ async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 1
     await known.ensure(fakes.OWNER, anew=True)
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 2
+
+
+async def test_the_launcher_is_told_before_the_script_can_run() -> None:
+    """Should penstockd die now and the pod vanish, the launcher asks for this gang and not for another."""
+    kube = fakes.FakeKube()
+    bound_when_told: list[list[str]] = []
+
+    async def told() -> None:
+        bound_when_told.append([name for verb, _, name in kube.calls if verb == "bind"])
+
+    await create(kube, starting=told)
+    assert bound_when_told == [["slurm-17-0-1"]]

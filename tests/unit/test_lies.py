@@ -259,9 +259,9 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     pod = fakes.pod(name, job=allocation.identity)
     namespace = world.bridge._namespace(allocation)
     meta = {"name": name, "uid": pod.metadata.uid, "labels": pod.metadata.labels}
-    world.kube.objects["pods", namespace, name] = {"metadata": meta}
+    world.kube.objects["pods", namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}}
     world.kube.lists_nothing = {"pods"}
-    (found,) = await world.bridge.attach(allocation)
+    (found,) = await world.bridge.attach(allocation, fakes.REQUEST)
     assert found.metadata.uid == pod.metadata.uid
 
 

@@ -155,16 +155,15 @@ class Bridge:
         return (await self.slurm.details(job_id)).allocation(live.identity)
 
     async def launch(
-        self, allocation: jobs.Allocation, request: launches.LaunchRequest
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest, starting: gang.Starting
     ) -> tuple[types.Pod, ...]:
-        """Make the gang."""
+        """Make the gang; `starting` is awaited before its script can run."""
         if self.ledger.of(allocation.identity.job_id) is None:
             await self._admit_late(allocation.identity)
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
-        output_dir = await self.attempts.begin(allocation, request)
-        request = dataclasses.replace(request, output_dir=output_dir.encode())
-        made = await self.maker.create(allocation, owner=owner, request=request)
+        request = await self._noted(allocation, request)
+        made = await self.maker.create(allocation, owner=owner, request=request, starting=starting)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
         return made
@@ -177,8 +176,20 @@ class Bridge:
         if reasons:
             raise gang.GangRefused("; ".join(reasons), requeue=True)
 
-    async def attach(self, allocation: jobs.Allocation) -> tuple[types.Pod, ...]:
-        """The gang of an attempt that was launched before; empty when rank 0 is not there any more."""
+    async def _noted(
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest
+    ) -> launches.LaunchRequest:
+        """The request with its folder for outputs, which is the same each time."""
+        output_dir = await self.attempts.begin(allocation, request)
+        return dataclasses.replace(request, output_dir=output_dir.encode())
+
+    async def attach(
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest
+    ) -> tuple[types.Pod, ...]:
+        """The gang of an attempt that was launched before; empty when it is not all there any more.
+
+        Its maker may have been stopped between announcing the start and placing rank 0: that is made up for.
+        """
         found = []
         for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
             name = rendering.pod_name(allocation.identity, rank)
@@ -187,7 +198,13 @@ class Bridge:
                 found.append(self.pods.view(pod))
             elif rank == 0:
                 return ()
-        return tuple(found)
+        if found[0].spec.node_name:
+            return tuple(found)
+        if len(found) < len(allocation.shares):
+            return ()
+        owner = owners.owner_of(allocation.identity.uid)
+        request = await self._noted(allocation, request)
+        return await self.maker.complete(tuple(found), allocation, owner=owner, request=request)
 
     @contextlib.contextmanager
     def attending(self, job_id: int) -> Iterator[None]:

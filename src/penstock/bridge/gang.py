@@ -3,7 +3,8 @@ last.
 
 Every step may have been done before by a penstockd that was killed: a conflict means "it is there", and what
 is there is checked to be of this attempt before it is used. Rank 0 is bound only when all others run: the
-script never starts in a gang that kubelets refuse in part.
+script never starts in a gang that kubelets refuse in part. Before the step that lets it start the launcher
+is told, and from then on it asks for this gang only: should its pods vanish unseen, no second one is made.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
@@ -31,6 +33,14 @@ class GangRefused(errors.PenstockError):
         self.requeue = requeue
 
 
+Starting = Callable[[], Awaitable[None]]
+"""Told before the step after which the script may run."""
+
+
+async def _announced() -> None:
+    """The launcher knows already."""
+
+
 @dataclasses.dataclass(frozen=True)
 class GangMaker:
     """Makes gangs."""
@@ -41,11 +51,16 @@ class GangMaker:
     namespaces: namespaces.Namespaces
 
     async def create(
-        self, allocation: jobs.Allocation, *, owner: launches.Owner, request: launches.LaunchRequest
+        self,
+        allocation: jobs.Allocation,
+        *,
+        owner: launches.Owner,
+        request: launches.LaunchRequest,
+        starting: Starting,
     ) -> tuple[types.Pod, ...]:
-        """The gang's pods, all placed."""
+        """The gang's pods, all placed; `starting` is awaited before the script can run."""
         made: list[types.Pod] = []
-        try:
+        async with self._all_or_none(made):
             await self.namespaces.ensure(owner)
             crashpoints.reach("launch.namespace-made")
             for rank in range(len(allocation.shares)):
@@ -55,9 +70,28 @@ class GangMaker:
                 made.append(await self._create_pod(manifest, allocation.identity, owner))
                 crashpoints.reach("launch.a-pod-made")
             crashpoints.reach("launch.pods-made")
-            await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
-            crashpoints.reach("launch.secret-made")
-            await self._place(made, allocation)
+            await self._start(made, allocation, owner=owner, request=request, starting=starting)
+        return tuple(made)
+
+    async def complete(
+        self,
+        found: tuple[types.Pod, ...],
+        allocation: jobs.Allocation,
+        *,
+        owner: launches.Owner,
+        request: launches.LaunchRequest,
+    ) -> tuple[types.Pod, ...]:
+        """Place a gang whose maker was stopped after it had announced the start."""
+        made = list(found)
+        async with self._all_or_none(made):
+            await self._start(made, allocation, owner=owner, request=request, starting=_announced)
+        return tuple(made)
+
+    @contextlib.asynccontextmanager
+    async def _all_or_none(self, made: list[types.Pod]) -> AsyncIterator[None]:
+        """What was made goes again when the rest is refused."""
+        try:
+            yield
         except (errors.KubeUnavailable, errors.KubeNotAllowed):
             raise  # to be tried again, and what is there is found then
         except GangRefused:
@@ -66,12 +100,29 @@ class GangMaker:
         except (errors.KubeError, errors.UsageError) as error:
             await self._remove(made)
             raise GangRefused(error.message) from error
-        return tuple(made)
 
-    async def _place(self, made: list[types.Pod], allocation: jobs.Allocation) -> None:
+    async def _start(
+        self,
+        made: list[types.Pod],
+        allocation: jobs.Allocation,
+        *,
+        owner: launches.Owner,
+        request: launches.LaunchRequest,
+        starting: Starting,
+    ) -> None:
+        """Secret and bindings. In mode trust the Secret is all that the script still lacks."""
+        trusted = self.settings.is_trusted(allocation.partition)
+        if trusted:
+            await starting()
+        await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
+        crashpoints.reach("launch.secret-made")
+        await self._place(made, allocation, bound=not trusted, starting=starting)
+
+    async def _place(
+        self, made: list[types.Pod], allocation: jobs.Allocation, *, bound: bool, starting: Starting
+    ) -> None:
         """Bind ranks 1 and up, see them run, then bind rank 0; in mode trust, only see them run."""
         nodes = [share.node for share in allocation.shares]
-        bound = not self.settings.is_trusted(allocation.partition)
         for rank in range(1, len(made)) if bound else ():
             made[rank] = await self._bind(made[rank], nodes[rank])
             crashpoints.reach("launch.another-bound")
@@ -81,6 +132,7 @@ class GangMaker:
                 raise GangRefused(f"rank {rank} on {nodes[rank]}: {outcome.reason}", requeue=outcome.requeue)
         crashpoints.reach("launch.others-run")
         if bound:
+            await starting()
             made[0] = await self._bind(made[0], nodes[0])
         crashpoints.reach("launch.all-bound")
 

@@ -108,11 +108,12 @@ class LaunchSession:
         if not self.gang:
             await self._tell_end(allocation, outcomes.VANISHED)
             return
-        if not attaching:
+        if attaching:
+            await self._announce()
+        else:
             self.metrics.start_seconds.observe(self.clock.now() - began)
             self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
         self.placed.set()
-        await self.connection.send("started")
         crashpoints.reach("launch.told")
         sent = {1: message.number("skip"), 2: message.number("skip_error")}
         self.output = outputs.Output(self.connection, self.bridge, self.clock, self.gang[0], sent)
@@ -126,14 +127,18 @@ class LaunchSession:
         while True:
             try:
                 if message.one("attach") == b"1":
-                    return await self.bridge.attach(allocation)
-                return await self.bridge.launch(allocation, request)
+                    return await self.bridge.attach(allocation, request)
+                return await self.bridge.launch(allocation, request, self._announce)
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
                 if isinstance(error, errors.KubeNotAllowed) and self.clock.now() > patience:
                     raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(max(delay, error.retry_after))
                 delay = min(delay * 2, 5.0)
+
+    async def _announce(self) -> None:
+        """From here on the launcher only ever attaches: the script may run."""
+        await self.connection.send("started")
 
     async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
         streams = rendering.fetched(request, self.bridge.settings)
