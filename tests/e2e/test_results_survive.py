@@ -45,8 +45,8 @@ def test_killed_collectors_lose_nothing(lab: Lab) -> None:
     """SIGKILL at random moments while jobs end: every folder is whole, none is there twice."""
     rng = random.Random(11)  # noqa: S311  # no secret
     script = '#!/bin/sh\necho $SLURM_JOB_ID; head -c 100000 /dev/urandom >"$PENSTOCK_OUTPUT_DIR/data"\n'
-    job_ids = [lab.sbatch(script, "--output=/dev/null") for _ in range(20)]
-    for _ in range(6):
+    job_ids = [lab.sbatch(script, "--output=/dev/null") for _ in range(15)]
+    for _ in range(4):
         time.sleep(rng.uniform(0.1, 1.0))
         labs.kill(lab.place, "collector")
         testing.lab_command(lab.place, "up")

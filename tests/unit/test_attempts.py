@@ -127,6 +127,19 @@ async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     assert world.names("ended") == ["17-0.json"]
 
 
+async def test_list_that_lacks_a_job_ends_no_attempt(world: World) -> None:
+    """Slurm is asked for this very job, and its launcher counts, too."""
+    allocation = fakes.allocation()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    sweeper = sweeping.Sweeper(world.bridge, frozenset({"gpu"}))
+    with world.bridge.attending(17):
+        for _ in range(3):
+            await sweeper.sweep()
+    assert world.names("ended") == []
+    await sweeper.sweep()
+    assert world.names("ended") == ["17-0.json"]
+
+
 async def test_requeued_job_has_a_record_for_each_attempt(world: World) -> None:
     """Under the same id, told apart by the restart count."""
     for restart in (0, 1):

@@ -86,9 +86,9 @@ class Sweeper:
             if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
                 await self._remove(pod)
         self.suspects = found
+        await self._close(begun, live)
         with_pods = {reading.job_id(pod) for pod in ours}
         await self._send_back([live[one] for one in promised if one in live and one not in with_pods])
-        await self._close(begun, live)
 
     async def _send_back(self, without_pods: list[jobs.LiveJob]) -> None:
         """A slurmctld that stops between admission and launch never starts the script: a job that would run
@@ -133,10 +133,16 @@ class Sweeper:
         }
         over = {identity for identity in begun if not _runs(identity, live)}
         for identity in over & self.ending:
-            if (identity.job_id, str(identity.restart)) not in left:
+            if (identity.job_id, str(identity.restart)) not in left and await self._is_over(identity):
                 log.info("job %d: attempt %d was over unseen", identity.job_id, identity.restart)
                 await self.bridge.attempts.close(identity)
         self.ending = over
+
+    async def _is_over(self, identity: jobs.JobIdentity) -> bool:
+        """Slurm says so of this very job, and no launcher of it is alive."""
+        job = await self.bridge.slurm.live_job(identity.job_id)
+        ended = job is None or not _runs(identity, {identity.job_id: job})
+        return ended and not self.bridge.attended[identity.job_id]
 
 
 def _runs(identity: jobs.JobIdentity, live: dict[int, jobs.LiveJob]) -> bool:

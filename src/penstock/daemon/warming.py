@@ -12,11 +12,26 @@ import contextlib
 
 from penstock import errors
 from penstock.kube import client, kubeconfig
+from penstock.sbatch import pods as pods_of_scripts
 from penstock.slurm import commands
 
 ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 )
+DIRECTIVES = b"""#!/bin/sh
+#K8S_IMAGE=a/b:1
+#K8S_WORKDIR=/a
+#K8S_SCRIPT=a
+#K8S_COMMAND=a 'b c'
+#K8S_SHM_SIZE=1G
+#K8S_PRIORITY_CLASS=a
+#K8S_OUTPUTS=*.a
+#K8S_MOUNT=/a:/b:ro
+#K8S_ENV=A=b
+#K8S_PULL_SECRET=a
+#K8S_NODE_SELECTOR=a=b
+#K8S_TOLERATION=a=b:NoSchedule
+"""
 
 
 def warm_up() -> None:
@@ -36,6 +51,7 @@ async def _use_everything() -> None:
                 pass
         finally:
             await kube.close()
+    pods_of_scripts.pod_of(DIRECTIVES)
     await asyncio.to_thread(str)
     await commands.run(("true",), slurm_conf="")
 
