@@ -8,7 +8,7 @@ import pytest
 from tests.e2e import semantics
 from tests.soak import running
 
-SEED = 1
+SEED = 20
 SECONDS = 25.0
 
 

@@ -12,8 +12,6 @@ import dataclasses
 from penstock.checking import booking, snapshots
 from penstock.kube import reading
 
-KILLED = "9:0"  # how sacct shows 137: the container was killed, as those on a node that goes are
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
@@ -41,7 +39,7 @@ def faults_of(job: Ended) -> list[str]:
             found.append("ended well without having run")
     elif job.state == "COMPLETED":
         found.append(f"completed, though its script ends with {job.wanted}")
-    elif job.state != "CANCELLED" and job.code != KILLED and not job.comment:
+    elif job.state != "CANCELLED" and not job.comment:
         found.append(f"{job.state} {job.code} without a reason")
     return found
 

@@ -48,7 +48,8 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
             outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True),
         ),
         (fakes.ended(137, message="signal\n"), outcomes.Outcome(137, signal=9)),
-        (fakes.ended(137), outcomes.Outcome(137)),
+        (fakes.ended(137, message="0m0.01s 0m0.00s"), outcomes.Outcome(137)),
+        (fakes.ended(137), outcomes.Outcome(137, outcomes.KILLED_FROM_OUTSIDE)),
         (
             fakes.ended(128, reason="StartError", message='exec: "/bin/sh": no such file'),
             outcomes.Outcome(1, "StartError: the image has no /bin/sh, which the job's agent needs"),

@@ -183,7 +183,7 @@ async def test_output_that_cannot_be_fetched_is_said(world: World) -> None:
     peer = await connect(world)
     launch(peer, 7, stdout="/home/o")
     assert await peer.hear() == [b"started"]
-    world.end(fakes.ended(137))
+    world.end(fakes.ended(137, message="0m0.01s"))
     assert (await peer.hear())[1].startswith(b"the container ended before the last of its output")
     assert await peer.hear() == [b"sync"]
     peer.send("synced")

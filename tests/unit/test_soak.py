@@ -43,7 +43,7 @@ def test_every_kind_of_step_and_fault_comes_up() -> None:
         ({"state": "FAILED", "code": "3:0", "wanted": 3}, []),
         ({"state": "CANCELLED", "trace": ()}, []),
         ({"state": "FAILED", "code": "1:0", "comment": "the job's pod was deleted from outside"}, []),
-        ({"state": "FAILED", "code": "9:0"}, []),
+        ({"state": "FAILED", "code": "9:0"}, ["FAILED 9:0 without a reason"]),
         ({"trace": ("begin 0", "begin 0", "end 0")}, ["doubled: 'begin 0' 2 times"]),
         ({"state": ""}, ["lost: the accounting has no end of it"]),
         ({"trace": ("begin 0",)}, ["ended well without having run"]),

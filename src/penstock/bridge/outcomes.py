@@ -12,6 +12,8 @@ SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script di
 AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
+KILLED = 137
+KILLED_FROM_OUTSIDE = "the container was killed from outside (SIGKILL), as happens when its node goes away"
 _NO_SHELL = "/bin/sh"
 
 
@@ -58,6 +60,10 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
     if end.reason in ("Completed", "Error", ""):
         said = " ".join(end.message.split())
         reason = said.removeprefix(AGENTS_WORD) if said.startswith(AGENTS_WORD) else ""
+        if (
+            end.exit_code == KILLED and not said
+        ):  # the agent has last words for every end that it lives to see
+            reason = KILLED_FROM_OUTSIDE
         return Outcome(end.exit_code, reason, signal=signal)
     # What never ran has no code of its own; the runtime's 128 would be a FAILED 0:0 in sacct.
     code = LOST if end.reason in NEVER_RAN else end.exit_code or LOST
