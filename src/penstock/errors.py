@@ -7,6 +7,7 @@ PenstockError                 anything we report to a person in one line
 ├── JournalError              the intake's journal cannot be read or written
 ├── NasUnavailable            the shared folder is not there, or not as it must be: try later
 ├── ResultsUnavailable        the results folder is not there, or not as it must be: try later
+├── InstallError              an installation could not be changed; it is as it was before, or the hint says
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
@@ -58,6 +59,10 @@ class NasUnavailable(PenstockError):
 
 class ResultsUnavailable(PenstockError):
     """The results folder is not there, or not as it must be."""
+
+
+class InstallError(PenstockError):
+    """An installation could not be changed; unless the hint says otherwise it is as it was before."""
 
 
 class SlurmError(PenstockError):
