@@ -33,6 +33,8 @@ class Facts:
     """The site has a job_submit.lua of its own."""
     default_partition: str = ""
     password: str = ""
+    crash_points: str = ""
+    """Where tests kill the hooks; nowhere at a site."""
 
 
 def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, site_lua: bool = False) -> Facts:

@@ -128,6 +128,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         release_timeout=site.timeouts.release,
         slurm_conf=site.slurm.conf,
         root_may_submit=site.penstockd.root_may_submit,
+        crash_points=facts.crash_points,
     )
     libexec, etc = Path(site.penstockd.libexec), Path(site.slurm.conf).parent
     for each in hooks.render_hooks(settings):
