@@ -54,6 +54,8 @@ def same_as_golden(name: str, content: bytes) -> None:
         ("intake.json", "/etc/penstock/intake.json"),
         ("collector.json", "/etc/penstock/collector.json"),
         ("penstockd.service", "/etc/systemd/system/penstockd.service"),
+        ("penstock-intake.service", "/etc/systemd/system/penstock-intake.service"),
+        ("penstock-collector.service", "/etc/systemd/system/penstock-collector.service"),
         ("penstock-slurmd@.service", "/etc/systemd/system/penstock-slurmd@.service"),
     ],
 )

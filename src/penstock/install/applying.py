@@ -66,7 +66,7 @@ class Installer:
         self._require_no_jobs()
         if self.site.penstockd.run == "systemd" and shutil.which("systemctl"):
             _command(
-                ("systemctl", "disable", "--now", "penstockd"),
+                ("systemctl", "disable", "--now", "penstockd", "penstock-intake", "penstock-collector"),
                 slurm_conf=self.site.slurm.conf,
                 seconds=RESTART_SECONDS,
             )

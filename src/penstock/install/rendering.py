@@ -188,17 +188,35 @@ def _json(value: object) -> bytes:
 
 
 def _units(site: Site, facts: Facts) -> Iterator[File]:
+    if site.penstockd.run != "systemd":
+        return
     folder = Path(site.penstockd.units)
-    if site.penstockd.run == "systemd":
-        text = units.penstockd(
-            program=site.penstockd.program,
-            config=site.penstockd.config,
-            user=site.slurm.user,
-            slurm_conf=site.slurm.conf,
-            runtime_dir=str(Path(site.penstockd.socket).parent),
-        )
-        yield File(path=folder / "penstockd.service", content=text.encode(), kind="units")
-        if any(group.slurmd for group in site.node_groups.values()):
-            conf = str(slurmd_conf(site)) if site.slurm.manage == "include" else site.slurm.conf
-            text = units.slurmd(slurm_conf=conf)
-            yield File(path=folder / "penstock-slurmd@.service", content=text.encode(), kind="units")
+    for name, text in _unit_texts(site):
+        yield File(path=folder / name, content=text.encode(), kind="units")
+
+
+def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
+    program = site.penstockd.program
+    text = units.penstockd(
+        program=program,
+        config=site.penstockd.config,
+        user=site.slurm.user,
+        slurm_conf=site.slurm.conf,
+        runtime=str(Path(site.penstockd.socket).parent),
+        state=site.results.state_dir,
+    )
+    yield units.PENSTOCKD, text
+    if any(group.slurmd for group in site.node_groups.values()):
+        conf = str(slurmd_conf(site)) if site.slurm.manage == "include" else site.slurm.conf
+        yield units.SLURMD, units.slurmd(slurm_conf=conf)
+    if site.nas is None:
+        return
+    nas, drop, results = site.nas.path, site.nas.drop, site.nas.results
+    text = units.intake(
+        program=program, config=site.intake.config, nas=nas, drop=drop, state=site.intake.state_dir
+    )
+    yield units.INTAKE, text
+    text = units.collector(
+        program=program, config=site.results.config, nas=nas, results=results, state=site.results.state_dir
+    )
+    yield units.COLLECTOR, text

@@ -1,53 +1,68 @@
-"""systemd units: penstockd, and the slurmds of nodes that live on one host."""
+"""systemd units of a site: those in systemd/, which are whole for the usual paths, with the site's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import resources
 
-def penstockd(*, program: str, config: str, user: str, slurm_conf: str, runtime_dir: str) -> str:
-    """penstockd as SlurmUser, started again when it ends; it gives up root itself."""
-    directory = (
-        f"RuntimeDirectory={runtime_dir.removeprefix('/run/')}\n" if runtime_dir.startswith("/run/") else ""
+PENSTOCKD = "penstockd.service"
+INTAKE = "penstock-intake.service"
+COLLECTOR = "penstock-collector.service"
+SLURMD = "penstock-slurmd@.service"
+PROGRAM = "/usr/bin/penstock"
+
+
+def render(name: str, replacements: Mapping[str, str]) -> str:
+    """The unit of that name; every text that is to be replaced must be in it."""
+    text = resources.files("penstock.render").joinpath("systemd", name).read_text(encoding="utf-8")
+    for old, new in replacements.items():
+        if old not in text:
+            raise ValueError(f"{name} has no {old!r}")
+        text = text.replace(old, new)
+    return text
+
+
+def penstockd(*, program: str, config: str, user: str, slurm_conf: str, runtime: str, state: str) -> str:
+    """penstockd as SlurmUser; `runtime` is its socket's folder."""
+    is_usual = runtime.startswith("/run/")
+    folder = f"RuntimeDirectory={runtime.removeprefix('/run/')}" if is_usual else "# no folder below /run"
+    return render(
+        PENSTOCKD,
+        {
+            f"{PROGRAM} daemon --config /etc/penstock/penstockd.json": f"{program} daemon --config {config}",
+            "User=slurm\nGroup=slurm\n": f"User={user}\nEnvironment=SLURM_CONF={slurm_conf}\n",
+            "RuntimeDirectory=penstock": folder,
+            "ReadWritePaths=/run/penstock -/var/lib/penstock/attempts": f"ReadWritePaths={runtime} -{state}",
+        },
     )
-    return f"""\
-# Written by penstock.
-[Unit]
-Description=Penstock: jobs of Slurm as pods of Kubernetes
-After=network-online.target munge.service slurmctld.service
-Wants=network-online.target
 
-[Service]
-User={user}
-{directory}Environment=SLURM_CONF={slurm_conf}
-ExecStart={program} daemon --config {config}
-Restart=always
-RestartSec=1
-NoNewPrivileges=yes
-ProtectSystem=strict
-ReadWritePaths={runtime_dir}
-ProtectHome=yes
-PrivateTmp=yes
 
-[Install]
-WantedBy=multi-user.target
-"""
+def intake(*, program: str, config: str, nas: str, drop: str, state: str) -> str:
+    """The intake, once the NAS is mounted."""
+    return render(
+        INTAKE,
+        {
+            f"{PROGRAM} intake --config /etc/penstock/intake.json": f"{program} intake --config {config}",
+            "#RequiresMountsFor=/nas": f"RequiresMountsFor={nas}",
+            "ReadWritePaths=-/nas/slurm-jobs": f"ReadWritePaths=-{nas}/{drop} -{state}",
+        },
+    )
+
+
+def collector(*, program: str, config: str, nas: str, results: str, state: str) -> str:
+    """The collector, once the NAS is mounted."""
+    return render(
+        COLLECTOR,
+        {
+            f"{PROGRAM} collector --config /etc/penstock/collector.json": (
+                f"{program} collector --config {config}"
+            ),
+            "#RequiresMountsFor=/nas/results": f"RequiresMountsFor={nas}/{results}",
+            "ReadWritePaths=/var/lib/penstock/attempts -/nas": f"ReadWritePaths={state} -{nas}",
+        },
+    )
 
 
 def slurmd(*, slurm_conf: str) -> str:
-    """penstock-slurmd@NODE: one slurmd for one node that lives on this host."""
-    return f"""\
-# Written by penstock.
-[Unit]
-Description=slurmd of node %i
-After=network-online.target munge.service
-Wants=network-online.target
-
-[Service]
-ExecStart=/usr/sbin/slurmd -D -N %i -f {slurm_conf}
-KillMode=process
-Delegate=yes
-Restart=on-failure
-LimitNOFILE=131072
-
-[Install]
-WantedBy=multi-user.target
-"""
+    """penstock-slurmd@NODE."""
+    return render(SLURMD, {"/etc/slurm/slurm.conf": slurm_conf})
