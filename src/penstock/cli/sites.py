@@ -20,6 +20,7 @@ import msgspec
 from penstock import errors, wellknown
 from penstock.install import access, applying, drafting, facts, planning, rendering
 from penstock.kube import kubeconfig
+from penstock.nas import atomic
 from penstock.render import yamltext
 from penstock.site import loading, objects, schema
 from penstock.slurm import describing
@@ -245,7 +246,7 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
     made = drafting.draft(_see(options["slurm_conf"], options["config"]), _wishes(options))
     loading.loads(made.text.encode(), name=str(site_file))
     site_file.parent.mkdir(parents=True, exist_ok=True)
-    site_file.write_text(made.text, encoding="utf-8")
+    atomic.write(site_file, made.text.encode())
     if form == "json":
         click.echo(as_json({"site": str(site_file), **_matches(made)}))
     else:
