@@ -88,6 +88,7 @@ def test_a_plain_slurm_is_bridged_and_comes_apart_again(site: plainsite.PlainSit
     """init, apply, submit, doctor, uninstall: the job that runs and the site's own Lua never notice."""
     lab = site.lab
     before, objects = site.files(), site.objects()
+    users = {f"Namespace/user-{lab.user}"}
     running = lab.sbatch(WAITING, "--partition=host", "--output=/dev/null")
     lab.wait_for(running, "RUNNING")
 
@@ -102,8 +103,7 @@ def test_a_plain_slurm_is_bridged_and_comes_apart_again(site: plainsite.PlainSit
     site.penstock("uninstall", "--yes")
 
     assert site.files() == before
-    left = {name for name in site.objects() - objects if not name.startswith("Namespace/user-")}
-    assert left == set()
+    testing.until(lambda: site.objects() - objects <= users, seconds=60)
     assert not (lab.place.installed / "installed").exists()
     later = submitted(site, "host", "/dev/null")
     assert lab.wait_for(later, "FAILED")["ExitCode"] == "7:0"
