@@ -15,6 +15,7 @@ from penstock import wellknown
 from penstock.lab import configuration, ports, sitefile, spec, supervision, testing
 from penstock.lab.components import PENSTOCKD, all_components
 from penstock.lab.kubernetes import images
+from penstock.lab.slurm import programs
 from penstock.render import slurmconf
 from penstock.site import clusters, loading, resolving
 
@@ -132,7 +133,7 @@ def _take_the_bridge_out(lab: testing.RunningLab) -> None:
     plain = msgspec.structs.replace(choices, bridge=False)
     address = configuration.own_loopback_address()
     site = loading.loads(sitefile.render(place, plain, address=address).encode())
-    cluster = clusters.describe(site, resolving.groups(site), release=configuration.slurm_release())
+    cluster = clusters.describe(site, resolving.groups(site), release=programs.release_of(place))
     without = tuple(node for node in cluster.nodes if node.name != NEW_NODE)
     names = tuple(node.name for node in without)
     partitions = tuple(dataclasses.replace(each, nodes=names) for each in cluster.partitions)

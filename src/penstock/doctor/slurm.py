@@ -13,12 +13,12 @@ from penstock import wellknown
 from penstock.doctor.checks import Fix, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import facts, rendering
+from penstock.model import releases
 from penstock.nas import atomic
 from penstock.render import includes
 from penstock.site import clusters, daemons
 
 registry = Registry()
-OLDEST = (22, 5)
 SECONDS = 10.0
 LONGEST_CREDENTIAL = 60
 APPLY = "penstock apply"
@@ -27,10 +27,12 @@ APPLY = "penstock apply"
 @registry.add("slurm-release", "Slurm is a release that Penstock knows")
 def slurm_release(live: Live) -> Iterator[Problem]:
     found, said = facts.installed_release(), clusters.release_of(live.site)
-    if found < OLDEST:
-        yield Problem(f"Slurm {found[0]}.{found[1]:02d} is older than 22.05", "upgrade Slurm")
+    if found < releases.OLDEST:
+        yield Problem(
+            f"Slurm {releases.text(found)} is older than {releases.text(releases.OLDEST)}", "upgrade Slurm"
+        )
     if said is not None and said != found:
-        words = f"{found[0]}.{found[1]:02d}"
+        words = releases.text(found)
         yield Problem(
             f"the site file says Slurm {live.site.slurm.release}, installed is {words}",
             f'write release: "{words}" or leave it out',

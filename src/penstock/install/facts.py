@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import pwd
-import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import errors
 from penstock.install import access
+from penstock.model import releases
 from penstock.render import includes
 from penstock.site import clusters, resolving
 from penstock.site.schema import Site
 from penstock.slurm import conffile
 
 SECONDS = 20.0
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
     """Release, nodes, and what an existing slurm.conf says without us."""
 
-    release: tuple[int, int]
+    release: releases.Release
     groups: clusters.Groups
     existing: includes.Existing | None = None
     """None when slurm.conf is written whole."""
@@ -56,7 +55,7 @@ def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, sit
 def nodes_and_release(site: Site) -> Facts:
     """As much as a reader of scripts needs, on any host: no slurm.conf and no SlurmUser are looked for."""
     members = access.members(site) if resolving.needs_kubernetes(site) else ()
-    release = clusters.release_of(site) or clusters.DEFAULT_RELEASE
+    release = clusters.release_of(site) or releases.OLDEST
     return Facts(release=release, groups=resolving.groups(site, members))
 
 
@@ -87,21 +86,18 @@ def _text(path: Path) -> str:
         ) from error
 
 
-def installed_release() -> tuple[int, int]:
+def installed_release() -> releases.Release:
     """(22, 5) from `slurmctld -V`."""
     try:
         done = subprocess.run(
             ["slurmctld", "-V"], capture_output=True, text=True, timeout=SECONDS, check=False
         )
-        match = _RELEASE.search(done.stdout)
-    except (OSError, subprocess.TimeoutExpired):
-        match = None
-    if match is None:
+        return releases.parse(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, errors.SlurmError) as error:
         raise errors.UsageError(
             "`slurmctld -V` does not say which Slurm this is",
             hint='Say it in the site file: release: "22.05".',
-        )
-    return int(match[1]), int(match[2])
+        ) from error
 
 
 def uid_of(user: str) -> int:

@@ -24,7 +24,6 @@ from penstock.model import releases
 HEADER = "# Written by penstock. Changes are lost the next time it is rendered.\n"
 
 
-
 def render_slurm_conf(cluster: model.SlurmCluster) -> str:
     """The whole slurm.conf."""
     sections = (

@@ -7,21 +7,20 @@ from pathlib import PurePosixPath
 
 from penstock import wellknown
 from penstock.model import cluster as model
+from penstock.model import releases
 from penstock.render import includes
 from penstock.site.parts import Partition
 from penstock.site.schema import Site
 from penstock.site.words import mebibytes
 
 Groups = Mapping[str, tuple[model.NodeSpec, ...]]
-DEFAULT_RELEASE = (22, 5)
 
 
-def release_of(site: Site) -> tuple[int, int] | None:
+def release_of(site: Site) -> releases.Release | None:
     """The release that the file names."""
     if site.slurm.release is None:
         return None
-    major, minor = site.slurm.release.split(".")
-    return int(major), int(minor)
+    return releases.parse(site.slurm.release)
 
 
 def bridged_partitions(site: Site) -> tuple[str, ...]:
@@ -38,7 +37,7 @@ def describe(
     site: Site,
     groups: Groups,
     *,
-    release: tuple[int, int],
+    release: releases.Release,
     existing: includes.Existing | None = None,
     password: str = "",
 ) -> model.SlurmCluster:
@@ -83,6 +82,7 @@ def _places(site: Site) -> model.SlurmPlaces:
         pid_dir=site.slurm.pid_dir,
         log_dir=site.slurm.log_dir,
         gpu_device_dir=site.slurm.gpu_device_dir,
+        plugin_dir=site.slurm.plugin_dir or "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.model import cluster as model
-from penstock.model import siteview
+from penstock.model import releases, siteview
 from penstock.site import clusters, objects
 from penstock.site.schema import Nas, Site
 from penstock.site.words import mebibytes
@@ -48,7 +48,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
     }
 
 
-def intake(site: Site, nas: Nas, *, release: tuple[int, int]) -> dict[str, Any]:
+def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]:
     """intake.json."""
     said = site.intake
     return {
@@ -60,7 +60,7 @@ def intake(site: Site, nas: Nas, *, release: tuple[int, int]) -> dict[str, Any]:
         "settle_seconds": float(said.settle_seconds),
         "largest_bytes": mebibytes(said.max_file_size) * 2**20,
         "in_flight_per_user": said.in_flight_per_user,
-        "slurm_release": f"{release[0]}.{release[1]:02d}",
+        "slurm_release": releases.text(release),
         "log_level": site.penstockd.log_level,
         "log_format": site.penstockd.log_format,
     }
@@ -112,10 +112,10 @@ def _mount_sources(site: Site) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def view(site: Site, groups: clusters.Groups, *, release: tuple[int, int]) -> siteview.SiteView:
+def view(site: Site, groups: clusters.Groups, *, release: releases.Release) -> siteview.SiteView:
     """The site as the compiler of scripts sees it."""
     return siteview.SiteView(
-        slurm=f"{release[0]}.{release[1]:02d}",
+        slurm=releases.text(release),
         max_array_size=site.slurm.max_array_size,
         partitions={
             name: siteview.PartitionView(

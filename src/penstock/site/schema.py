@@ -120,6 +120,9 @@ class Slurm(Part):
             "before anything of the user's runs (UsePAM); without it TaskProlog, a weaker lock, has to do."
         ),
     ] = None
+    plugin_dir: Annotated[
+        Path | None, Field(description="PluginDir, when Slurm's plugins are elsewhere.")
+    ] = None
     max_array_size: Annotated[Positive, Field(description="MaxArraySize.")] = 10001
     restart: Annotated[
         tuple[str, ...], Field(description="Command that restarts slurmctld.", min_length=1)
