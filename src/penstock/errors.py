@@ -6,6 +6,7 @@ PenstockError                 anything we report to a person in one line
 ├── ActingError               a step done as another user could not be done
 ├── JournalError              the intake's journal cannot be read or written
 ├── NasUnavailable            the shared folder is not there, or not as it must be: try later
+├── InstallError              an installation could not be changed; it is as it was before, or the hint says
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
@@ -53,6 +54,10 @@ class JournalError(PenstockError):
 
 class NasUnavailable(PenstockError):
     """The shared folder is not there, or not as it must be: nothing is known of the files in it."""
+
+
+class InstallError(PenstockError):
+    """An installation could not be changed; unless the hint says otherwise it is as it was before."""
 
 
 class SlurmError(PenstockError):

@@ -15,6 +15,8 @@ LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of 
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script
 LABEL_USER_ID = "penstock.dev/uid"  # uid of the job's owner, as Slurm knows it
 ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"  # of what `penstock apply` makes, and only of that
+MANAGED_BY_VALUE = "penstock"
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
@@ -25,6 +27,7 @@ ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line
+ENV_SITE = "PENSTOCK_SITE"  # the site file that commands are about
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start
 ENV_TEST_KUBERNETES_VERSION = "PENSTOCK_TEST_KUBERNETES_VERSION"  # its minor version, if it is built here
@@ -44,6 +47,8 @@ OUTPUTS_COPIED = (
 )
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 SESSION = "penstock-session"  # run by PAM before each step on a node
+JOB_SUBMIT = "job_submit.lua"  # the plugin's script; Slurm looks for it beside slurm.conf
+INCLUDE = "penstock.conf"  # what an existing slurm.conf includes
 
 # -- what job_submit.lua leaves in a job -----------------------------------------------------------
 ADMIN_MARK = "penstock"  # AdminComment of a job that it has made ready; users cannot write that field

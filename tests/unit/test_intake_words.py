@@ -20,8 +20,9 @@ from penstock import errors, service, wellknown
 from penstock.cli import inbox, main
 from penstock.intake import letters, reporting, settings, status, verdicts
 from penstock.intake import running as intake_running
-from penstock.lab import configuration, health, paths
+from penstock.lab import health, paths, sitefile, spec
 from penstock.sbatch import compiler
+from penstock.site import daemons, loading
 from tests.unit import intakes
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,11 @@ class TestSettings:
     def test_the_labs_settings_are_understood(self, tmp_path: Path) -> None:
         """Every key is one, and a user's folder is on the NAS."""
         place = paths.LabPaths(Path("/tmp/x"))  # noqa: S108  # never made
-        (tmp_path / "c").write_text(json.dumps(configuration.intake_config(place, (22, 5))))
+        lab = spec.LabSpec(name="x", port_base=21000, user="alice", user_created=False)
+        described = loading.loads(sitefile.render(place, lab, address=None).encode())
+        assert described.nas is not None
+        said = daemons.intake(described, described.nas, release=(22, 5))
+        (tmp_path / "c").write_text(json.dumps(said))
         site = settings.load(tmp_path / "c")
         assert site.slurm_release == "22.05"
         assert site.workdir == "/tmp/x/nas/home/{user}"  # noqa: S108  # same

@@ -14,10 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import bringup, components, configuration, passwd, paths, ports, spec, users
+from penstock.lab import bringup, components, configuration, passwd, paths, ports, sitefile, spec, users
+from penstock.model import cluster as model
+from penstock.render import slurmconf
+from penstock.site import clusters, daemons, loading, resolving, schema
 
 PLACE = paths.LabPaths(Path("/lab"))
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)
+
+
+def site_of(lab: spec.LabSpec, *, address: str | None = None) -> schema.Site:
+    """The site that the lab's own site.yaml describes."""
+    return loading.loads(sitefile.render(PLACE, lab, address=address).encode())
+
+
+def described(lab: spec.LabSpec, *, address: str | None = None) -> model.SlurmCluster:
+    """The cluster that its slurm.conf is rendered from."""
+    site = site_of(lab, address=address)
+    return clusters.describe(site, resolving.groups(site), release=(22, 5))
 
 
 @pytest.fixture
@@ -192,8 +206,8 @@ class TestComponents:
 class TestConfiguration:
     def test_penstockd_is_told_everything_it_needs(self) -> None:
         """All keys, and the same KillWait as Slurm."""
-        cluster = configuration.describe(PLACE, LAB, release=(22, 5), address="127.0.0.1")
-        config = configuration.penstockd_config(PLACE, cluster, slurm_uid=64030)
+        cluster = described(LAB, address="127.0.0.1")
+        config = daemons.penstockd(site_of(LAB), slurm_uid=64030)
         assert json.loads(json.dumps(config)) == {
             "socket": "/lab/run/penstockd/penstockd.sock",
             "kubeconfig": "/lab/etc/penstockd.kubeconfig",
@@ -206,22 +220,28 @@ class TestConfiguration:
             "namespace_pattern": "user-{user}",
             "kill_wait": cluster.kill_wait,
             "log_level": "info",
-            "trusted_partitions": [],
             "state_dir": "/lab/attempts",
             "results": "/lab/nas/results",
+            "log_format": "text",
         }
+
+    def test_the_default_lab_is_the_reviewed_slurm_conf(self) -> None:
+        """From lab.json through site.yaml to the very bytes that were reviewed."""
+        golden = Path(__file__).parents[1] / "golden" / "slurm.conf"
+        rendered = slurmconf.render_slurm_conf(described(LAB, address="127.0.0.1"))
+        assert rendered.replace("/lab/log/slurm/", "/lab/log/") == golden.read_text()
 
     def test_a_lab_without_the_bridge_has_no_hooks(self) -> None:
         """And one with it has."""
         plain = msgspec.structs.replace(LAB, bridge=False)
-        assert configuration.describe(PLACE, plain, release=(22, 5), address=None).hooks is None
-        assert configuration.describe(PLACE, LAB, release=(22, 5), address=None).hooks is not None
+        assert described(plain).hooks is None
+        assert described(LAB).hooks is not None
 
     def test_daemons_listen_on_one_address_only_where_that_is_possible(self) -> None:
         """A machine whose name is no loopback address gets daemons that can be reached at all."""
-        there = configuration.describe(PLACE, LAB, release=(22, 5), address="127.0.1.1")
+        there = described(LAB, address="127.0.1.1")
         assert (there.address, there.listen_on_address_only) == ("127.0.1.1", True)
-        elsewhere = configuration.describe(PLACE, LAB, release=(22, 5), address=None)
+        elsewhere = described(LAB)
         assert (elsewhere.address, elsewhere.listen_on_address_only) == ("127.0.0.1", False)
 
     @pytest.mark.parametrize(("resolved", "wanted"), [("127.0.1.1", "127.0.1.1"), ("192.0.2.7", None)])

@@ -37,7 +37,8 @@ class Page(msgspec.Struct, Generic[T]):
     """A page of a list."""
 
     metadata: types.ListMeta
-    items: list[T]
+    items: list[T] | None
+    """null when there is none of a kind of which only the metadata was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") 
     found: list[T] = []
     while True:
         page = decoder.decode(await get(resource, query=query))
-        found += page.items
+        found += page.items or ()
         if not page.metadata.continue_:
             return tuple(found)
         query["continue"] = page.metadata.continue_

@@ -209,3 +209,13 @@ def adduser(user: str, directory: str, name: str, account: str) -> None:
     place = place_of(directory, name)
     actions.add_user(place, user, account=account)
     click.echo(f"{user} may submit to account {account}; folder {place.nas_home(user)}.")
+
+
+@lab.command()
+@click.argument("components", nargs=-1, required=True)
+@which_lab
+def restart(components: tuple[str, ...], directory: str, name: str) -> None:
+    """Restart components, such as slurmctld or penstockd."""
+    privilege.require_root(sys.argv[1:])
+    actions.restart(place_of(directory, name), components)
+    click.echo(f"Restarted: {', '.join(components)}.")

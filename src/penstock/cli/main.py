@@ -18,6 +18,12 @@ from penstock import errors  # noqa: E402  # after the line above, which is abou
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("penstock.cli.check:check", "Prove on the live site that Slurm and Kubernetes agree."),
     "collector": ("penstock.cli.collector:collector", "Write the results of ended jobs, as their owners."),
+    "apply": ("penstock.cli.sites:apply", "Install what a site file says; all or nothing."),
+    "doctor": ("penstock.cli.doctor:doctor", "Check the live site against its site file."),
+    "nodes": ("penstock.cli.nodes:nodes", "Show every node as Slurm and as Kubernetes see it."),
+    "init": ("penstock.cli.sites:init", "Write a first site file by looking at Slurm and Kubernetes."),
+    "render": ("penstock.cli.sites:render", "Show every file and object that a site file stands for."),
+    "uninstall": ("penstock.cli.sites:uninstall", "Return to the state before the first apply."),
     "daemon": ("penstock.cli.daemon:daemon", "Run penstockd, the process between Slurm and Kubernetes."),
     "demo": ("penstock.cli.demo:demo", "Show the whole path on this machine in about a minute."),
     "jobs": ("penstock.cli.jobs:jobs", "List jobs that wait or run, with their pods."),

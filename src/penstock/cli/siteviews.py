@@ -1,4 +1,7 @@
-"""Reading the site for a check: JSON, TOML or YAML by the file's ending."""
+"""Reading the site for a check: a site file (YAML), or the small view of one as JSON or TOML.
+
+`penstock apply` writes that view beside penstockd's settings: it is read ten times faster than a site file.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from penstock.model.siteview import SiteView
 def load(name: str) -> SiteView:
     """The site, or one line that says what is wrong with its file."""
     path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return _from_site_file(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -29,11 +34,13 @@ def load(name: str) -> SiteView:
 def _parse(data: bytes, suffix: str) -> Any:
     if suffix == ".toml":
         return msgspec.toml.decode(data)
-    if suffix in (".yaml", ".yml"):
-        try:
-            return msgspec.yaml.decode(data)
-        except ImportError as error:
-            raise errors.UsageError(
-                "YAML needs PyYAML", hint="write the site file as JSON or TOML"
-            ) from error
     return msgspec.json.decode(data)
+
+
+def _from_site_file(path: Path) -> SiteView:
+    from penstock.install import facts
+    from penstock.site import daemons, loading
+
+    site = loading.load(path)
+    known = facts.nodes_and_release(site)
+    return daemons.view(site, known.groups, release=known.release)

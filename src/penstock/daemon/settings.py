@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     isolate_namespaces: bool = True
     state_dir: str = ""
     results: str = ""
+    partition_images: dict[str, str] = {}
+    partition_tolerations: dict[str, list[dict[str, str]]] = {}
+    partition_node_selectors: dict[str, dict[str, str]] = {}
+    mount_sources: dict[str, dict[str, Any]] = {}
 
     @property
     def pods(self) -> pods.PodSettings:
@@ -54,6 +59,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             gpu_labels=self.gpu_labels,
             namespace_quota=self.namespace_quota,
             isolate_namespaces=self.isolate_namespaces,
+            partition_images=self.partition_images,
+            partition_tolerations=self.partition_tolerations,
+            partition_node_selectors=self.partition_node_selectors,
+            mount_sources=self.mount_sources,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import logging
 from typing import Final
 
@@ -47,7 +48,9 @@ class Application:
         return PlainTextResponse("ok")
 
     async def _version(self, request: Request) -> Response:
-        return queries.answer(discovery.VERSION)
+        answer = queries.answer(discovery.VERSION)
+        answer.headers["date"] = email.utils.formatdate(usegmt=True)  # uvicorn's stands still
+        return answer
 
     async def _command(self, socket: WebSocket) -> None:
         """pods/exec: a refusal is an HTTP answer in place of the upgrade."""
@@ -78,6 +81,8 @@ class Application:
             return await self._admin.handle(request)
         if path == "/openapi/v2":
             return _openapi2(request)
+        if path == auth.REVIEWS and request.method == "POST":
+            return queries.answer(auth.review(who, await request.json()), 201)
         document = discovery.answer(path, self._registry) if request.method == "GET" else None
         if document is not None:
             return queries.answer(document)

@@ -11,9 +11,11 @@ from typing import Final
 from penstock import errors
 from penstock.devcluster import statuses
 from penstock.devcluster.kinds import Kind
+from penstock.devcluster.statuses import Json
 
 GROUPS: Final = ("admin", "viewer")
 _READING: Final = ("get", "list", "watch")
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,10 @@ def authorize(who: Identity, verb: str, kind: Kind, namespace: str | None, name:
     place = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
     why = f'User "{who.user}" cannot {verb} resource "{kind.plural}" in API group "{kind.group}"{place}'
     raise statuses.forbidden(kind, name, why)
+
+
+def review(who: Identity, question: Json) -> Json:
+    """SelfSubjectAccessReview: may I?"""
+    asked = question["spec"]["resourceAttributes"]
+    allowed = who.is_admin or (asked["verb"] in _READING and asked["resource"] != "secrets")
+    return {**question, "status": {"allowed": allowed}}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock import errors
-from penstock.lab import accounts, locking, passwd, paths, places, spec, teardown
+from penstock.lab import accounts, components, locking, passwd, paths, places, spec, supervision, teardown
 from penstock.lab.kubernetes import choosing
 
 
@@ -26,6 +28,22 @@ def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
         accounts.add_user(place, name, account=account)
         places.make_home(place, name)
         choosing.admit_user(place, lab, name)
+
+
+def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
+    """End these components and start them again, as an administrator does after a change."""
+    lab = spec.load(place)
+    known = {part.name: part for part in components.all_components(place, lab)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise errors.UsageError(
+            f"the lab has no component {', '.join(unknown)}", hint=f"It has: {', '.join(known)}."
+        )
+    with locking.lock(place.directory):
+        supervisor = supervision.Supervisor(place)
+        for name in names:
+            supervisor.stop(known[name])
+            supervisor.start(known[name])
 
 
 def _load_or_none(place: paths.LabPaths) -> spec.LabSpec | None:

@@ -20,6 +20,7 @@ def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str,
         wellknown.ENV_NAS: str(place.nas),
         wellknown.ENV_RESULTS: str(place.nas_results),
         wellknown.ENV_SOCKET: str(place.penstockd_socket),
+        wellknown.ENV_SITE: str(place.site_yaml),
     }
 
 

@@ -51,6 +51,16 @@ class LabPaths:
         return self.directory / "etc"
 
     @property
+    def site_yaml(self) -> Path:
+        """What every file here is rendered from."""
+        return self.etc / "site.yaml"
+
+    @property
+    def installed(self) -> Path:
+        """Where `penstock apply` keeps its notes about this lab."""
+        return self.directory / "installed"
+
+    @property
     def slurm_conf(self) -> Path:
         return self.etc / "slurm.conf"
 

@@ -16,9 +16,16 @@ class NodeSpec:
 
     name: str
     port: int
+    """0 for a node with a slurmd of its own on Slurm's usual port."""
     cpus: int = 8
     memory_mb: int = 32768
     gpus: int = 4
+    gpu_type: str = ""
+    features: tuple[str, ...] = ()
+    host: str = "localhost"
+    """Machine that its slurmd runs on; empty for the node itself."""
+    address: str = ""
+    """That machine's address; empty for the cluster's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +37,10 @@ class PartitionSpec:
     default: bool = False
     max_time: str = "7-00:00:00"
     default_time: str = "01:00:00"
+    nodes: tuple[str, ...] = ()
+    """Names of its nodes; nothing stands for all."""
+    options: tuple[tuple[str, str], ...] = ()
+    """More of the partition's line, as AllowGroups and its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +69,37 @@ class SlurmPlaces:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Priorities:
+    """How Slurm orders what waits; the defaults are the measured ones."""
+
+    parameters: tuple[str, ...] = (
+        "bf_interval=5",
+        "bf_continue",
+        "sched_min_interval=100000",
+        "sched_interval=5",
+        "batch_sched_delay=0",
+        "default_queue_depth=1000",
+    )
+    memory_per_cpu: int | None = None
+    """MiB; None for half of a CPU's even share of the smallest node."""
+    decay_half_life: str = "7-0"
+    max_age: str = "1-0"
+    weights: tuple[tuple[str, int], ...] = (("Age", 1000), ("Fairshare", 10000), ("JobSize", 500))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Database:
+    """Where slurmdbd keeps its records, and as whom."""
+
+    name: str = "slurm_acct_db"
+    host: str = "localhost"
+    user: str = ""
+    """Empty for SlurmUser, known by its uid."""
+    password: str = ""
+    enforce: tuple[str, ...] = ("associations", "limits", "qos", "safe")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlurmCluster:
     """Everything that slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf are rendered from."""
 
@@ -73,7 +115,17 @@ class SlurmCluster:
     """Needs a machine whose own name stands for `address`; otherwise daemons listen on all addresses."""
     hooks: BridgeHooks | None = None
     """None leaves every bridge hook out: a plain Slurm, whatever its partitions say."""
+    submit_filter: bool = True
+    """Whether sbatch shows the diagnostics of `penstock validate`."""
     slurm_user: str = "slurm"
+    controller_host: str = "localhost"
+    accounting_host: str = "localhost"
+    accounting_address: str = ""
+    """Where slurmdbd is reached; empty for `address`."""
+    priorities: Priorities = Priorities()
+    database: Database = Database()
+    cred_expire: int = 10
+    max_array_size: int = 10001
     kill_wait: int = 30
     prolog_epilog_timeout: int = 300
     release: releases.Release = releases.OLDEST

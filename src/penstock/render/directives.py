@@ -31,7 +31,7 @@ def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...])
     if asked.node_selector:
         spec["nodeSelector"] = spec.get("nodeSelector", {}) | asked.node_selector
     if asked.tolerations:
-        spec["tolerations"] = [_toleration(one) for one in asked.tolerations]
+        spec["tolerations"] = [*spec.get("tolerations", ()), *map(_toleration, asked.tolerations)]
     if asked.pull_secrets:
         known = spec.get("imagePullSecrets", [])
         spec["imagePullSecrets"] = [*known, *({"name": name} for name in asked.pull_secrets)]

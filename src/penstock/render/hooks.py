@@ -27,6 +27,8 @@ class HookSettings:
     """penstockd's unix socket."""
     bridged_partitions: tuple[str, ...]
     default_partition: str
+    admit_timeout: int = ADMIT_SECONDS
+    """Seconds PrologSlurmctld waits for an answer."""
     release_timeout: int
     """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
     slurm_conf: str
@@ -52,13 +54,13 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
     return (
         *modules,
         RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
-        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", ADMIT_SECONDS), 0o755),
+        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", settings.admit_timeout), 0o755),
         RenderedFile(
             wellknown.EPILOG, _partition_program(settings, "release", settings.release_timeout), 0o755
         ),
         RenderedFile(wellknown.TASK_PROLOG, _guard("task_prolog.sh", settings), 0o755),
         RenderedFile(wellknown.SESSION, _guard("session.sh", settings), 0o755),
-        RenderedFile("job_submit.lua", _job_submit(settings), 0o644),
+        RenderedFile(wellknown.JOB_SUBMIT, _job_submit(settings), 0o644),
     )
 
 

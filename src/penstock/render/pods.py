@@ -51,6 +51,12 @@ class PodSettings:
     """What a user's namespace may hold at most, as a ResourceQuota says it; none when empty."""
     isolate_namespaces: bool = True
     """Whether pods take connections from pods of the same user only."""
+    partition_images: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Default images of partitions that have their own."""
+    partition_tolerations: Mapping[str, list[dict[str, str]]] = dataclasses.field(default_factory=dict)
+    partition_node_selectors: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    mount_sources: Mapping[str, Manifest] = dataclasses.field(default_factory=dict)
+    """Volume sources of shared mounts that are no folders of the node, by their path."""
 
     def is_trusted(self, partition: str) -> bool:
         return partition in self.trusted_partitions
@@ -118,9 +124,9 @@ def _output_files(request: launches.LaunchRequest, settings: PodSettings) -> tup
     return stdout, request.stderr if written_by_pod(request.stderr, settings) else kept[1]
 
 
-def image_of(request: launches.LaunchRequest, settings: PodSettings) -> str:
-    """The script's own image, or the site's default."""
-    return request.pod.image or settings.default_image
+def image_of(request: launches.LaunchRequest, settings: PodSettings, partition: str = "") -> str:
+    """The script's own image, or the partition's, or the site's default."""
+    return request.pod.image or settings.partition_images.get(partition) or settings.default_image
 
 
 def render_pod(
@@ -166,7 +172,9 @@ def _site_choices(allocation: jobs.Allocation, rank: int, settings: PodSettings)
             break
     if settings.image_pull_secrets:
         chosen["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
-    labels: dict[str, str] = {}
+    if allocation.partition in settings.partition_tolerations:
+        chosen["tolerations"] = list(settings.partition_tolerations[allocation.partition])
+    labels = dict(settings.partition_node_selectors.get(allocation.partition, {}))
     for gpu_type in allocation.shares[rank].gpu_types:
         labels |= settings.gpu_labels.get(gpu_type, {})
     if labels:
@@ -193,7 +201,7 @@ def _container(
         amounts[wellknown.GPU_RESOURCE] = str(share.gpus)
     return {
         "name": wellknown.CONTAINER_NAME,
-        "image": image_of(request, settings),
+        "image": image_of(request, settings, allocation.partition),
         **({"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}),
         **_process(rank, request),
         "resources": {"requests": amounts, "limits": dict(amounts)},
@@ -228,8 +236,7 @@ def _process(rank: int, request: launches.LaunchRequest) -> Manifest:
 
 def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest]:
     shared = (
-        {"name": f"shared-{n}", "hostPath": {"path": path, "type": "Directory"}}
-        for n, path in enumerate(settings.shared_mounts)
+        {"name": f"shared-{n}", **_source(path, settings)} for n, path in enumerate(settings.shared_mounts)
     )
     return [
         {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o555}},
@@ -240,6 +247,10 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
 def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSettings) -> list[Manifest]:
     """Room for output that has to be fetched: on the node, and as long as the pod is there."""
     return [{"name": "output", "emptyDir": {}}] if rank == 0 and fetched(request, settings) else []
+
+
+def _source(path: str, settings: PodSettings) -> Manifest:
+    return settings.mount_sources.get(path) or {"hostPath": {"path": path, "type": "Directory"}}
 
 
 def render_secret(

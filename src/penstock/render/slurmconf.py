@@ -23,15 +23,6 @@ from penstock.model import releases
 
 HEADER = "# Written by penstock. Changes are lost the next time it is rendered.\n"
 
-SCHEDULER_PARAMETERS = (
-    "bf_interval=5",
-    "bf_continue",
-    "sched_min_interval=100000",
-    "sched_interval=5",
-    "batch_sched_delay=0",
-    "default_queue_depth=1000",
-)
-
 
 def render_slurm_conf(cluster: model.SlurmCluster) -> str:
     """The whole slurm.conf."""
@@ -53,7 +44,7 @@ def render_gres_conf(cluster: model.SlurmCluster) -> str:
     """gres.conf: a device file for every GPU; plain empty files do."""
     devices = f"{cluster.places.gpu_device_dir}/gpu"
     lines = (
-        f"NodeName={node.name} Name=gpu File={devices}{_numbers(range(node.gpus))}\n"
+        f"NodeName={node.name} Name=gpu{_typed(node)} File={devices}{_numbers(range(node.gpus))}\n"
         for node in cluster.nodes
         if node.gpus
     )
@@ -66,13 +57,13 @@ def render_cgroup_conf(cluster: model.SlurmCluster) -> str:
 
 
 def render_slurmdbd_conf(cluster: model.SlurmCluster) -> str:
-    """slurmdbd.conf: no password in it, MariaDB knows SlurmUser by the uid behind the socket."""
+    """slurmdbd.conf: without a password MariaDB knows SlurmUser by the uid behind the socket."""
     return HEADER + "".join(f"{line}\n" for line in _slurmdbd(cluster))
 
 
 def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
-    yield "DbdHost=localhost"
-    yield f"DbdAddr={cluster.address}"
+    yield f"DbdHost={cluster.accounting_host}"
+    yield f"DbdAddr={cluster.accounting_address or cluster.address}"
     yield f"DbdPort={cluster.accounting_port}"
     yield f"SlurmUser={cluster.slurm_user}"
     yield "AuthType=auth/munge"
@@ -80,9 +71,11 @@ def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
     if cluster.listen_on_address_only:
         yield "CommunicationParameters=NoInAddrAny"
     yield "StorageType=accounting_storage/mysql"
-    yield "StorageHost=localhost"
-    yield f"StorageUser={cluster.slurm_user}"
-    yield "StorageLoc=slurm_acct_db"
+    yield f"StorageHost={cluster.database.host}"
+    yield f"StorageUser={cluster.database.user or cluster.slurm_user}"
+    if cluster.database.password:
+        yield f"StoragePass={cluster.database.password}"
+    yield f"StorageLoc={cluster.database.name}"
     yield f"PidFile={cluster.places.pid_dir}/slurmdbd.pid"
     yield f"LogFile={cluster.places.log_dir}/slurmdbd.log"
     yield from _plugin_dir(cluster)
@@ -91,12 +84,12 @@ def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
 
 def _identity(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"ClusterName={cluster.name}"
-    yield f"SlurmctldHost=localhost({cluster.address})"
+    yield f"SlurmctldHost={cluster.controller_host}({cluster.address})"
     yield f"SlurmctldPort={cluster.controller_port}"
     yield f"SlurmUser={cluster.slurm_user}"
     yield "SlurmdUser=root"
     yield "AuthType=auth/munge"
-    yield f"AuthInfo=socket={cluster.places.munge_socket},cred_expire=10"
+    yield f"AuthInfo=socket={cluster.places.munge_socket},cred_expire={cluster.cred_expire}"
     if cluster.listen_on_address_only:
         yield "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"
 
@@ -125,7 +118,7 @@ def _processes(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "MpiDefault=none"
     yield "SlurmdParameters=config_overrides"
     yield "ReturnToService=2"
-    yield "MaxArraySize=10001"
+    yield f"MaxArraySize={cluster.max_array_size}"
     yield "MaxJobCount=50000"
     yield "MailProg=/bin/true"
 
@@ -142,29 +135,28 @@ def _timeouts(cluster: model.SlurmCluster) -> Iterator[str]:
 
 def _scheduling(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "SchedulerType=sched/backfill"
-    yield f"SchedulerParameters={','.join(SCHEDULER_PARAMETERS)}"
+    yield f"SchedulerParameters={','.join(cluster.priorities.parameters)}"
     yield "SelectType=select/cons_tres"
     yield "SelectTypeParameters=CR_Core_Memory"
     yield f"DefMemPerCPU={_default_memory_per_cpu(cluster)}"
     yield "PreemptType=preempt/qos"
     yield "PreemptMode=REQUEUE"
     yield "PriorityType=priority/multifactor"
-    yield "PriorityDecayHalfLife=7-0"
+    yield f"PriorityDecayHalfLife={cluster.priorities.decay_half_life}"
     yield "PriorityCalcPeriod=00:01:00"
-    yield "PriorityMaxAge=1-0"
-    yield "PriorityWeightAge=1000"
-    yield "PriorityWeightFairshare=10000"
-    yield "PriorityWeightJobSize=500"
+    yield f"PriorityMaxAge={cluster.priorities.max_age}"
+    for factor, weight in cluster.priorities.weights:
+        yield f"PriorityWeight{factor}={weight}"
     yield "GresTypes=gpu"
 
 
 def _accounting(cluster: model.SlurmCluster) -> Iterator[str]:
     yield "AccountingStorageType=accounting_storage/slurmdbd"
-    yield f"AccountingStorageHost={cluster.address}"
+    yield f"AccountingStorageHost={cluster.accounting_address or cluster.address}"
     yield f"AccountingStoragePort={cluster.accounting_port}"
     yield f"AccountingStoragePass={cluster.places.munge_socket}"
     yield "AccountingStorageTRES=gres/gpu"
-    yield "AccountingStorageEnforce=associations,limits,qos,safe"
+    yield f"AccountingStorageEnforce={','.join(cluster.database.enforce)}"
     yield "AccountingStoreFlags=job_comment"
     yield "JobAcctGatherType=jobacct_gather/none"
     yield "JobCompType=jobcomp/none"
@@ -175,42 +167,61 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
         yield "# none"
         return
     yield "JobSubmitPlugins=lua"
-    yield "CliFilterPlugins=lua"
+    if cluster.submit_filter:
+        yield "CliFilterPlugins=lua"
     yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
     yield f"Epilog={cluster.hooks.epilog}"
     yield "UsePAM=1" if cluster.hooks.pam else f"TaskProlog={cluster.hooks.task_prolog}"
+    yield from hook_timeout_lines(cluster)
+
+
+def hook_timeout_lines(cluster: model.SlurmCluster) -> Iterator[str]:
+    """How long hooks may take, in the words of the release."""
     for option in releases.traits(cluster.release).hook_timeouts:
         yield f"{option}={cluster.prolog_epilog_timeout}"
 
 
 def _nodes_and_partitions(cluster: model.SlurmCluster) -> Iterator[str]:
     for node in cluster.nodes:
-        yield _node(node, address=cluster.address)
-    names = ",".join(node.name for node in cluster.nodes)
+        yield node_line(node, address=cluster.address)
+    names = tuple(node.name for node in cluster.nodes)
     for partition in cluster.partitions:
-        yield _partition(partition, nodes=names)
+        yield partition_line(partition, nodes=partition.nodes or names)
 
 
-def _node(node: model.NodeSpec, *, address: str) -> str:
-    gres = f" Gres=gpu:{node.gpus}" if node.gpus else ""
+def node_line(node: model.NodeSpec, *, address: str) -> str:
+    """NodeName=…"""
+    gres = f" Gres=gpu:{node.gpu_type + ':' if node.gpu_type else ''}{node.gpus}" if node.gpus else ""
+    features = f" Feature={','.join(node.features)}" if node.features else ""
+    where = f" NodeHostname={node.host} NodeAddr={node.address or address}" if node.host else ""
+    port = f" Port={node.port}" if node.port else ""
     return (
-        f"NodeName={node.name} NodeHostname=localhost NodeAddr={address} Port={node.port} CPUs={node.cpus}"
+        f"NodeName={node.name}{where}{port} CPUs={node.cpus}"
         f" Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1"
-        f" RealMemory={node.memory_mb}{gres} State=UNKNOWN"
+        f" RealMemory={node.memory_mb}{gres}{features} State=UNKNOWN"
     )
 
 
-def _partition(partition: model.PartitionSpec, *, nodes: str) -> str:
+def partition_line(partition: model.PartitionSpec, *, nodes: tuple[str, ...]) -> str:
+    """PartitionName=…"""
     default = "YES" if partition.default else "NO"
+    options = "".join(f" {name}={value}" for name, value in partition.options)
     return (
-        f"PartitionName={partition.name} Nodes={nodes} Default={default} MaxTime={partition.max_time}"
-        f" DefaultTime={partition.default_time} OverSubscribe=NO State=UP"
+        f"PartitionName={partition.name} Nodes={','.join(nodes)} Default={default}"
+        f" MaxTime={partition.max_time} DefaultTime={partition.default_time}{options}"
+        " OverSubscribe=NO State=UP"
     )
 
 
 def _default_memory_per_cpu(cluster: model.SlurmCluster) -> int:
     """Half of a CPU's even share: every CPU of the smallest node can be used, and room for big jobs stays."""
+    if cluster.priorities.memory_per_cpu is not None:
+        return cluster.priorities.memory_per_cpu
     return max(1, min(node.memory_mb // node.cpus for node in cluster.nodes) // 2)
+
+
+def _typed(node: model.NodeSpec) -> str:
+    return f" Type={node.gpu_type}" if node.gpu_type else ""
 
 
 def _numbers(numbers: range) -> str:

@@ -72,7 +72,8 @@ _DIRECTIVES: Final = {
 _TAIL: Final = """
 ## Site file
 
-`penstock validate --site FILE` reads JSON, TOML or YAML with these keys, all optional: `slurm` (release),
+`penstock validate --site FILE` reads a site file (YAML, see reference/site.md), or a small view of one as
+JSON or TOML, which is faster and which `penstock apply` writes, with these keys: `slurm` (release),
 `gres_types`, `max_array_size`, `partitions` (name: `max_time`, `default`, `bridged`), `nodes` (list of
 `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries` (those allowed),
 `forbidden_directives`, `default_image`, `shared_mounts`, `namespace_pattern`, `kill_wait`, `classes` (name:

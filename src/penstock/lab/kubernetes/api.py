@@ -1,23 +1,17 @@
-"""A few calls of the Kubernetes API for setting a cluster up and looking at it, with nothing but http.client.
-
-penstockd's own client speaks of pods and Secrets only, and speaks asynchronously; here a step of `lab up`
-patches a node or applies a role and is done.
+"""A few calls of the Kubernetes API for setting a cluster up and looking at it: a step of `lab up` patches a
+node or applies a role and is done.
 """
 
 from __future__ import annotations
 
-import http.client
-import ssl
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from penstock import errors
+from penstock.install import access as cluster_access
 from penstock.kube import kubeconfig
 
-SECONDS = 10.0
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -33,19 +27,7 @@ def ask(
     access: kubeconfig.Access, method: str, path: str, *, body: Any = None, kind: str = "application/json"
 ) -> Any:
     """The same for one who asks often: reading a kubeconfig takes longer than the answer."""
-    connection = _connect(access)
-    headers = {"Content-Type": kind, "Accept": "application/json"}
-    if access.token:
-        headers["Authorization"] = f"Bearer {access.token}"
-    try:
-        connection.request(method, path, msgspec.json.encode(body) if body is not None else None, headers)
-        response = connection.getresponse()
-        content = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {error}") from error
-    finally:
-        connection.close()
-    return _decoded(response.status, content)
+    return cluster_access.Cluster(access).request(method, path, body=body, kind=kind)
 
 
 def apply(config: Path, path: str, manifest: Any) -> Any:
@@ -71,25 +53,3 @@ def ready_complaint(node: dict[str, Any]) -> str:
         if condition["type"] == "Ready":
             return "" if condition["status"] == "True" else str(condition.get("message") or "not Ready")
     return "says nothing of being Ready"
-
-
-def _connect(access: kubeconfig.Access) -> http.client.HTTPConnection:
-    address = urllib.parse.urlsplit(access.server)
-    host = address.hostname or ""
-    if address.scheme == "http":
-        return http.client.HTTPConnection(host, address.port, timeout=SECONDS)
-    context = access.tls or ssl.create_default_context()
-    return http.client.HTTPSConnection(host, address.port, timeout=SECONDS, context=context)
-
-
-def _decoded(status: int, content: bytes) -> Any:
-    try:
-        answer = msgspec.json.decode(content) if content else {}
-    except msgspec.MsgspecError:
-        answer = {"message": content[:200].decode(errors="replace")}
-    if status < http.HTTPStatus.BAD_REQUEST:
-        return answer
-    kinds = {404: errors.KubeNotFound, 409: errors.KubeConflict, 429: errors.KubeUnavailable}
-    kind = kinds.get(status, errors.KubeUnavailable if status >= 500 else errors.KubeError)
-    message = answer.get("message") or f"the Kubernetes API answered {status}"
-    raise kind(message, status=status, reason=answer.get("reason", ""))

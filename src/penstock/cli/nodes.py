@@ -1,0 +1,79 @@
+"""`penstock nodes`: both views of every node side by side.
+
+Exit codes: 0 they agree; 1 they do not; 2 a wrong call or site file.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich import console, table
+
+from penstock.cli.sites import as_json, form_option, site_option
+from penstock.doctor import sides
+from penstock.doctor.live import Live
+from penstock.site import loading
+
+
+@click.command()
+@site_option
+@form_option
+def nodes(site_file: Path, form: str) -> None:
+    """Show every node as Slurm and as Kubernetes see it.
+
+    Amounts are CPUs / memory in GiB / GPUs. `jobs` is what Slurm gave away and what pods of jobs ask for,
+    `others` what other pods ask for, `free` what is left on both sides.
+
+    \b
+    Examples:
+      penstock nodes
+      penstock nodes --format json
+    """
+    found = sides.look(Live(loading.load(site_file)))
+    if form == "json":
+        click.echo(as_json(found))
+    else:
+        console.Console(highlight=False).print(_table(found))
+    sys.exit(1 if any(node.disagreements for node in found) else 0)
+
+
+def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
+    shown = table.Table(box=None, pad_edge=False)
+    headings = (
+        "node",
+        "Slurm",
+        "Kubernetes",
+        "claims",
+        "can give",
+        "allocated",
+        "jobs",
+        "others",
+        "free",
+        "",
+    )
+    for heading in headings:
+        shown.add_column(heading, overflow="fold")
+    for node in found:
+        colour = "red" if node.disagreements else None
+        shown.add_row(
+            node.name,
+            node.slurm_state.lower(),
+            node.kubernetes_state,
+            _words(node.slurm_total),
+            _words(node.kubernetes_total),
+            _words(node.allocated),
+            _words(node.requested),
+            _words(node.foreign),
+            _words(node.free),
+            "; ".join(node.disagreements),
+            style=colour,
+        )
+    return shown
+
+
+def _words(amounts: sides.Amounts | None) -> str:
+    if amounts is None:
+        return "-"
+    return f"{amounts.cpus:g}/{amounts.memory_mb / 1024:.3g}/{amounts.gpus}"

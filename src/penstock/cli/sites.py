@@ -1,0 +1,312 @@
+"""`penstock init`, `render`, `apply` and `uninstall`: a site file and what comes of it.
+
+Exit codes: 0 done, or nothing to do; 1 failed, or with --diff and --dry-run there are differences; 2 a wrong
+call or a wrong site file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.install import access, applying, drafting, facts, planning, rendering
+from penstock.kube import kubeconfig
+from penstock.nas import atomic
+from penstock.render import yamltext
+from penstock.site import loading, objects, schema
+from penstock.slurm import describing
+
+Command = TypeVar("Command", bound=Callable[..., None])
+MARKS = {"add": ("+", "green"), "change": ("~", "yellow"), "remove": ("-", "red"), "restart": ("!", "cyan")}
+
+
+def site_option(command: Command) -> Command:
+    """Which site file a command is about."""
+    return click.option(
+        "--site",
+        "site_file",
+        type=click.Path(path_type=Path),
+        envvar=wellknown.ENV_SITE,
+        default=loading.DEFAULT_PATH,
+        show_default=True,
+        help="The site file; also $PENSTOCK_SITE.",
+    )(command)
+
+
+def form_option(command: Command) -> Command:
+    """For people or for machines."""
+    choices = click.Choice(["table", "json"])
+    return click.option("--format", "form", type=choices, default="table", show_default=True)(command)
+
+
+def as_json(value: Any) -> str:
+    """For machines."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+# -- render --------------------------------------------------------------------------------------------------
+@click.command()
+@site_option
+@form_option
+@click.option("--only", multiple=True, type=click.Choice(rendering.KINDS), help="Only this part; repeatable.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write below this folder.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show what is different from what is live.")
+def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, show_diff: bool) -> None:
+    """Show every file and object that a site file stands for; nothing is changed.
+
+    \b
+    Examples:
+      penstock render --site site.yaml                 everything
+      penstock render --only slurm --only kubernetes   a part of it
+      penstock render --diff                           what differs from the live site (exit 1 if anything)
+      penstock render --out /tmp/rendered              as files
+    """
+    site = loading.load(site_file)
+    wanted = only or rendering.KINDS
+    known = facts.gather(site)
+    files = [file for file in rendering.all_files(site, known) if file.kind in wanted]
+    manifests = objects.all_objects(site, known.groups) if "kubernetes" in wanted else ()
+    if show_diff:
+        sys.exit(1 if _show_differences(site, files, manifests) else 0)
+    texts = {str(file.path): file.content.decode() for file in files}
+    if manifests:
+        texts["kubernetes.yaml"] = yamltext.documents(manifests)
+    if out is not None:
+        _write_below(out, texts)
+    elif form == "json":
+        click.echo(as_json(texts))
+    else:
+        for name, text in texts.items():
+            click.echo(f"# ---- {name}\n{text}")
+
+
+def _write_below(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        path = folder / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    click.echo(f"{len(texts)} files are in {folder}.")
+
+
+def _show_differences(site: schema.Site, files: list[rendering.File], manifests: Any) -> bool:
+    found = False
+    for file in files:
+        live = file.path.read_bytes() if file.path.exists() else b""
+        if live != file.content:
+            found = True
+            _echo_diff(str(file.path), live.decode(errors="replace"), file.content.decode())
+    cluster = access.admin(site) if manifests else None
+    for manifest in manifests:
+        live_object = cluster.get(manifest) if cluster else None
+        if live_object is None or not planning.contains(live_object, manifest):
+            found = True
+            before = yamltext.document(_same_keys(live_object or {}, manifest))
+            _echo_diff(access.path_of(manifest), before, yamltext.document(manifest))
+    return found
+
+
+def _same_keys(live: Any, wanted: Any) -> Any:
+    """Of the live object only what the manifest speaks of."""
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        return {key: _same_keys(live[key], value) for key, value in wanted.items() if key in live}
+    return live
+
+
+def _echo_diff(name: str, before: str, after: str) -> None:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"live {name}", f"site {name}", lineterm="", n=2
+    )
+    for line in lines:
+        click.secho(line, fg=colours.get(line[:1]))
+
+
+# -- apply ---------------------------------------------------------------------------------------------------
+@click.command()
+@site_option
+@form_option
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
+def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool) -> None:
+    """Install hooks, settings and Kubernetes objects; all or nothing.
+
+    Files that change are kept, the new slurm.conf is tried before it is used, and when slurmctld does not
+    come up everything goes back. Partitions and settings that the site file does not name are left alone.
+    A call that was killed is put right by the next one.
+
+    \b
+    Examples:
+      penstock apply --dry-run
+      penstock apply --site /etc/penstock/site.yaml --yes
+    """
+    site = loading.load(site_file)
+    installer = applying.Installer(site, kubernetes=not no_kubernetes)
+    with installer.store.locked():
+        _recover(installer)
+        plan = installer.plan_install()
+        _show_plan(plan, form)
+        if dry_run:
+            sys.exit(0 if plan.empty else 1)
+        if not plan.empty and not yes:
+            click.confirm("Do this?", abort=True)
+        installer.install(plan)
+    _say(form, "Nothing to do." if plan.empty else "Installed. `penstock doctor` says whether all is well.")
+
+
+@click.command()
+@site_option
+@form_option
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
+def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool) -> None:
+    """Return to the state before the first `penstock apply`.
+
+    What somebody else has changed since in slurm.conf or in the site's own job_submit.lua stays.
+
+    \b
+    Example:
+      penstock uninstall --dry-run
+    """
+    site = loading.load(site_file)
+    installer = applying.Installer(site, kubernetes=not no_kubernetes)
+    with installer.store.locked():
+        _recover(installer)
+        plan = installer.plan_uninstall()
+        _show_plan(plan, form)
+        if dry_run:
+            return
+        if not plan.empty and not yes:
+            click.confirm("Do this?", abort=True)
+        installer.uninstall(plan)
+    _say(form, "Nothing was installed." if plan.empty else "Everything is as it was before.")
+
+
+def _recover(installer: applying.Installer) -> None:
+    said = installer.recover()
+    if said:
+        click.echo(f"penstock: {said}", err=True)
+
+
+def _say(form: str, text: str) -> None:
+    if form == "table":
+        click.echo(text)
+
+
+def _show_plan(plan: planning.Plan, form: str) -> None:
+    lines = list(plan.lines())
+    if form == "json":
+        rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
+        click.echo(as_json({"plan": rows, "kept": list(plan.kept)}))
+        return
+    for word, what, name in lines:
+        mark, colour = MARKS[word]
+        click.secho(f"  {mark} {word:<8}{what:<8}{name}", fg=colour)
+    for kept in plan.kept:
+        click.echo(f"    keep    {kept}")
+
+
+# -- init ----------------------------------------------------------------------------------------------------
+@click.command()
+@click.option("--site", "site_file", type=click.Path(path_type=Path), default=loading.DEFAULT_PATH,
+              envvar=wellknown.ENV_SITE, show_default=True, help="Where to write it.")  # fmt: skip
+@form_option
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--force", is_flag=True, help="Write over a site file that is there.")
+@click.option("--slurm-conf", envvar=wellknown.ENV_SLURM_CONF, default="/etc/slurm/slurm.conf")
+@click.option("--kubeconfig", "config", envvar=wellknown.ENV_KUBECONFIG, default="~/.kube/config")
+@click.option("--partition", default=drafting.PARTITION, show_default=True, help="Name of the new partition.")
+@click.option("--nas", default="", help="Shared folder that users and pods see.")
+@click.option("--image", default="", help="Image of scripts that name none.")
+@click.option("--set", "settings", multiple=True, metavar="SECTION.KEY=VALUE", help="More of the file.")
+def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> None:
+    """Write a first site file by looking at Slurm and Kubernetes.
+
+    \b
+    Examples:
+      penstock init                                    asks what it cannot see
+      penstock init --yes --nas /nas --image debian:12
+      penstock init --yes --set penstockd.libexec=/opt/penstock/libexec
+    """
+    if site_file.exists() and not force:
+        raise errors.UsageError(f"{site_file} is there already", hint="--force writes over it.")
+    if not yes:
+        for key, question in (("partition", "New partition"), ("nas", "Shared folder"), ("image", "Image")):
+            options[key] = click.prompt(question, default=options[key], show_default=True)
+    made = drafting.draft(_see(options["slurm_conf"], options["config"]), _wishes(options))
+    loading.loads(made.text.encode(), name=str(site_file))
+    site_file.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(site_file, made.text.encode())
+    if form == "json":
+        click.echo(as_json({"site": str(site_file), **_matches(made)}))
+    else:
+        _show_draft(made, site_file)
+
+
+def _see(slurm_conf: str, config: str) -> drafting.Seen:
+    path = Path(config.partition(":")[0]).expanduser()
+    cluster = access.Cluster(kubeconfig.load(path))
+    settings = asyncio.run(describing.configuration(slurm_conf))
+    return drafting.Seen(
+        settings=settings | {"SLURM_CONF": slurm_conf},
+        nodes=asyncio.run(describing.nodes(slurm_conf)),
+        partitions=[each.name for each in asyncio.run(describing.partitions(slurm_conf))],
+        members=[access.member(node) for node in cluster.nodes()],
+        host=socket.gethostname(),
+    )
+
+
+def _wishes(options: dict[str, Any]) -> drafting.Wishes:
+    overrides: dict[str, dict[str, Any]] = {}
+    for setting in options["settings"]:
+        key, _, value = setting.partition("=")
+        section, _, name = key.partition(".")
+        if not name:
+            raise errors.UsageError(
+                f"--set {setting}", hint="Write SECTION.KEY=VALUE, as penstockd.socket=/run/p."
+            )
+        words = value.split(",") if "," in value or name == "restart" else value
+        overrides.setdefault(section, {})[name] = int(value) if value.isdigit() else words
+    return drafting.Wishes(
+        partition=options["partition"],
+        nas=options["nas"],
+        image=options["image"],
+        admin_kubeconfig=str(Path(options["config"].partition(":")[0]).expanduser()),
+        overrides=overrides,
+    )
+
+
+def _matches(made: drafting.Draft) -> dict[str, Any]:
+    return {
+        "matched": made.matched,
+        "only_slurm": made.only_slurm,
+        "only_kubernetes": made.only_kubernetes,
+        "renamed": made.renamed,
+        "remarks": made.remarks,
+    }
+
+
+def _show_draft(made: drafting.Draft, site_file: Path) -> None:
+    click.echo(f"Wrote {site_file}.")
+    for label, names in (
+        ("known to both", made.matched),
+        ("only in Slurm", made.only_slurm),
+        ("only in Kubernetes", made.only_kubernetes),
+    ):
+        if names:
+            click.echo(f"  {label}: {', '.join(names)}")
+    for slurm, kubernetes in made.renamed:
+        click.secho(f"  {slurm} is called {kubernetes} in Kubernetes: the names must be equal", fg="yellow")
+    for remark in made.remarks:
+        click.secho(f"  {remark}", fg="yellow")
+    click.echo("Look at it, then: penstock apply --dry-run")

@@ -1,0 +1,190 @@
+"""Between the two: penstockd and its socket, the NAS, what is left over, what contradicts the promises."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from penstock import wellknown
+from penstock.doctor import kubernetes
+from penstock.doctor.checks import Problem, Registry, Skip
+from penstock.doctor.live import Live
+from penstock.hooks import wire
+from penstock.install import facts, folders, records
+from penstock.kube import reading
+from penstock.site.schema import Nas
+
+registry = Registry()
+PING_SECONDS = 5.0
+SLOW_SECONDS = 1.0
+START_PENSTOCKD = "systemctl start penstockd, or what runs it here; its log says why it ended"
+
+
+def ping(path: str) -> tuple[str, float]:
+    """penstockd's answer and how long it took; OSError when there is none."""
+    began = time.monotonic()
+    sock = wire.connect(path, PING_SECONDS)
+    try:
+        sock.sendall(wire.pack(wellknown.VERB_PING))
+        answer = wire.receive(sock)
+    finally:
+        sock.close()
+    return (answer[0].decode() if answer else ""), time.monotonic() - began
+
+
+@registry.add("penstockd", "penstockd is alive, in touch with Kubernetes and quick")
+def penstockd(live: Live) -> Iterator[Problem]:
+    path = live.site.penstockd.socket
+    try:
+        answer, seconds = ping(path)
+    except (OSError, wire.WireError) as error:
+        yield Problem(f"penstockd does not answer on {path}: {error}", START_PENSTOCKD)
+        return
+    if answer != "pong":
+        yield Problem(
+            f"penstockd says {answer or 'nothing'}: it is not in touch with Slurm or Kubernetes",
+            "its log says which of them",
+        )
+    elif seconds > SLOW_SECONDS:
+        yield Problem(f"penstockd took {seconds:.1f} s to answer", "is the host overloaded?", True)
+
+
+@registry.add("socket", "SlurmUser and users may use penstockd's socket")
+def socket_rights(live: Live) -> Iterator[Problem]:
+    path = Path(live.site.penstockd.socket)
+    if not path.exists():
+        yield Problem(f"{path} is not there", START_PENSTOCKD)
+        return
+    if not stat.S_ISSOCK(path.stat().st_mode):
+        yield Problem(f"{path} is not a socket", "remove it and restart penstockd")
+    elif path.stat().st_mode & 0o006 != 0o006:
+        fix = functools.partial(path.chmod, 0o666)
+        yield Problem(
+            f"{path} is closed to users: their launchers cannot use it", f"chmod 666 {path}", fix=fix
+        )
+    for folder in path.parents:
+        if not folder.stat().st_mode & 0o001:
+            fix = functools.partial(folder.chmod, folder.stat().st_mode & 0o7777 | 0o111)
+            yield Problem(
+                f"{folder} is closed to users: {path} is out of reach", f"chmod a+x {folder}", fix=fix
+            )
+
+
+@registry.add("nas", "the NAS is mounted here and can be written")
+def nas(live: Live) -> Iterator[Problem]:
+    site_nas = _nas(live)
+    path = Path(site_nas.path)
+    if not path.is_dir():
+        yield Problem(f"{path} is not there", "mount the NAS on this host")
+        return
+    probe = path / f".penstock-doctor-{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        yield Problem(f"{path} cannot be written: {error.strerror}", "is it mounted read-only, or full?")
+
+
+@registry.add("nas-folders", "the NAS's folders are there, with the right owners")
+def nas_folders(live: Live) -> Iterator[Problem]:
+    if not Path(_nas(live).path).is_dir():
+        raise Skip("the NAS is not there")
+    yield from _folders(folders.on_nas(live.site))
+
+
+@registry.add("state-folders", "folders between penstockd and the collector are there, with the right owners")
+def state_folders(live: Live) -> Iterator[Problem]:
+    yield from _folders(folders.local(live.site))
+
+
+def _folders(wanted: Iterable[tuple[Path, int, int]]) -> Iterator[Problem]:
+    for folder, mode, owner in wanted:
+        fix = functools.partial(folders.make, folder, mode, owner)
+        if not folder.is_dir():
+            yield Problem(f"{folder} is missing", "`penstock doctor --fix` makes it", fix=fix)
+            continue
+        status = folder.stat()
+        if status.st_mode & 0o7777 != mode or status.st_uid != owner:
+            yield Problem(
+                f"{folder} has mode {status.st_mode & 0o7777:o} and owner {status.st_uid}, "
+                f"not {mode:o} and {owner}",
+                "`penstock doctor --fix` sets them",
+                fix=fix,
+            )
+
+
+def _nas(live: Live) -> Nas:
+    if live.site.nas is None:
+        raise Skip("the site file has no `nas`")
+    return live.site.nas
+
+
+@registry.add("orphans", "every pod of a job belongs to a job that lives")
+def orphans(live: Live) -> Iterator[Problem]:
+    for pod in live.pods:
+        job = reading.job_id(pod) if live.is_ours(pod) else None
+        if job is not None and job not in live.live_job_ids and not pod.metadata.deletion_timestamp:
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            yield Problem(
+                f"pod {name} belongs to job {job}, which is over", "penstockd removes it: is it well?"
+            )
+
+
+@registry.add("double-booking", "no node is promised twice")
+def double_booking(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
+        if node is None or slurm is None:
+            continue
+        given = kubernetes.allocated(slurm)
+        for short in live.requested(name, ours=True).shortages(given):
+            yield Problem(
+                f"{name}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
+                "a pod outlived its job: see `orphans`",
+            )
+        free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
+        for short in given.shortages(free):
+            yield Problem(
+                f"{name}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
+                "other pods came after the jobs: keep them off the nodes of bridged partitions",
+                True,
+            )
+
+
+@registry.add("foreign-pods", "other pods leave room for what Slurm claims")
+def foreign_pods(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
+        if node is None or slurm is None:
+            continue
+        free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
+        short = kubernetes.claimed(slurm).shortages(free)
+        if short and not kubernetes.claimed(slurm).shortages(reading.amount(node.status.allocatable)):
+            words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
+            yield Problem(
+                f"{name}: beside other pods there are {words}",
+                "jobs may be sent back: set `reserved` of the node group, or move the pods",
+                True,
+            )
+
+
+@registry.add("apply", "no `penstock apply` was cut short")
+def unfinished(live: Live) -> Iterator[Problem]:
+    store = records.Store(Path(live.site.penstockd.state_dir) / "installed")
+    if store.journal_path.exists():
+        yield Problem("a call was killed half-way", "`penstock apply` takes it back and does it again")
+
+
+@registry.add("slurm-user", "SlurmUser exists and runs the hooks' questions")
+def slurm_user(live: Live) -> Iterator[Problem]:
+    said = live.settings.get("SlurmUser", "")
+    uid = facts.uid_of(live.site.slurm.user)
+    if f"({uid})" not in said:
+        yield Problem(
+            f"slurmctld runs as {said}, the site file says {live.site.slurm.user}",
+            "correct slurm.user: penstockd would refuse slurmctld's questions",
+        )

@@ -1,0 +1,191 @@
+"""Kubernetes' side: the API, penstockd's rights, nodes and their sizes, namespaces, quotas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock import wellknown
+from penstock.doctor.checks import Problem, Registry, Skip
+from penstock.doctor.live import Live
+from penstock.kube import reading
+from penstock.model import resources
+from penstock.render import manifests, rbac
+from penstock.site import objects
+from penstock.slurm.describing import SlurmNode
+
+registry = Registry()
+LARGEST_SKEW = 5.0
+NEARLY_FULL = 0.95
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+@registry.add("kubernetes", "the Kubernetes API answers")
+def kubernetes(live: Live) -> Iterator[Problem]:
+    if not live.kube_nodes:
+        yield Problem("the cluster has no nodes", "is this the right kubeconfig?")
+
+
+@registry.add("kubeconfig", "penstockd's kubeconfig is there, private, and works")
+def kubeconfig(live: Live) -> Iterator[Problem]:
+    path = Path(live.site.kubernetes.kubeconfig)
+    if not path.exists():
+        yield Problem(f"{path} is missing", "`penstock apply` makes it")
+        return
+    if path.stat().st_mode & 0o004:
+        fix = functools.partial(path.chmod, 0o600)
+        yield Problem(f"everybody can read {path}: it is the key to all jobs", f"chmod 600 {path}", fix=fix)
+    live.as_penstockd.request("GET", "/api/v1/nodes?limit=1")
+
+
+@registry.add("rbac", "penstockd may do what it must, one verb after another")
+def rights(live: Live) -> Iterator[Problem]:
+    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not _may(live, resource, verb)]
+    if missing:
+        yield Problem(f"penstockd may not: {', '.join(missing)}", "`penstock apply` gives it its role")
+
+
+def _may(live: Live, resource: str, verb: str) -> bool:
+    name, _, sub = resource.partition("/")
+    plural, _, group = name.partition(".")
+    asked = {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    return bool(live.as_penstockd.request("POST", REVIEWS, body=body)["status"]["allowed"])
+
+
+@registry.add("clock", "the clocks of this host and of Kubernetes agree")
+def clock(live: Live) -> Iterator[Problem]:
+    if abs(live.clock_offset) > LARGEST_SKEW:
+        yield Problem(
+            f"Kubernetes' clock is {live.clock_offset:+.0f} s off ours",
+            "run a time service on both: credentials of munge and tokens are refused",
+        )
+
+
+@registry.add("node-names", "every node of a bridged partition is one of Kubernetes'")
+def node_names(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        if name not in live.kube_nodes:
+            yield Problem(f"Kubernetes has no node {name}", "names must be equal on both sides")
+
+
+@registry.add("node-ready", "Kubernetes' nodes are ready and take pods")
+def node_ready(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node = live.kube_nodes.get(name)
+        if node is not None and not node.ready:
+            yield Problem(f"{name} is not Ready in Kubernetes", f"kubectl describe node {name}", True)
+        elif node is not None and node.spec.unschedulable:
+            yield Problem(f"{name} is cordoned in Kubernetes", f"kubectl uncordon {name}", True)
+
+
+@registry.add("node-sizes", "Slurm claims no more of a node than Kubernetes can give")
+def node_sizes(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
+        if node is None or claim is None:
+            continue
+        allocatable = reading.amount(node.status.allocatable)
+        for short in claimed(claim).shortages(allocatable):
+            if short.what != "gpu":
+                yield Problem(
+                    f"{name}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
+                    "jobs that need it wait for ever: set `reserved` of the node group",
+                )
+
+
+@registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
+def node_gpus(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
+        if node is None or claim is None:
+            continue
+        found = reading.amount(node.status.allocatable).gpus
+        if claim.gpus > found:
+            yield Problem(
+                f"{name}: Slurm gives out {claim.gpus} GPUs, Kubernetes has {found}",
+                f"is the device plugin for {wellknown.GPU_RESOURCE} running there?",
+            )
+
+
+@registry.add("gpu-labels", "nodes carry the labels of their GPU type")
+def gpu_labels(live: Live) -> Iterator[Problem]:
+    if not any(gpu.labels for gpu in live.site.gpus.values()):
+        raise Skip("no GPU type has labels")
+    for name, node in live.bridged_nodes.items():
+        wanted = live.site.gpus[node.gpu_type].labels if node.gpu_type in live.site.gpus else {}
+        found = live.kube_nodes[name].metadata.labels if name in live.kube_nodes else {}
+        for key, value in wanted.items():
+            if found.get(key) != value:
+                yield Problem(
+                    f"{name} has no label {key}={value}", f"kubectl label node {name} {key}={value}"
+                )
+
+
+def claimed(node: SlurmNode) -> resources.Amount:
+    """What Slurm believes the node has."""
+    return resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
+
+
+def allocated(node: SlurmNode) -> resources.Amount:
+    """What Slurm has given to jobs."""
+    return resources.Amount(
+        millicpus=node.used_cpus * 1000, memory=node.used_memory_mb * 2**20, gpus=node.used_gpus
+    )
+
+
+@registry.add("pod-security", "users' namespaces let their pods in")
+def pod_security(live: Live) -> Iterator[Problem]:
+    nas = live.site.nas
+    needs_host_path = nas is not None and nas.in_pods and not nas.nfs and not nas.claim
+    for name, namespace in _user_namespaces(live).items():
+        level = (namespace["metadata"].get("labels") or {}).get(ENFORCE, "privileged")
+        if needs_host_path and level != "privileged":
+            yield Problem(
+                f"namespace {name} enforces {level}, which forbids the NAS as a folder of the node",
+                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or mount it by `nas.nfs`",
+            )
+
+
+def _user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
+    """Namespaces of jobs: made by penstockd, or named by the site file."""
+    named = {objects.namespace_of(live.site, user) for user in objects.users(live.site)}
+    return {
+        name: namespace
+        for name, namespace in live.namespaces.items()
+        if name in named or wellknown.LABEL_USER_ID in (namespace["metadata"].get("labels") or {})
+    }
+
+
+@registry.add("quotas", "users' quotas are those of the site file, and not used up")
+def quotas(live: Live) -> Iterator[Problem]:
+    for user, quota in objects.users(live.site).items():
+        home = objects.namespace_of(live.site, user)
+        if quota is None or home not in live.namespaces:
+            continue
+        found = live.cluster.get(manifests.quota(home, {}))
+        wanted = objects.hard(quota)
+        if found is None or found["spec"]["hard"] != wanted:
+            yield Problem(f"the quota of {user} in {home} is not the site file's", "`penstock apply`")
+            continue
+        for what, limit in found["spec"]["hard"].items():
+            used = found.get("status", {}).get("used", {}).get(what, "0")
+            if resources.quantity(used) > resources.quantity(limit) * NEARLY_FULL:
+                yield Problem(f"{user} uses {used} of {limit} {what}", "raise the quota, or wait", True)
+
+
+@registry.add("priority-classes", "PriorityClasses of partitions exist")
+def priority_classes(live: Live) -> Iterator[Problem]:
+    wanted = sorted({each.priority_class for each in live.site.partitions.values() if each.priority_class})
+    if not wanted:
+        raise Skip("no partition has one")
+    for name in wanted:
+        if live.cluster.get(manifests.priority_class(name, value=0, preempts=False)) is None:
+            yield Problem(f"there is no PriorityClass {name}: pods would be refused", "`penstock apply`")

@@ -1,0 +1,162 @@
+"""The live site as the checks see it: each thing asked for once, when the first check wants it.
+
+What cannot be asked stays an error for every check that needs it: nothing is mistaken for "not there".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.install import access, facts, rendering
+from penstock.kube import kubeconfig, reading, types
+from penstock.model import cluster as model
+from penstock.model import resources
+from penstock.render.pods import label_of
+from penstock.site import clusters, resolving
+from penstock.site.schema import Site
+from penstock.slurm import commands, conffile, describing
+
+Answer = TypeVar("Answer")
+
+
+class once(Generic[Answer]):  # noqa: N801  # a decorator, used like property
+    """A question that is asked once; its error is remembered like an answer."""
+
+    def __init__(self, ask: Callable[[Any], Answer]) -> None:
+        self._ask = ask
+
+    def __get__(self, live: Live, owner: type[Live]) -> Answer:
+        name = self._ask.__name__
+        if name not in live.answers:
+            try:
+                live.answers[name] = (self._ask(live), None)
+            except errors.PenstockError as error:
+                live.answers[name] = (None, error)
+        value, failure = live.answers[name]
+        if failure is not None:
+            raise failure
+        found: Answer = value
+        return found
+
+
+class Live:
+    """Questions about one site."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.answers: dict[str, tuple[Any, errors.PenstockError | None]] = {}
+
+    def slurm(self, question: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Ask Slurm with the site's slurm.conf."""
+        return asyncio.run(question(self.site.slurm.conf))
+
+    @once
+    def settings(self) -> dict[str, str]:
+        """What slurmctld runs with, which may differ from what slurm.conf says by now."""
+        return self.slurm(describing.configuration)
+
+    @once
+    def slurm_nodes(self) -> dict[str, describing.SlurmNode]:
+        return {node.name: node for node in self.slurm(describing.nodes)}
+
+    @once
+    def slurm_partitions(self) -> dict[str, describing.SlurmPartition]:
+        return {each.name: each for each in self.slurm(describing.partitions)}
+
+    @once
+    def live_job_ids(self) -> frozenset[int]:
+        """Jobs that are not over."""
+        argv = ("squeue", "--noheader", "--all", "--array", "--Format=JobID:20")
+        text = asyncio.run(commands.run(argv, slurm_conf=self.site.slurm.conf))
+        return frozenset(int(word) for word in text.split() if word.isdigit())
+
+    @once
+    def conf(self) -> conffile.Conf:
+        """slurm.conf as it lies on the disk, with what it includes."""
+        path = Path(self.site.slurm.conf)
+        try:
+            return conffile.parse(path.read_text(), include=lambda name: (path.parent / name).read_text())
+        except OSError as error:
+            raise errors.SlurmError(f"cannot read {error.filename}: {error.strerror}") from error
+
+    @once
+    def cluster(self) -> access.Cluster:
+        """Kubernetes with the administrator's rights."""
+        return access.admin(self.site)
+
+    @once
+    def as_penstockd(self) -> access.Cluster:
+        """Kubernetes with penstockd's rights."""
+        return access.Cluster(kubeconfig.load(Path(self.site.kubernetes.kubeconfig)))
+
+    @once
+    def kube_nodes(self) -> dict[str, types.Node]:
+        return {
+            node["metadata"]["name"]: msgspec.convert(node, types.Node, strict=False)
+            for node in self.cluster.nodes()
+        }
+
+    @once
+    def pods(self) -> list[types.Pod]:
+        items = self.cluster.request("GET", "/api/v1/pods")["items"]
+        return msgspec.convert(items, list[types.Pod], strict=False)
+
+    @once
+    def namespaces(self) -> dict[str, dict[str, Any]]:
+        items = self.cluster.request("GET", "/api/v1/namespaces")["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+    @once
+    def clock_offset(self) -> float:
+        """Seconds that the API server's clock is ahead of ours."""
+        before = time.time()
+        there = self.cluster.server_time()
+        return float(there - (before + time.time()) / 2)
+
+    @once
+    def facts(self) -> facts.Facts:
+        """What rendering needs; nodes from Kubernetes only when the file asks for that."""
+        aside = (Path(self.site.slurm.conf).parent / rendering.SITE_LUA).exists()
+        return facts.gather(self.site, site_lua=aside)
+
+    @once
+    def files(self) -> tuple[rendering.File, ...]:
+        """Files as they should be."""
+        return rendering.all_files(self.site, self.facts)
+
+    @once
+    def bridged_nodes(self) -> dict[str, model.NodeSpec]:
+        """Nodes of bridged partitions, as the site file sees them."""
+        groups = {
+            group
+            for name in clusters.bridged_partitions(self.site)
+            for group in self.site.partitions[name].nodes
+        }
+        found = self.facts.groups
+        return {node.name: node for group in groups for node in found.get(group, ())}
+
+    @once
+    def members(self) -> tuple[resolving.Member, ...]:
+        return access.members(self.site)
+
+    def is_ours(self, pod: types.Pod) -> bool:
+        """A pod of a job of this Slurm; another Slurm on the same Kubernetes has its own."""
+        cluster = label_of(self.settings.get("ClusterName", self.site.cluster))
+        labels = pod.metadata.labels
+        is_job = labels.get(wellknown.LABEL_APP) == wellknown.APP_VALUE
+        return is_job and labels.get(wellknown.LABEL_CLUSTER) == cluster
+
+    def requested(self, node: str, *, ours: bool) -> resources.Amount:
+        """What pods on this node ask for: those of jobs, or everybody else's."""
+        total = resources.Amount()
+        for pod in self.pods:
+            if pod.spec.node_name == node and self.is_ours(pod) == ours and not reading.is_over(pod):
+                total += reading.requested(pod)
+        return total

@@ -1,0 +1,62 @@
+-- Runs inside slurmctld where a site has a job_submit.lua of its own: the site's first, then Penstock's.
+--
+-- Each lives in a table of its own, so that neither sees the other's functions. The site's file is read again when its text
+-- changes, as Slurm itself does. What the site refuses is refused; without Penstock's part nothing is accepted, because a
+-- script that is not wrapped would run on the Slurm node itself.
+
+local SITE = "@SITE@"
+local OWN = "@OWN@"
+local loaded = {}
+
+local function read(path)
+   local file = io.open(path, "rb")
+   if file == nil then return nil end
+   local text = file:read("*a")
+   file:close()
+   return text
+end
+
+local function compile(text, path, environment)
+   if setfenv == nil then return load(text, "@" .. path, "t", environment) end
+   local chunk, why = loadstring(text, "@" .. path)
+   if chunk ~= nil then setfenv(chunk, environment) end
+   return chunk, why
+end
+
+-- The functions of a file; those it had before when it cannot be read or is wrong now.
+local function functions_of(path)
+   local text = read(path)
+   local known = loaded[path]
+   if known ~= nil and (text == nil or known.text == text) then return known.environment end
+   if text == nil then return nil end
+   local environment = setmetatable({}, { __index = _G })
+   local chunk, why = compile(text, path, environment)
+   local fine = chunk ~= nil
+   if fine then fine, why = pcall(chunk) end
+   if not fine then
+      slurm.log_error("penstock: %s", tostring(why))
+      return known ~= nil and known.environment or nil
+   end
+   loaded[path] = { text = text, environment = environment }
+   return environment
+end
+
+local function run(name, ...)
+   local site = functions_of(SITE)
+   if site ~= nil and rawget(site, name) ~= nil then
+      local result = site[name](...)
+      if result ~= slurm.SUCCESS then return result end
+   end
+   local own = functions_of(OWN)
+   if own == nil then
+      slurm.log_user("penstock: " .. OWN .. " cannot be used: tell the administrator")
+      return slurm.ERROR
+   end
+   return own[name](...)
+end
+
+function slurm_job_submit(...) return run("slurm_job_submit", ...) end
+
+function slurm_job_modify(...) return run("slurm_job_modify", ...) end
+
+return slurm.SUCCESS

@@ -1,0 +1,160 @@
+"""The cluster as an administrator sees it: any object by its manifest, in a few blocking calls.
+
+penstockd's own client speaks of pods only and asynchronously; commands of a person apply, read and remove
+objects of any kind, one after another.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import os
+import ssl
+import time
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.kube import kubeconfig, reading, refusals
+from penstock.site import resolving
+from penstock.site.schema import Site
+
+SECONDS = 15.0
+DELETION_SECONDS = 120.0
+POLL_SECONDS = 0.3
+MANAGER = "penstock"
+_PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+}
+_CLUSTER_WIDE = (
+    "Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "StorageClass", "PersistentVolume",
+)  # fmt: skip
+Manifest = dict[str, Any]
+
+
+class Cluster:
+    """One API server, asked with an administrator's rights."""
+
+    def __init__(self, access: kubeconfig.Access) -> None:
+        self._access = access
+
+    def request(
+        self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
+    ) -> Manifest:
+        """The answer, decoded; KubeError with the API's own words when it refuses."""
+        connection = self._connect()
+        headers = {"Content-Type": kind, "Accept": "application/json"}
+        if self._access.token:
+            headers["Authorization"] = f"Bearer {self._access.token}"
+        try:
+            connection.request(method, path, msgspec.json.encode(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise errors.KubeUnavailable(
+                f"the Kubernetes API at {self._access.server} does not answer: {error}"
+            ) from error
+        finally:
+            connection.close()
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            refusals.raise_for(content, response.status)
+        found: Manifest = msgspec.json.decode(content) if content else {}
+        return found
+
+    def server_time(self) -> float:
+        """What the API server's clock says, to the second."""
+        connection = self._connect()
+        try:
+            connection.request("GET", "/version")
+            said = connection.getresponse().headers.get("Date", "")
+            return email.utils.parsedate_to_datetime(said).timestamp()
+        except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+            raise errors.KubeUnavailable(f"the Kubernetes API does not tell the time: {error}") from error
+        finally:
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        address = urllib.parse.urlsplit(self._access.server)
+        host = address.hostname or ""
+        if address.scheme == "http":
+            return http.client.HTTPConnection(host, address.port, timeout=SECONDS)
+        context = self._access.tls or ssl.create_default_context()
+        return http.client.HTTPSConnection(host, address.port, timeout=SECONDS, context=context)
+
+    def get(self, manifest: Manifest) -> Manifest | None:
+        """The live object of that kind and name."""
+        try:
+            return self.request("GET", path_of(manifest))
+        except errors.KubeNotFound:
+            return None
+
+    def get_settled(self, manifest: Manifest) -> Manifest | None:
+        """The live object; one that is being deleted is waited for, for nothing can be made in its place."""
+        deadline = time.monotonic() + DELETION_SECONDS
+        while True:
+            live = self.get(manifest)
+            if live is None or not live["metadata"].get("deletionTimestamp"):
+                return live
+            if time.monotonic() > deadline:
+                raise errors.InstallError(
+                    f"{manifest['kind']} {manifest['metadata']['name']} is being deleted for too long",
+                    hint="Look at what is in it, and try again.",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Make the object what the manifest says (server-side apply), or only ask whether it would."""
+        query = {"fieldManager": MANAGER, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
+        path = f"{path_of(manifest)}?{urllib.parse.urlencode(query)}"
+        return self.request("PATCH", path, body=manifest, kind="application/apply-patch+yaml")
+
+    def delete(self, manifest: Manifest) -> bool:
+        """Remove it; False when it was not there."""
+        try:
+            self.request("DELETE", path_of(manifest))
+        except errors.KubeNotFound:
+            return False
+        return True
+
+    def nodes(self) -> list[Manifest]:
+        """Every node."""
+        return list(self.request("GET", "/api/v1/nodes")["items"])
+
+
+def path_of(manifest: Manifest) -> str:
+    """Where the object lives in the API."""
+    version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    home = "" if kind in _CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
+    return f"{base}{home}/{plural}/{metadata['name']}"
+
+
+def admin_kubeconfig(site: Site) -> Path:
+    """The kubeconfig of whoever runs the command."""
+    named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG, "")
+    return Path(named.partition(":")[0]) if named else Path.home() / ".kube" / "config"
+
+
+def admin(site: Site) -> Cluster:
+    """The cluster with the administrator's rights."""
+    return Cluster(kubeconfig.load(admin_kubeconfig(site), context=site.kubernetes.context))
+
+
+def members(site: Site) -> tuple[resolving.Member, ...]:
+    """The cluster's nodes, as node groups need them."""
+    return tuple(member(node) for node in admin(site).nodes())
+
+
+def member(node: Manifest) -> resolving.Member:
+    """One node."""
+    return resolving.Member(
+        name=node["metadata"]["name"],
+        labels=node["metadata"].get("labels") or {},
+        allocatable=reading.amount(node["status"].get("allocatable") or {}),
+    )

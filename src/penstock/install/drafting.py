@@ -1,0 +1,177 @@
+"""A first site file by looking: what Slurm and Kubernetes say of themselves, matched node by node."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.model import resources
+from penstock.render import yamltext
+from penstock.site import resolving
+from penstock.slurm.describing import SlurmNode
+
+PARTITION = "k8s"
+FIRST_PORT = 17001
+HOSTNAME = "kubernetes.io/hostname"
+HEADER = """\
+# One description of this site. Every key is described in docs/reference/site.md.
+# `penstock apply --dry-run` shows what it would change; `penstock doctor` says whether everything agrees.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What was found."""
+
+    settings: Mapping[str, str]
+    """`scontrol show config`."""
+    nodes: Sequence[SlurmNode]
+    partitions: Sequence[str]
+    members: Sequence[resolving.Member]
+    host: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the administrator adds to it."""
+
+    partition: str = PARTITION
+    nas: str = ""
+    image: str = ""
+    kubeconfig: str = ""
+    admin_kubeconfig: str = ""
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Sections with paths other than the usual ones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The file, and what does not match."""
+
+    text: str
+    matched: tuple[str, ...]
+    only_slurm: tuple[str, ...]
+    only_kubernetes: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...]
+    """Nodes that Slurm and Kubernetes call by different names."""
+    remarks: tuple[str, ...]
+
+
+def draft(seen: Seen, wishes: Wishes) -> Draft:
+    """The first site file."""
+    known = {member.name: member for member in seen.members}
+    matched = [node for node in seen.nodes if node.name in known]
+    names = {node.name for node in matched}
+    by_host = {member.labels.get(HOSTNAME, ""): member.name for member in seen.members}
+    renamed = tuple(
+        (node.name, by_host[node.name])
+        for node in seen.nodes
+        if node.name not in names and node.name in by_host
+    )
+    groups = _matched_groups(matched, known) if matched else _virtual_groups(seen)
+    return Draft(
+        text=HEADER + yamltext.document(_document(seen, wishes, groups)) + "\n",
+        matched=tuple(sorted(names)),
+        only_slurm=tuple(node.name for node in seen.nodes if node.name not in names),
+        only_kubernetes=tuple(member.name for member in seen.members if member.name not in names),
+        renamed=renamed,
+        remarks=tuple(_remarks(matched, known, wishes)),
+    )
+
+
+def _document(seen: Seen, wishes: Wishes, groups: Mapping[str, Any]) -> dict[str, Any]:
+    partition = _free_name(wishes.partition, seen.partitions)
+    types = sorted({str(group["gpu_type"]) for group in groups.values() if "gpu_type" in group})
+    kubernetes = {"kubeconfig": wishes.kubeconfig, "admin_kubeconfig": wishes.admin_kubeconfig}
+    sections: dict[str, Any] = {
+        "cluster": _cluster_name(seen.settings.get("ClusterName", "")),
+        "slurm": _slurm(seen.settings),
+        "kubernetes": {key: value for key, value in kubernetes.items() if value},
+        "penstockd": {},
+        "nas": {"path": wishes.nas} if wishes.nas else {},
+        "registry": {"default_image": wishes.image} if wishes.image else {},
+        "gpus": {name: {} for name in types},
+        "node_groups": groups,
+        "partitions": {partition: {"mode": "check", "nodes": list(groups)}},
+        "intake": {},
+        "results": {},
+        "timeouts": _timeouts(seen.settings),
+    }
+    for section, values in wishes.overrides.items():
+        sections[section] = {**sections[section], **values}
+    return {key: value for key, value in sections.items() if value}
+
+
+def _slurm(settings: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"manage": "include"}
+    for key, name in (("conf", "SLURM_CONF"), ("state_dir", "StateSaveLocation")):
+        if settings.get(name):
+            found[key] = settings[name]
+    user = re.match(r"[^(]+", settings.get("SlurmUser", ""))
+    if user:
+        found["user"] = user[0]
+    socket = re.search(r"socket=([^,]+)", settings.get("AuthInfo", ""))
+    if socket:
+        found["munge_socket"] = socket[1]
+    if settings.get("MaxArraySize", "").isdigit():
+        found["max_array_size"] = int(settings["MaxArraySize"])
+    return found
+
+
+def _timeouts(settings: Mapping[str, str]) -> dict[str, Any]:
+    wait = re.match(r"\d+", settings.get("KillWait", ""))
+    return {"kill_wait": int(wait[0])} if wait and int(wait[0]) != 30 else {}
+
+
+def _matched_groups(matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member]) -> dict[str, Any]:
+    """Nodes that both have, by what Slurm claims of them: that stays as it is."""
+    by_size = lambda node: (node.cpus, node.memory_mb, node.gpus, node.gpu_type)  # noqa: E731  # used twice
+    groups: dict[str, Any] = {}
+    for size, members in itertools.groupby(sorted(matched, key=by_size), key=by_size):
+        cpus, memory, gpus, gpu_type = size
+        group: dict[str, Any] = {
+            "nodes": ",".join(node.name for node in members),
+            "cpus": cpus,
+            "memory": f"{memory}Mi",
+        }
+        group |= {"gpus": gpus} if gpus else {}
+        group |= {"gpu_type": gpu_type} if gpu_type else {}
+        groups[f"nodes{len(groups) + 1}"] = group
+    return groups
+
+
+def _virtual_groups(seen: Seen) -> dict[str, Any]:
+    """No node is known to both: Kubernetes' nodes become Slurm's, with their slurmds on this host."""
+    names = ",".join(sorted(member.name for member in seen.members))
+    slurmd = {"host": seen.host, "first_port": FIRST_PORT}
+    return {"kubernetes": {"nodes": names, "size": "kubernetes", "slurmd": slurmd}} if names else {}
+
+
+def _remarks(
+    matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member], wishes: Wishes
+) -> list[str]:
+    remarks = []
+    for node in matched:
+        claim = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
+        short = claim.shortages(known[node.name].allocatable)
+        remarks += [
+            f"{node.name}: Slurm claims {each.what} {each.needed}, Kubernetes can give {each.free}"
+            for each in short
+        ]
+    if not wishes.nas:
+        remarks.append("no NAS named (--nas): output is streamed; no intake, no results folder")
+    if not wishes.image:
+        remarks.append("no default image named (--image): every script must say #K8S_IMAGE=…")
+    return remarks
+
+
+def _free_name(wanted: str, taken: Sequence[str]) -> str:
+    names = (wanted if number == 1 else f"{wanted}{number}" for number in itertools.count(1))
+    return next(name for name in names if name not in taken)
+
+
+def _cluster_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "cluster"

@@ -1,0 +1,122 @@
+"""What must be known of the live site before a site file can be rendered: gathered once, then passed on."""
+
+from __future__ import annotations
+
+import dataclasses
+import pwd
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock import errors
+from penstock.install import access
+from penstock.model import releases
+from penstock.render import includes
+from penstock.site import clusters, resolving
+from penstock.site.schema import Site
+from penstock.slurm import conffile
+
+SECONDS = 20.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Release, nodes, and what an existing slurm.conf says without us."""
+
+    release: releases.Release
+    groups: clusters.Groups
+    existing: includes.Existing | None = None
+    """None when slurm.conf is written whole."""
+    slurm_uid: int = 0
+    site_lua: bool = False
+    """The site has a job_submit.lua of its own."""
+    default_partition: str = ""
+    password: str = ""
+    crash_points: str = ""
+    """Where tests kill the hooks; nowhere at a site."""
+
+
+def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, site_lua: bool = False) -> Facts:
+    """The facts about this site; Kubernetes is asked only when the file needs it."""
+    if members is None:
+        members = access.members(site) if resolving.needs_kubernetes(site) else ()
+    conf = read_conf(site) if site.slurm.manage == "include" else None
+    return Facts(
+        release=clusters.release_of(site) or installed_release(),
+        groups=resolving.groups(site, members),
+        existing=existing_from(conf) if conf else None,
+        slurm_uid=uid_of(site.slurm.user),
+        site_lua=site_lua,
+        default_partition=clusters.default_partition(site) or (conf.default_partition if conf else ""),
+        password=_password(site),
+    )
+
+
+def nodes_and_release(site: Site) -> Facts:
+    """As much as a reader of scripts needs, on any host: no slurm.conf and no SlurmUser are looked for."""
+    members = access.members(site) if resolving.needs_kubernetes(site) else ()
+    release = clusters.release_of(site) or releases.OLDEST
+    return Facts(release=release, groups=resolving.groups(site, members))
+
+
+def existing_from(conf: conffile.Conf) -> includes.Existing:
+    """What includes.py must know of it."""
+    return includes.Existing(settings=conf.settings, nodes=conf.nodes, partitions=conf.partitions)
+
+
+def include_path(site: Site) -> Path:
+    """The file that an existing slurm.conf includes."""
+    return Path(site.slurm.conf).parent / "penstock.conf"
+
+
+def read_conf(site: Site) -> conffile.Conf:
+    """slurm.conf as it is without us."""
+    path = Path(site.slurm.conf)
+    text = conffile.plain(_text(path), include=str(include_path(site)))
+    return conffile.parse(text, include=lambda name: _text(path.parent / name))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise errors.UsageError(
+            f"cannot read {path}: {error.strerror}",
+            hint="`slurm.conf` of the site file names it; with `manage: whole` it is written.",
+        ) from error
+
+
+def installed_release() -> releases.Release:
+    """(22, 5) from `slurmctld -V`."""
+    try:
+        done = subprocess.run(
+            ["slurmctld", "-V"], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        return releases.parse(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, errors.SlurmError) as error:
+        raise errors.UsageError(
+            "`slurmctld -V` does not say which Slurm this is",
+            hint='Say it in the site file: release: "22.05".',
+        ) from error
+
+
+def uid_of(user: str) -> int:
+    """The uid of SlurmUser."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise errors.UsageError(
+            f"there is no user {user} on this host", hint="`slurm.user` of the site file names SlurmUser."
+        ) from None
+
+
+def _password(site: Site) -> str:
+    name = site.slurm.accounting.password_file
+    if name is None or site.slurm.manage != "whole":
+        return ""
+    try:
+        return Path(name).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise errors.UsageError(
+            f"cannot read {name}: {error.strerror}", hint="`slurm.accounting.password_file` names it."
+        ) from error

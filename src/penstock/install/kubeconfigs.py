@@ -1,0 +1,75 @@
+"""penstockd's own kubeconfig: made once from its account's token, never with the administrator's rights."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from penstock import errors
+from penstock.install import access, facts
+from penstock.nas import atomic
+from penstock.render import manifests
+from penstock.site.objects import ACCOUNT
+from penstock.site.schema import Site
+
+TOKEN_SECONDS = 30.0
+POLL_SECONDS = 0.2
+
+
+def ensure(site: Site, cluster: access.Cluster) -> bool:
+    """Make the file that the site file names, unless it is there; True when it was made."""
+    path = Path(site.kubernetes.kubeconfig)
+    if path.exists():
+        return False
+    token = _token(site, cluster)
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": _cluster(site)}],
+        "users": [{"name": ACCOUNT, "user": {"token": token}}],
+        "contexts": [{"name": "penstock", "context": {"cluster": "cluster", "user": ACCOUNT}}],
+        "current-context": "penstock",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    atomic.write(path, text, mode=0o600, owner=(facts.uid_of(site.slurm.user), 0))
+    return True
+
+
+def _token(site: Site, cluster: access.Cluster) -> str:
+    """The token that the cluster writes into the account's Secret."""
+    secret = manifests.token_secret(ACCOUNT, site.kubernetes.namespace)
+    cluster.apply(secret)
+    deadline = time.monotonic() + TOKEN_SECONDS
+    while time.monotonic() < deadline:
+        data = (cluster.get(secret) or {}).get("data") or {}
+        if data.get("token"):
+            return base64.b64decode(data["token"]).decode()
+        time.sleep(POLL_SECONDS)
+    raise errors.InstallError(
+        f"the cluster made no token for the account {ACCOUNT} within {TOKEN_SECONDS:g} s",
+        hint=f"Put a kubeconfig for penstockd at {site.kubernetes.kubeconfig} yourself.",
+    )
+
+
+def _cluster(site: Site) -> dict[str, Any]:
+    """The cluster of the administrator's kubeconfig, with its certificate inside."""
+    path = access.admin_kubeconfig(site)
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}
+        wanted = contexts[site.kubernetes.context or document["current-context"]]["cluster"]
+        found = dict(next(entry["cluster"] for entry in document["clusters"] if entry["name"] == wanted))
+        authority = found.pop("certificate-authority", None)
+        if authority:
+            content = (path.parent / authority).read_bytes()
+            found["certificate-authority-data"] = base64.b64encode(content).decode()
+    except (OSError, YAMLError, KeyError, TypeError, StopIteration) as error:
+        raise errors.UsageError(f"{path} is not a kubeconfig that can be used: {error}") from error
+    return found

@@ -1,0 +1,286 @@
+"""What is different between the site file and the live site: add, change, remove, and nothing else.
+
+Installing and taking back are both a plan: in the first the goal is what the site file renders to, in the
+second what was there before us.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock import errors, wellknown
+from penstock.install import access, accounts, facts, records, rendering
+from penstock.install.transactions import FileChange, ObjectChange
+from penstock.site import objects as site_objects
+from penstock.site.schema import Site
+from penstock.slurm import conffile
+
+Manifest = dict[str, Any]
+NEEDS_RESTART = (
+    "slurm.conf",
+    wellknown.INCLUDE,
+    "gres.conf",
+    rendering.GRES_INCLUDE,
+    "cgroup.conf",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All changes, and the record of what is installed after them."""
+
+    files: tuple[FileChange, ...]
+    objects: tuple[ObjectChange, ...]
+    installed: records.Installed
+    kept: tuple[str, ...] = ()
+    """Objects that stay although they are ours, with the reason."""
+    accounts: tuple[tuple[str, ...], ...] = ()
+    """Commands of sacctmgr; they come last and are never taken back."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.files and not self.objects and not self.accounts
+
+    @property
+    def restart(self) -> bool:
+        """Whether slurmctld must read its configuration anew: PrologSlurmctld is read at its start."""
+        return any(Path(change.path).name in NEEDS_RESTART for change in self.files)
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """(add, change or remove; file or object; its name)"""
+        for change in self.objects:
+            what = change.after or change.before or {}
+            name = f"{what['kind']} {_full_name(what)}"
+            yield _word(change.before or change.existed or None, change.after), "object", name
+        for file in self.files:
+            yield _word(file.before, file.after), "file", file.path
+        if self.restart:
+            yield "restart", "daemon", "slurmctld"
+        for command in self.accounts:
+            yield ("add" if command[0] == "add" else "change"), "account", " ".join(command[1:])
+
+
+def _word(before: object | None, after: object | None) -> str:
+    if after is None:
+        return "remove"
+    return "add" if before is None else "change"
+
+
+def _full_name(manifest: Manifest) -> str:
+    home = manifest["metadata"].get("namespace", "")
+    return f"{home}/{manifest['metadata']['name']}" if home else str(manifest["metadata"]["name"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Planner:
+    """Plans for one site."""
+
+    site: Site
+    store: records.Store
+    cluster: access.Cluster | None
+    """None leaves Kubernetes out."""
+
+    # -- installing ------------------------------------------------------------------------------------------
+    def install(self) -> Plan:
+        """From what is live to what the site file says."""
+        installed = self.store.installed()
+        lua, has_own = self._site_lua(installed)
+        known = facts.gather(self.site, site_lua=has_own)
+        goals = dict(self._goals(known, lua))
+        self._refuse_to_replace(goals, installed)
+        removed = {path: self._original(path, installed) for path in installed.files if path not in goals}
+        files = self._file_changes(goals | removed)
+        objects, kept, made = self._object_changes(known, installed)
+        return Plan(
+            files=files,
+            objects=objects,
+            kept=kept,
+            accounts=accounts.plan(self.site),
+            installed=records.Installed(
+                files=self._new_records(goals, installed), objects=made, made=installed.made
+            ),
+        )
+
+    def _refuse_to_replace(
+        self, goals: dict[str, records.FileState | None], installed: records.Installed
+    ) -> None:
+        """Files that a site may have of its own and that cannot be made to work together with ours."""
+        keys = {str(self._etc / "cli_filter.lua"): "penstockd.submit_filter"}
+        if self.site.slurm.pam_file is not None:
+            keys[self.site.slurm.pam_file] = "slurm.pam_file"
+        for path, key in keys.items():
+            now = records.look(Path(path), self.store) if path in goals else None
+            if now is not None and now != goals[path] and path not in installed.files:
+                raise errors.InstallError(
+                    f"the site has its own {path}", hint=f"Leave {key} out, or put both together by hand."
+                )
+
+    def _goals(self, known: facts.Facts, lua: bytes | None) -> Iterator[tuple[str, records.FileState | None]]:
+        for file in rendering.all_files(self.site, known):
+            yield (
+                str(file.path),
+                records.state_of(file.content, mode=file.mode, owner=file.owner, store=self.store),
+            )
+        for edit in rendering.all_edits(self.site, known):
+            yield str(edit.path), self._edited(edit)
+        aside = self._etc / rendering.SITE_LUA
+        if lua is not None:
+            yield str(aside), self._like(self._etc / wellknown.JOB_SUBMIT, lua)
+        elif known.site_lua:
+            yield str(aside), records.look(aside, self.store)
+
+    def _edited(self, edit: rendering.Edit) -> records.FileState:
+        text = edit.path.read_text(errors="surrogateescape") if edit.path.exists() else ""
+        new = conffile.bridged(text, include=str(edit.include), settings=edit.settings)
+        return self._like(edit.path, new.encode(errors="surrogateescape"))
+
+    def _like(self, path: Path, content: bytes) -> records.FileState:
+        """New content with the owner and mode that the file has."""
+        now = records.look(path, self.store)
+        if now is None:
+            return records.state_of(content, mode=0o644, owner="root", store=self.store)
+        return records.FileState(self.store.keep(content), now.mode, now.uid, now.gid)
+
+    @property
+    def _etc(self) -> Path:
+        return Path(self.site.slurm.conf).parent
+
+    def _site_lua(self, installed: records.Installed) -> tuple[bytes | None, bool]:
+        """The site's own job_submit.lua if it is to be put aside now, and whether there is one at all."""
+        path = self._etc / wellknown.JOB_SUBMIT
+        now = records.look(path, self.store)
+        aside = (self._etc / rendering.SITE_LUA).exists()
+        known = installed.files.get(str(path))
+        if now is None or (known is not None and known.ours.digest == now.digest):
+            return None, aside
+        rendered = rendering.all_files(self.site, facts.gather(self.site))
+        content = self.store.copy(now.digest)
+        if any(file.path == path and file.content == content for file in rendered):
+            return None, aside
+        return content, True
+
+    def _file_changes(self, goals: dict[str, records.FileState | None]) -> tuple[FileChange, ...]:
+        """slurm.conf itself last: what it includes is there by then."""
+        edited = {self.site.slurm.conf}
+        order = sorted(goals, key=lambda path: (path in edited, path))
+        found = (FileChange(path, records.look(Path(path), self.store), goals[path]) for path in order)
+        return tuple(change for change in found if change.before != change.after)
+
+    def _new_records(
+        self, goals: dict[str, records.FileState | None], installed: records.Installed
+    ) -> dict[str, records.FileRecord]:
+        made = {}
+        for path, state in goals.items():
+            if state is None:
+                continue
+            known = installed.files.get(path)
+            original = known.original if known is not None else records.look(Path(path), self.store)
+            if known is None and original == state:
+                continue  # it was like that without us
+            made[path] = records.FileRecord(state, original)
+        return made
+
+    def _object_changes(
+        self, known: facts.Facts, installed: records.Installed
+    ) -> tuple[tuple[ObjectChange, ...], tuple[str, ...], dict[str, records.ObjectRecord]]:
+        if self.cluster is None:
+            return (), (), installed.objects
+        changes: list[ObjectChange] = []
+        made: dict[str, records.ObjectRecord] = {}
+        for manifest in site_objects.all_objects(self.site, known.groups):
+            path = access.path_of(manifest)
+            record = installed.objects.get(path)
+            live = self.cluster.get_settled(manifest)
+            existed = record.existed if record is not None else live is not None
+            made[path] = records.ObjectRecord(manifest, existed)
+            if live is None or record is None or record.manifest != manifest or not contains(live, manifest):
+                before = record.manifest if record is not None else None
+                changes.append(ObjectChange(path, before, manifest, existed))
+        gone = {path: each for path, each in installed.objects.items() if path not in made}
+        removals, kept = self._removals(gone)
+        return (*changes, *removals), kept, made
+
+    # -- taking back -----------------------------------------------------------------------------------------
+    def uninstall(self) -> Plan:
+        """From what is live to what was there before us."""
+        installed = self.store.installed()
+        goals = {path: self._original(path, installed) for path in installed.files}
+        removals, kept = self._removals(installed.objects) if self.cluster else ((), ())
+        return Plan(
+            files=tuple(reversed(self._file_changes(goals))),
+            objects=removals,
+            kept=kept,
+            installed=records.Installed(),
+        )
+
+    def _original(self, path: str, installed: records.Installed) -> records.FileState | None:
+        """What was there before us, with what somebody else has written since."""
+        record = installed.files[path]
+        now = records.look(Path(path), self.store)
+        if Path(path) == self._etc / wellknown.JOB_SUBMIT:
+            aside = records.look(self._etc / rendering.SITE_LUA, self.store)
+            return aside or record.original
+        if record.original is not None and now is not None and now.digest != record.ours.digest:
+            return self._plain(path, now)
+        if record.original is None and now is not None and self._is_edit(path):
+            plain = self._plain(path, now)
+            return plain if self.store.copy(plain.digest).strip() else None
+        return record.original
+
+    def _is_edit(self, path: str) -> bool:
+        return path in (self.site.slurm.conf, str(self._etc / "gres.conf")) and (
+            self.site.slurm.manage == "include"
+        )
+
+    def _plain(self, path: str, now: records.FileState) -> records.FileState:
+        """A file of the site's without our lines, whatever else was edited in it."""
+        text = self.store.copy(now.digest).decode(errors="surrogateescape")
+        for include in (facts.include_path(self.site), self._etc / rendering.GRES_INCLUDE):
+            text = conffile.plain(text, include=str(include))
+        digest = self.store.keep(text.encode(errors="surrogateescape"))
+        return records.FileState(digest, now.mode, now.uid, now.gid)
+
+    def _removals(
+        self, objects: dict[str, records.ObjectRecord]
+    ) -> tuple[tuple[ObjectChange, ...], tuple[str, ...]]:
+        changes, kept = [], []
+        for path, record in reversed(objects.items()):
+            if (
+                record.manifest["kind"] == "Namespace"
+                and not record.existed
+                and self._is_used(record.manifest)
+            ):
+                kept.append(f"Namespace {record.manifest['metadata']['name']}: pods are in it")
+                continue
+            changes.append(ObjectChange(path, record.manifest, None, record.existed))
+        return tuple(changes), tuple(kept)
+
+    def _is_used(self, namespace: Manifest) -> bool:
+        if self.cluster is None:
+            return True
+        path = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
+        return bool(self.cluster.request("GET", path)["items"])
+
+
+def contains(live: Any, wanted: Any) -> bool:
+    """Whether the live object says all that the manifest says, however much more it says."""
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(
+            contains(live.get(key), value) or (value in ({}, [], False) and not live.get(key))
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(live, list)
+            and len(live) == len(wanted)
+            and all(contains(one, other) for one, other in zip(live, wanted, strict=True))
+        )
+    return str(live) == str(wanted)
+
+
+def summary(plans: Sequence[tuple[str, str, str]]) -> dict[str, int]:
+    """How many changes of each kind."""
+    return {word: sum(line[0] == word for line in plans) for word in ("add", "change", "remove", "restart")}

@@ -1,0 +1,182 @@
+"""Many changes that happen all or not at all, also when we are killed between any two of them.
+
+Before the first change everything that it takes to go back is on the disk: copies of all files, the objects
+as they were, and a journal that names them. The commit is one rename, of the new record of what is installed.
+Whoever comes next and finds a journal looks which side of that rename it is on: before it everything goes
+back, after it only the journal goes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from penstock import errors
+from penstock.install import records
+from penstock.nas import atomic
+
+Manifest = dict[str, Any]
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file from one state to another; None is "not there"."""
+
+    path: str
+    before: records.FileState | None
+    after: records.FileState | None
+
+
+class ObjectChange(msgspec.Struct, frozen=True):
+    """An object of ours from one manifest to another; None is "none of ours"."""
+
+    path: str
+    before: Manifest | None
+    after: Manifest | None
+    existed: bool = False
+    """Somebody else had it before us: it is never removed."""
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """journal.json."""
+
+    transaction: str
+    files: list[FileChange]
+    objects: list[ObjectChange]
+    restart: bool
+    last: bool
+    """Nothing is installed afterwards: the commit is that the record is gone."""
+
+
+class Objects(Protocol):
+    """What a transaction may ask of Kubernetes."""
+
+    def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest: ...
+
+    def delete(self, manifest: Manifest) -> bool: ...
+
+
+Restart = Callable[[], None]
+Observer = Callable[[str], None]
+
+
+def ignore(step: str) -> None:
+    """Nobody watches."""
+
+
+class Transaction:
+    """One set of changes."""
+
+    def __init__(
+        self, store: records.Store, *, objects: Objects | None, restart: Restart, observe: Observer = ignore
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._restart = restart
+        self._observe = observe
+
+    def run(
+        self,
+        files: Sequence[FileChange],
+        objects: Sequence[ObjectChange],
+        *,
+        restart: bool,
+        installed: records.Installed,
+    ) -> None:
+        """Make all changes and commit `installed`; when one fails, take all back and say why."""
+        last = not installed.files and not installed.objects
+        journal = Journal(uuid.uuid4().hex, list(files), list(objects), restart, last)
+        self._write(self._store.journal_path, journal)
+        try:
+            self._forward(journal)
+        except (errors.PenstockError, OSError) as error:
+            self._back_after(error, journal)
+        self._commit(journal, installed)
+
+    def _back_after(self, error: Exception, journal: Journal) -> NoReturn:
+        said = getattr(error, "message", "") or str(error)
+        try:
+            self._back(journal)
+        except (errors.PenstockError, OSError) as second:
+            raise errors.InstallError(
+                f"{said}; going back failed as well: {getattr(second, 'message', second)}",
+                hint="Put that right; the next `penstock apply` or `penstock uninstall` goes back first.",
+            ) from error
+        raise errors.InstallError(
+            f"{said}; everything is as it was before", hint=getattr(error, "hint", "")
+        ) from error
+
+    def _forward(self, journal: Journal) -> None:
+        self._observe("journal")
+        for change in journal.objects:
+            self._apply(change.before, change.after, existed=change.existed)
+            self._observe(change.path)
+        for file in journal.files:
+            records.put(Path(file.path), file.after, self._store)
+            self._observe(file.path)
+        if journal.restart:
+            self._restart()
+            self._observe("restart")
+
+    def _commit(self, journal: Journal, installed: records.Installed) -> None:
+        if not journal.last:
+            named = msgspec.structs.replace(installed, transaction=journal.transaction)
+            self._write(self._store.installed_path, named)
+        else:
+            self._store.installed_path.unlink(missing_ok=True)
+        self._observe("commit")
+        self._store.journal_path.unlink()
+
+    def recover(self) -> str:
+        """Finish or take back what a call that was killed left; a sentence about it, or nothing."""
+        try:
+            journal = msgspec.json.decode(self._store.journal_path.read_bytes(), type=Journal)
+        except FileNotFoundError:
+            return ""
+        except (OSError, msgspec.MsgspecError) as error:
+            raise errors.InstallError(f"{self._store.journal_path} cannot be read: {error}") from error
+        if self._is_committed(journal):
+            self._store.journal_path.unlink()
+            return "an earlier call was killed after it was done"
+        self._back(journal)
+        return "an earlier call was killed half-way: what it had changed was taken back"
+
+    def _is_committed(self, journal: Journal) -> bool:
+        if journal.last:
+            return not self._store.installed_path.exists()
+        return self._store.installed().transaction == journal.transaction
+
+    def _back(self, journal: Journal) -> None:
+        for file in reversed(journal.files):
+            records.put(Path(file.path), file.before, self._store)
+            self._observe(f"back {file.path}")
+        if journal.restart:
+            self._restart()
+        for change in reversed(journal.objects):
+            self._apply(change.after, change.before, existed=change.existed)
+        self._store.journal_path.unlink()
+
+    def _apply(self, before: Manifest | None, after: Manifest | None, *, existed: bool) -> None:
+        if self._objects is None:
+            return
+        if after is not None:
+            self._objects.apply(after)
+        elif before is not None and existed:
+            self._objects.apply(identity_of(before))
+        elif before is not None:
+            self._objects.delete(before)
+
+    def _write(self, path: Path, value: msgspec.Struct) -> None:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        atomic.write(path, text, mode=0o600)
+
+
+def identity_of(manifest: Manifest) -> Manifest:
+    """The object without anything we say of it: applying this gives up all our fields."""
+    metadata = {
+        key: manifest["metadata"][key] for key in ("name", "namespace") if key in manifest["metadata"]
+    }
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata}

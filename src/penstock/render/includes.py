@@ -1,0 +1,113 @@
+"""What an existing Slurm gets: one file to include, and small programs that run the site's own hooks with
+ours.
+
+Everything that slurm.conf defines already is left alone: its nodes and partitions are never written again,
+and of its settings only those are replaced that the bridge cannot do without, with what they said before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from penstock.model import cluster as model
+from penstock.render import slurmconf
+
+HOOK_SETTINGS = ("PrologSlurmctld", "Epilog", "TaskProlog")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Existing:
+    """What slurm.conf says without us."""
+
+    settings: Mapping[str, str]
+    """By name in small letters."""
+    nodes: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
+
+    def get(self, name: str) -> str:
+        return self.settings.get(name.lower(), "")
+
+
+def render_include(cluster: model.SlurmCluster, existing: Existing) -> str:
+    """The file that slurm.conf includes."""
+    lines = [f"{name}={value}" for name, value in replaced_settings(cluster, existing).items()]
+    lines += _new_nodes(cluster, existing)
+    return slurmconf.HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def replaced_settings(cluster: model.SlurmCluster, existing: Existing) -> dict[str, str]:
+    """Settings that the include file makes, by name."""
+    found: dict[str, str] = {}
+    if cluster.hooks is not None:
+        found["JobSubmitPlugins"] = _with_word(existing.get("JobSubmitPlugins"), "lua")
+        if cluster.submit_filter:
+            found["CliFilterPlugins"] = _with_word(existing.get("CliFilterPlugins"), "lua")
+        found["PrologSlurmctld"] = cluster.hooks.prolog_slurmctld
+        found["Epilog"] = cluster.hooks.epilog
+        if cluster.hooks.pam:
+            found["UsePAM"] = "1"
+        else:
+            found["TaskProlog"] = cluster.hooks.task_prolog
+        found |= dict(line.split("=", 1) for line in slurmconf.hook_timeout_lines(cluster))
+    found["AuthInfo"] = _auth_info(existing.get("AuthInfo"), cluster.cred_expire)
+    if existing.get("AccountingStorageType").endswith("slurmdbd"):
+        found["AccountingStoreFlags"] = _with_word(existing.get("AccountingStoreFlags"), "job_comment")
+    if any(node.host for node in _missing(cluster, existing)):
+        found["SlurmdParameters"] = _with_word(existing.get("SlurmdParameters"), "config_overrides")
+    if any(node.gpus for node in _missing(cluster, existing)):
+        found["GresTypes"] = _with_word(existing.get("GresTypes"), "gpu")
+    return found
+
+
+def render_slurmd_conf(cluster: model.SlurmCluster, *, conf: str) -> str:
+    """For slurmds that share a host: the site's slurm.conf, with folders and files that are each node's own.
+
+    Slurm takes the last of two equal settings; the slurmds of the site's own nodes never read this file.
+    """
+    places = cluster.places
+    lines = (
+        f"include {conf}",
+        f"SlurmdSpoolDir={places.spool_dir}/%n",
+        f"SlurmdPidFile={places.pid_dir}/slurmd-%n.pid",
+        f"SlurmdLogFile={places.log_dir}/slurmd-%n.log",
+    )
+    return slurmconf.HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def _missing(cluster: model.SlurmCluster, existing: Existing) -> tuple[model.NodeSpec, ...]:
+    return tuple(node for node in cluster.nodes if node.name not in existing.nodes)
+
+
+def _new_nodes(cluster: model.SlurmCluster, existing: Existing) -> Iterator[str]:
+    for node in _missing(cluster, existing):
+        yield slurmconf.node_line(node, address=cluster.address)
+    names = tuple(node.name for node in cluster.nodes)
+    for partition in cluster.partitions:
+        if partition.name not in existing.partitions:
+            yield slurmconf.partition_line(partition, nodes=partition.nodes or names)
+
+
+def _with_word(words: str, word: str) -> str:
+    known = [each for each in words.split(",") if each]
+    return ",".join(known if word in known else [*known, word])
+
+
+def _auth_info(words: str, seconds: int) -> str:
+    kept = [each for each in words.split(",") if each and not each.startswith("cred_expire=")]
+    return ",".join([*kept, f"cred_expire={seconds}"])
+
+
+def render_chain(kind: str, *, own: str, site: str) -> str:
+    """A program that runs the site's own hook and ours; `site` may be a pattern for several, as Slurm allows.
+
+    Before a job the site's comes first and may say no; after a job ours first waits for the pods to be gone.
+    """
+    theirs = (
+        f'for program in {site}; do\n  [ -x "$program" ] || continue\n  "$program" "$@" || result=$?\ndone\n'
+    )
+    ours = f'{own} "$@" || result=$?\n'
+    before = f'{theirs}[ "$result" -eq 0 ] || exit "$result"\n{ours}'
+    body = ours + theirs if kind == "Epilog" else before
+    head = f"#!/bin/sh\n# Written by penstock: the site's own {kind} with Penstock's.\nresult=0\n"
+    return f'{head}{body}exit "$result"\n'

@@ -1,0 +1,68 @@
+"""systemd units of a site: those in systemd/, which are whole for the usual paths, with the site's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+
+PENSTOCKD = "penstockd.service"
+INTAKE = "penstock-intake.service"
+COLLECTOR = "penstock-collector.service"
+SLURMD = "penstock-slurmd@.service"
+PROGRAM = "/usr/bin/penstock"
+
+
+def render(name: str, replacements: Mapping[str, str]) -> str:
+    """The unit of that name; every text that is to be replaced must be in it."""
+    text = resources.files("penstock.render").joinpath("systemd", name).read_text(encoding="utf-8")
+    for old, new in replacements.items():
+        if old not in text:
+            raise ValueError(f"{name} has no {old!r}")
+        text = text.replace(old, new)
+    return text
+
+
+def penstockd(*, program: str, config: str, user: str, slurm_conf: str, runtime: str, state: str) -> str:
+    """penstockd as SlurmUser; `runtime` is its socket's folder."""
+    is_usual = runtime.startswith("/run/")
+    folder = f"RuntimeDirectory={runtime.removeprefix('/run/')}" if is_usual else "# no folder below /run"
+    return render(
+        PENSTOCKD,
+        {
+            f"{PROGRAM} daemon --config /etc/penstock/penstockd.json": f"{program} daemon --config {config}",
+            "User=slurm\nGroup=slurm\n": f"User={user}\nEnvironment=SLURM_CONF={slurm_conf}\n",
+            "RuntimeDirectory=penstock": folder,
+            "ReadWritePaths=/run/penstock -/var/lib/penstock/attempts": f"ReadWritePaths={runtime} -{state}",
+        },
+    )
+
+
+def intake(*, program: str, config: str, nas: str, drop: str, state: str) -> str:
+    """The intake, once the NAS is mounted."""
+    return render(
+        INTAKE,
+        {
+            f"{PROGRAM} intake --config /etc/penstock/intake.json": f"{program} intake --config {config}",
+            "#RequiresMountsFor=/nas": f"RequiresMountsFor={nas}",
+            "ReadWritePaths=-/nas/slurm-jobs": f"ReadWritePaths=-{nas}/{drop} -{state}",
+        },
+    )
+
+
+def collector(*, program: str, config: str, nas: str, results: str, state: str) -> str:
+    """The collector, once the NAS is mounted."""
+    return render(
+        COLLECTOR,
+        {
+            f"{PROGRAM} collector --config /etc/penstock/collector.json": (
+                f"{program} collector --config {config}"
+            ),
+            "#RequiresMountsFor=/nas/results": f"RequiresMountsFor={nas}/{results}",
+            "ReadWritePaths=/var/lib/penstock/attempts -/nas": f"ReadWritePaths={state} -{nas}",
+        },
+    )
+
+
+def slurmd(*, slurm_conf: str) -> str:
+    """penstock-slurmd@NODE."""
+    return render(SLURMD, {"/etc/slurm/slurm.conf": slurm_conf})

@@ -1,0 +1,1 @@
+"""The site file: one description of the cluster, read strictly, turned into what everything else needs."""

@@ -1,0 +1,160 @@
+"""Site → the words that Slurm's configuration is rendered from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from penstock import wellknown
+from penstock.model import cluster as model
+from penstock.model import releases
+from penstock.render import includes
+from penstock.site.parts import Partition
+from penstock.site.schema import Site
+from penstock.site.words import mebibytes
+
+Groups = Mapping[str, tuple[model.NodeSpec, ...]]
+
+
+def release_of(site: Site) -> releases.Release | None:
+    """The release that the file names."""
+    if site.slurm.release is None:
+        return None
+    return releases.parse(site.slurm.release)
+
+
+def bridged_partitions(site: Site) -> tuple[str, ...]:
+    """Partitions whose jobs are pods."""
+    return tuple(name for name, partition in site.partitions.items() if partition.mode != "host")
+
+
+def default_partition(site: Site) -> str:
+    """The partition of jobs that name none, if it is one of the file's."""
+    return next((name for name, partition in site.partitions.items() if partition.default), "")
+
+
+def describe(
+    site: Site,
+    groups: Groups,
+    *,
+    release: releases.Release,
+    existing: includes.Existing | None = None,
+    password: str = "",
+) -> model.SlurmCluster:
+    """The whole cluster."""
+    slurm, accounting = site.slurm, site.slurm.accounting
+    return model.SlurmCluster(
+        name=site.cluster,
+        nodes=tuple(node for nodes in groups.values() for node in nodes),
+        partitions=tuple(_partition(name, each, groups) for name, each in site.partitions.items()),
+        controller_port=slurm.port,
+        accounting_port=accounting.port,
+        places=_places(site),
+        controller_host=slurm.controller,
+        address=slurm.address or slurm.controller,
+        listen_on_address_only=slurm.listen_on_address_only,
+        hooks=_hooks(site, existing) if bridged_partitions(site) else None,
+        submit_filter=site.penstockd.submit_filter,
+        slurm_user=slurm.user,
+        accounting_host=accounting.host,
+        accounting_address=accounting.address or accounting.host,
+        priorities=_priorities(site),
+        database=model.Database(
+            name=accounting.database,
+            host=accounting.database_host,
+            user=accounting.database_user or "",
+            password=password,
+            enforce=accounting.enforce,
+        ),
+        cred_expire=site.timeouts.cred_expire,
+        max_array_size=slurm.max_array_size,
+        kill_wait=site.timeouts.kill_wait,
+        prolog_epilog_timeout=site.timeouts.epilog,
+        release=release,
+    )
+
+
+def _places(site: Site) -> model.SlurmPlaces:
+    return model.SlurmPlaces(
+        munge_socket=site.slurm.munge_socket,
+        state_dir=site.slurm.state_dir,
+        spool_dir=site.slurm.spool_dir,
+        pid_dir=site.slurm.pid_dir,
+        log_dir=site.slurm.log_dir,
+        gpu_device_dir=site.slurm.gpu_device_dir,
+        plugin_dir=site.slurm.plugin_dir or "",
+    )
+
+
+def _priorities(site: Site) -> model.Priorities:
+    scheduler, weights = site.slurm.scheduler, site.slurm.scheduler.weights
+    factors = (
+        ("Age", weights.age),
+        ("Fairshare", weights.fairshare),
+        ("JobSize", weights.job_size),
+        ("Partition", weights.partition),
+        ("QOS", weights.qos),
+    )
+    return model.Priorities(
+        parameters=scheduler.parameters,
+        memory_per_cpu=mebibytes(scheduler.memory_per_cpu) if scheduler.memory_per_cpu else None,
+        decay_half_life=weights.decay_half_life,
+        max_age=weights.max_age,
+        weights=tuple((factor, weight) for factor, weight in factors if weight),
+    )
+
+
+def hook_programs(site: Site) -> dict[str, str]:
+    """Our own programs by the setting that names them."""
+    libexec = PurePosixPath(site.penstockd.libexec)
+    names = (wellknown.PROLOG, wellknown.EPILOG, wellknown.TASK_PROLOG)
+    return {setting: str(libexec / name) for setting, name in zip(includes.HOOK_SETTINGS, names, strict=True)}
+
+
+def chained(program: str) -> str:
+    """The program that runs the site's own hook and this one."""
+    return f"{program}-chain"
+
+
+def _hooks(site: Site, existing: includes.Existing | None) -> model.BridgeHooks:
+    programs = hook_programs(site)
+    if existing is not None:
+        programs = {
+            setting: chained(own) if existing.get(setting) else own for setting, own in programs.items()
+        }
+    prolog, epilog, task_prolog = (programs[setting] for setting in includes.HOOK_SETTINGS)
+    return model.BridgeHooks(
+        prolog_slurmctld=prolog,
+        epilog=epilog,
+        task_prolog=task_prolog,
+        pam=site.slurm.pam_file is not None,
+    )
+
+
+def _partition(name: str, partition: Partition, groups: Groups) -> model.PartitionSpec:
+    return model.PartitionSpec(
+        name=name,
+        bridged=partition.mode != "host",
+        default=partition.default,
+        max_time=partition.max_time,
+        default_time=partition.default_time,
+        nodes=tuple(node.name for group in partition.nodes for node in groups.get(group, ())),
+        options=tuple(_options(partition)),
+    )
+
+
+def _options(partition: Partition) -> list[tuple[str, str]]:
+    limits = partition.limits
+    memory = mebibytes(limits.max_memory_per_node) if limits.max_memory_per_node else None
+    found = (
+        ("AllowGroups", ",".join(partition.allow_groups)),
+        ("AllowAccounts", ",".join(partition.allow_accounts)),
+        ("PriorityJobFactor", partition.priority),
+        ("PriorityTier", partition.priority),
+        ("QOS", partition.qos),
+        ("PreemptMode", partition.preempt.upper() if partition.preempt else None),
+        ("MaxNodes", limits.max_nodes),
+        ("MaxCPUsPerNode", limits.max_cpus_per_node),
+        ("MaxMemPerNode", memory),
+    )
+    return [(key, str(value)) for key, value in found if value not in (None, "")]

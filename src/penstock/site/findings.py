@@ -1,0 +1,48 @@
+"""What is wrong with a site file: where, what was found, what is allowed, what may have been meant."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from penstock import errors
+
+Place = tuple[str | int, ...]
+SHOWN = 50
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
+class Finding:
+    """One mistake; line and column count from 1."""
+
+    line: int
+    column: int
+    key: str
+    """Where in the file, as partitions.gpu.mode; empty for the file itself."""
+    message: str
+    remedy: str
+
+    def shown(self, name: str) -> str:
+        """One line, as compilers write them."""
+        where = f"{self.key}: " if self.key else ""
+        return f"{name}:{self.line}:{self.column}: {where}{self.message}; {self.remedy}"
+
+
+class SiteError(errors.UsageError):
+    """The site file is wrong: everything that is, at once."""
+
+    def __init__(self, name: str, findings: Iterable[Finding]) -> None:
+        self.findings: Sequence[Finding] = sorted(set(findings))
+        lines = [finding.shown(name) for finding in self.findings[:SHOWN]]
+        if len(self.findings) > SHOWN:
+            lines.append(f"… and {len(self.findings) - SHOWN} more")
+        count = len(self.findings)
+        super().__init__(
+            f"{count} mistake{'s' * (count != 1)} in {name}\n" + "\n".join(lines),
+            hint="docs/reference/site.md describes every key.",
+        )
+
+
+def dotted(place: Place) -> str:
+    """A place as people write it."""
+    return ".".join(str(part) for part in place if part != "[key]")

@@ -1,0 +1,137 @@
+"""Site → every Kubernetes object that it needs, in the order in which they can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock import wellknown
+from penstock.render import manifests, rbac
+from penstock.site import clusters
+from penstock.site.parts import Quota
+from penstock.site.schema import Site
+
+Manifest = dict[str, Any]
+ACCOUNT = "penstockd"
+
+
+def all_objects(site: Site, groups: clusters.Groups) -> tuple[Manifest, ...]:
+    """Namespaces first, what lives in them after."""
+    return (
+        *_own(site),
+        *_classes(site),
+        *(each for user in users(site) for each in _user(site, user)),
+        *_images(site, groups),
+        *_daemon(site),
+    )
+
+
+def users(site: Site) -> dict[str, Quota | None]:
+    """Users that the file names, with their quotas."""
+    return {
+        name: user.quota or site.quota
+        for account in site.accounts.values()
+        for name, user in account.users.items()
+    }
+
+
+def namespace_of(site: Site, user: str) -> str:
+    """The namespace of a user's jobs."""
+    return site.kubernetes.namespace_pattern.format(user=user, uid=user, cluster=site.cluster)
+
+
+def _own(site: Site) -> Iterator[Manifest]:
+    home = site.kubernetes.namespace
+    yield manifests.namespace(home)
+    yield manifests.service_account(ACCOUNT, home)
+    for role in (rbac.render_role(), rbac.render_user_role()):
+        role["metadata"]["labels"] = manifests.labels()
+        yield role
+    binding = rbac.render_binding(rbac.service_account(ACCOUNT, home))
+    binding["metadata"] = manifests.meta(f"{home}-{ACCOUNT}")
+    yield binding
+
+
+def _classes(site: Site) -> Iterator[Manifest]:
+    for name, each in site.priority_classes.items():
+        yield manifests.priority_class(name, value=each.value, preempts=each.preempts)
+    if site.nas is not None and site.nas.provisioner:
+        yield manifests.storage_class(site.nas.storage_class, provisioner=site.nas.provisioner)
+
+
+def _user(site: Site, user: str) -> Iterator[Manifest]:
+    home = namespace_of(site, user)
+    yield manifests.namespace(home, pod_security=site.kubernetes.pod_security)
+    quota = users(site)[user]
+    if quota is not None:
+        yield manifests.quota(home, hard(quota))
+        yield manifests.limit_range(home)
+    if site.kubernetes.network_policy:
+        yield manifests.network_policy(home)
+    if site.nas is not None and site.nas.claim is not None:
+        yield from _claim(site, home)
+
+
+def hard(quota: Quota) -> dict[str, str]:
+    """A quota in Kubernetes' words."""
+    found = {
+        "requests.cpu": quota.cpus,
+        "requests.memory": quota.memory,
+        f"requests.{wellknown.GPU_RESOURCE}": quota.gpus,
+        "pods": quota.pods,
+    }
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _claim(site: Site, home: str) -> Iterator[Manifest]:
+    nas = site.nas
+    if nas is None or nas.claim is None:
+        return
+    name = "" if nas.provisioner else f"penstock-{home}"
+    if name:
+        source = {"hostPath": {"path": nas.path}}
+        yield manifests.volume(
+            name, source=source, size=nas.size, storage_class=nas.storage_class, claim=nas.claim, home=home
+        )
+    yield manifests.claim(
+        nas.claim, namespace=home, size=nas.size, storage_class=nas.storage_class, volume=name
+    )
+
+
+def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:
+    if not site.registry.prepull:
+        return
+    for name in clusters.bridged_partitions(site):
+        image = site.partitions[name].image or site.registry.default_image
+        nodes = tuple(node.name for group in site.partitions[name].nodes for node in groups.get(group, ()))
+        if image and nodes:
+            yield manifests.prepull(
+                name,
+                namespace=site.kubernetes.namespace,
+                image=image,
+                nodes=nodes,
+                secrets=site.registry.pull_secrets,
+            )
+
+
+def _daemon(site: Site) -> Iterator[Manifest]:
+    if site.penstockd.run != "deployment":
+        return
+    folders = {
+        "socket": _folder(site.penstockd.socket),
+        "config": _folder(site.penstockd.config),
+        "slurm": _folder(site.slurm.conf),
+        "munge": _folder(site.slurm.munge_socket),
+    }
+    yield manifests.deployment(
+        ACCOUNT,
+        namespace=site.kubernetes.namespace,
+        image=site.penstockd.image,
+        config=site.penstockd.config,
+        folders=folders,
+        host=site.slurm.controller,
+    )
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

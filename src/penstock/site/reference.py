@@ -1,0 +1,111 @@
+"""The reference and the JSON Schema, made from the schema itself so that they cannot say anything else."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from penstock.site import schema, shape
+from penstock.site.words import FORMS
+
+HEAD = """\
+# The site file
+
+`/etc/penstock/site.yaml` (or `--site FILE`, or `$PENSTOCK_SITE`) describes the cluster once.
+This page is made from the schema by `scripts/make_reference.py`. An editor checks the file against
+[site.schema.json](site.schema.json) with this as its first line:
+
+```yaml
+# yaml-language-server: $schema=site.schema.json
+```
+
+Unknown keys, duplicate keys, anchors, aliases and tags are errors. `1:30:00` is a time and stays one.
+
+"""
+
+
+def json_schema() -> str:
+    """For editors."""
+    made = schema.Site.model_json_schema()
+    made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    made["title"] = "Penstock site file"
+    return json.dumps(made, indent=2) + "\n"
+
+
+def markdown() -> str:
+    """For people."""
+    return HEAD + "\n".join(_section("", schema.Site)) + "\n"
+
+
+def _section(place: str, model: type[BaseModel]) -> Iterator[str]:
+    """One table for a mapping, then one for each mapping in it."""
+    yield f"## {f'`{place}`' if place else 'Top level'}\n"
+    if model.__doc__:
+        yield f"{model.__doc__.strip()}\n"
+    yield "| key | kind | default | meaning |"
+    yield "|---|---|---|---|"
+    nested: list[tuple[str, type[BaseModel]]] = []
+    for name, field in model.model_fields.items():
+        kind, what = shape.inner(field.annotation)
+        yield f"| `{name}` | {_kind(field)} | {_default(field)} | {field.description} |"
+        inside = _model_in(kind, what)
+        if inside is not None:
+            mark = {"map": ".NAME", "list": "[]"}.get(kind, "")
+            nested.append((f"{place}.{name}{mark}".lstrip("."), inside))
+    yield ""
+    for where, inside in nested:
+        yield from _section(where, inside)
+
+
+def _model_in(kind: str, what: Any) -> type[BaseModel] | None:
+    if kind in ("map", "list"):
+        kind, what = shape.inner(what)
+    found: type[BaseModel] | None = what if kind == "model" else None
+    return found
+
+
+def _kind(field: FieldInfo) -> str:
+    kind, what = shape.inner(field.annotation)
+    if kind == "list":
+        return f"list of {_word(what, ())}"
+    if kind == "map":
+        return "mapping by name"
+    return "mapping" if kind == "model" else _word(field.annotation, field.metadata)
+
+
+def _word(annotation: Any, metadata: Any) -> str:
+    choices = _choices(annotation)
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    found = shape.patterns(annotation, metadata)
+    if found:
+        return FORMS[found[0]].replace("|", "\\|")
+    kind = shape.inner(annotation)[1]
+    names = {int: "whole number", bool: "`true` or `false`", str: "text"}
+    return names.get(kind, "mapping") if isinstance(kind, type) else "text"
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    if typing.get_origin(annotation) is typing.Literal:
+        return typing.get_args(annotation)
+    for each in typing.get_args(annotation):
+        found = _choices(each)
+        if found:
+            return found
+    return ()
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return "**needed**"
+    if value is None or value in ({}, (), "") or isinstance(value, BaseModel):
+        return ""
+    text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"`{text.lower() if isinstance(value, bool) else text}`"

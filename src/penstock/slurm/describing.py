@@ -1,0 +1,92 @@
+"""Slurm's own description of itself: configuration, nodes and partitions as scontrol shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from penstock.slurm import commands, hostlists
+
+_WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
+_GPUS = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w-]*))?:(?P<count>\d+)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SlurmNode:
+    """A node as slurmctld knows it; memory in MiB."""
+
+    name: str
+    state: str
+    cpus: int
+    memory_mb: int
+    gpus: int
+    gpu_type: str = ""
+    reason: str = ""
+    used_cpus: int = 0
+    used_memory_mb: int = 0
+    used_gpus: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SlurmPartition:
+    """A partition as slurmctld knows it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    default: bool
+
+
+async def configuration(slurm_conf: str) -> dict[str, str]:
+    """`scontrol show config`, by name."""
+    text = await commands.run(("scontrol", "show", "config"), slurm_conf=slurm_conf)
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): _value(value) for name, _, value in pairs}
+
+
+def _value(text: str) -> str:
+    value = text.strip()
+    return "" if value in ("(null)", "N/A") else value
+
+
+async def nodes(slurm_conf: str) -> tuple[SlurmNode, ...]:
+    """Every node."""
+    text = await commands.run(("scontrol", "--oneliner", "show", "node"), slurm_conf=slurm_conf)
+    return tuple(node(line) for line in text.splitlines() if line.startswith("NodeName="))
+
+
+def node(line: str) -> SlurmNode:
+    """One line of `scontrol -o show node`."""
+    words = {match[1]: _value(match[2]) for match in _WORD.finditer(line)}
+    gpus = _GPUS.search(words.get("Gres", ""))
+    used = _tres(words.get("AllocTRES", ""))
+    return SlurmNode(
+        name=words["NodeName"],
+        state=words.get("State", ""),
+        cpus=int(words.get("CPUTot", 0)),
+        memory_mb=int(words.get("RealMemory", 0)),
+        gpus=int(gpus["count"]) if gpus else 0,
+        gpu_type=(gpus["type"] or "") if gpus else "",
+        reason=words.get("Reason", ""),
+        used_cpus=int(words.get("CPUAlloc", 0)),
+        used_memory_mb=int(words.get("AllocMem", 0)),
+        used_gpus=int(used.get("gres/gpu", 0)),
+    )
+
+
+def _tres(text: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in text.split(",") if "=" in word)
+
+
+async def partitions(slurm_conf: str) -> tuple[SlurmPartition, ...]:
+    """Every partition."""
+    text = await commands.run(("scontrol", "--oneliner", "show", "partition"), slurm_conf=slurm_conf)
+    return tuple(_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
+
+
+def _partition(line: str) -> SlurmPartition:
+    words = {match[1]: _value(match[2]) for match in _WORD.finditer(line)}
+    return SlurmPartition(
+        name=words["PartitionName"],
+        nodes=hostlists.expand(words.get("Nodes", "")),
+        default=words.get("Default", "") == "YES",
+    )

@@ -1,0 +1,363 @@
+"""Things that go wrong at sites, done to a lab on purpose and mended again, and what the doctor must find.
+
+Some are done to the live site, the others by a site file that says something else than the site is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.e2e import labs
+
+from penstock import wellknown
+from penstock.lab import testing
+from penstock.render import yamltext
+from penstock.site import loading, reading, schema
+
+Lab = testing.RunningLab
+Ailment = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]
+NODE = "n4"
+
+
+def site_of(lab: Lab, **sections: Any) -> schema.Site:
+    """The lab's site, with other words in some sections."""
+    document = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
+    for section, values in sections.items():
+        known = document.get(section, {})
+        document[section] = {
+            key: _merged(known.get(key), value) for key, value in {**known, **values}.items()
+        }
+    return loading.loads(yamltext.document(document).encode())
+
+
+def _merged(known: Any, new: Any) -> Any:
+    return {**known, **new} if isinstance(known, dict) and isinstance(new, dict) else new
+
+
+def said(**sections: Any) -> Ailment:
+    """A site file that says something else."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        yield site_of(lab, **sections)
+
+    return ailment
+
+
+def moved(path: Callable[[Lab], Path]) -> Ailment:
+    """A file that is away for a while."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        there = path(lab)
+        away = there.with_name(f"{there.name}.away")
+        there.rename(away)
+        try:
+            yield site_of(lab)
+        finally:
+            away.rename(there)
+
+    return ailment
+
+
+def changed(path: Callable[[Lab], Path], content: bytes = b"\n# changed\n") -> Ailment:
+    """A file with something at its end."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        there = path(lab)
+        before = there.read_bytes()
+        there.write_bytes(before + content)
+        try:
+            yield site_of(lab)
+        finally:
+            there.write_bytes(before)
+
+    return ailment
+
+
+def mode(path: Callable[[Lab], Path], bits: int) -> Ailment:
+    """A file or folder with other rights."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        there = path(lab)
+        before = there.stat().st_mode & 0o7777
+        there.chmod(bits)
+        try:
+            yield site_of(lab)
+        finally:
+            there.chmod(before)
+
+    return ailment
+
+
+def commands(do: tuple[str, ...], undo: tuple[str, ...]) -> Ailment:
+    """What a command does, until another takes it back."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        lab.run(do)
+        try:
+            yield site_of(lab)
+        finally:
+            lab.run(undo)
+
+    return ailment
+
+
+def node_has(amounts: dict[str, str]) -> Ailment:
+    """A node that can give less than Slurm believes."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        before = _allocatable(lab)
+        _patch_node(lab, {**before, **amounts})
+        try:
+            yield site_of(lab)
+        finally:
+            _patch_node(lab, before)
+
+    return ailment
+
+
+def _allocatable(lab: Lab) -> dict[str, str]:
+    node = json.loads(lab.run(("kubectl", "get", "node", NODE, "-o", "json")).stdout)
+    found: dict[str, str] = node["status"]["allocatable"]
+    return found
+
+
+def _patch_node(lab: Lab, allocatable: dict[str, str]) -> None:
+    patch = json.dumps({"status": {"allocatable": allocatable}})
+    lab.run(("kubectl", "patch", "node", NODE, "--subresource=status", "--type=merge", "--patch", patch))
+
+
+def pod(*, name: str, labels: dict[str, str], cpu: str) -> Ailment:
+    """A pod on a node that nobody there knows of."""
+
+    @contextlib.contextmanager
+    def ailment(lab: Lab) -> Iterator[schema.Site]:
+        container = {
+            "name": "job",
+            "image": "lab/host-userland:1",
+            "command": ["/bin/sleep", "600"],
+            "resources": {"requests": {"cpu": cpu}},
+        }
+        cluster = {wellknown.LABEL_CLUSTER: site_of(lab).cluster} if labels else {}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels | cluster},
+            "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 0},
+        }
+        lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
+        try:
+            yield site_of(lab)
+        finally:
+            delete = ("kubectl", "delete", "pod", name, "--namespace=default", "--ignore-not-found", "--now")
+            lab.run(delete)
+
+    return ailment
+
+
+JOB_LABELS = {
+    wellknown.LABEL_APP: wellknown.APP_VALUE,
+    wellknown.LABEL_JOB_ID: "3999999",
+    wellknown.LABEL_RESTART: "0",
+}
+
+
+@contextlib.contextmanager
+def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
+    """A user's namespace that forbids folders of the node."""
+    labels = {wellknown.LABEL_USER_ID: "4242", "pod-security.kubernetes.io/enforce": "restricted"}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "user-strict", "labels": labels},
+    }
+    lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
+    try:
+        yield site_of(lab)
+    finally:
+        lab.run(("kubectl", "delete", "namespace", "user-strict", "--wait=false"))
+
+
+@contextlib.contextmanager
+def other_clock(lab: Lab) -> Iterator[schema.Site]:
+    """An API server whose clock goes wrong."""
+
+    class Late(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the library's name
+            self.send_response_only(200)
+            self.send_header("Date", "Mon, 01 Jan 2001 00:00:00 GMT")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's name
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Late)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    config = lab.place.etc / "late.kubeconfig"
+    address = f"http://127.0.0.1:{server.server_port}"
+    config.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": address}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
+    try:
+        yield site_of(lab, kubernetes={"admin_kubeconfig": str(config)})
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        config.unlink()
+
+
+@contextlib.contextmanager
+def no_penstockd(lab: Lab) -> Iterator[schema.Site]:
+    """penstockd has been killed."""
+    labs.kill(lab.place, "penstockd")
+    try:
+        yield site_of(lab)
+    finally:
+        lab.penstock("lab", "restart", "penstockd")
+
+
+@contextlib.contextmanager
+def cut_short(lab: Lab) -> Iterator[schema.Site]:
+    """`penstock apply` was killed."""
+    folder = lab.place.installed / "installed"
+    folder.mkdir(parents=True)
+    (folder / "journal.json").write_text("{}")
+    try:
+        yield site_of(lab)
+    finally:
+        shutil.rmtree(lab.place.installed)
+
+
+def hook(name: str) -> Callable[[Lab], Path]:
+    return lambda lab: lab.place.libexec / name
+
+
+AILMENTS: dict[str, tuple[Ailment, str, str]] = {
+    # what is wrong: how it is done, which check finds it, what it must say
+    "another Slurm": (said(slurm={"release": "24.11"}), "slurm-release", "the site file says Slurm 24.11"),
+    "munge away": (said(slurm={"munge_socket": "/nowhere/munge.sock"}), "munge", "does not work"),
+    "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
+    "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
+    "hook of another version": (
+        changed(hook("penstock_hooks/launch.py")),
+        "hooks-current",
+        "another version",
+    ),
+    "foreign job_submit.lua": (
+        changed(lambda lab: lab.place.etc / wellknown.JOB_SUBMIT, b"-- mine\n"),
+        "job-submit",
+        "is not Penstock's",
+    ),
+    "edited gres.conf": (
+        changed(lambda lab: lab.place.gres_conf),
+        "slurm-files",
+        "not what the site file says",
+    ),
+    "edited settings": (
+        changed(lambda lab: lab.place.penstockd_conf, b" "),
+        "penstockd-config",
+        "not what the site file says",
+    ),
+    "node drained": (
+        commands(
+            ("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", "Reason=fan broken"),
+            ("scontrol", "update", f"NodeName={NODE}", "State=RESUME"),
+        ),
+        "drained",
+        "fan broken",
+    ),
+    "SlurmUser is another": (said(slurm={"user": "root"}), "slurm-user", "the site file says root"),
+    "mount away": (said(nas={"shared_mounts": ["/nowhere"]}), "shared-mounts", "/nowhere is not there"),
+    "API away": (
+        said(kubernetes={"admin_kubeconfig": "/nowhere/config"}),
+        "kubernetes",
+        "cannot read kubeconfig /nowhere/config",
+    ),
+    "kubeconfig for all to read": (
+        mode(lambda lab: lab.place.penstockd_kubeconfig, 0o644),
+        "kubeconfig",
+        "everybody can read",
+    ),
+    "kubeconfig away": (said(kubernetes={"kubeconfig": "/nowhere/config"}), "kubeconfig", "is missing"),
+    "clock off": (other_clock, "clock", "s off ours"),
+    "node unknown to Kubernetes": (
+        said(node_groups={"workers": {"nodes": "n[1-5]"}}),
+        "node-names",
+        "Kubernetes has no node n5",
+    ),
+    "node unknown to Slurm": (
+        said(node_groups={"workers": {"nodes": "n[1-5]"}}),
+        "drained",
+        "Slurm has no node n5",
+    ),
+    "partition without its nodes": (
+        said(node_groups={"workers": {"nodes": "n[1-3]"}}),
+        "partitions",
+        "other nodes than the site file says: n4",
+    ),
+    "node cordoned": (
+        commands(("kubectl", "cordon", NODE), ("kubectl", "uncordon", NODE)),
+        "node-ready",
+        "n4 is cordoned",
+    ),
+    "node too small": (node_has({"cpu": "4"}), "node-sizes", "Slurm claims cpu 8, Kubernetes can give 4"),
+    "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "gives out 4 GPUs, Kubernetes has 1"),
+    "GPU label away": (
+        said(gpus={"a100": {"labels": {"gpu": "a100"}}}, node_groups={"workers": {"gpu_type": "a100"}}),
+        "gpu-labels",
+        "has no label gpu=a100",
+    ),
+    "namespace too strict": (strict_namespace, "pod-security", "user-strict enforces restricted"),
+    "quota away": (
+        said(
+            accounts={"research": {"users": {"system": {"quota": {"pods": 5}}}}},
+            kubernetes={"namespace_pattern": "kube-{user}"},
+        ),
+        "quotas",
+        "the quota of system in kube-system is not the site file's",
+    ),
+    "PriorityClass away": (
+        said(priority_classes={"nowhere": {"value": 1}}, partitions={"gpu": {"priority_class": "nowhere"}}),
+        "priority-classes",
+        "there is no PriorityClass nowhere",
+    ),
+    "penstockd killed": (no_penstockd, "penstockd", "penstockd does not answer"),
+    "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "closed to users"),
+    "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
+    "NAS away": (said(nas={"path": "/nowhere/nas"}), "nas", "/nowhere/nas is not there"),
+    "drop folder closed": (mode(lambda lab: lab.place.nas_submit, 0o755), "nas-folders", "has mode 755"),
+    "results folder away": (said(nas={"results": "elsewhere"}), "nas-folders", "elsewhere is missing"),
+    "pod without a job": (
+        pod(name="left-over", labels=JOB_LABELS, cpu="1"),
+        "orphans",
+        "left-over belongs to job 3999999, which is over",
+    ),
+    "node promised twice": (
+        pod(name="left-over", labels=JOB_LABELS, cpu="1"),
+        "double-booking",
+        "pods of jobs ask for cpu 1, Slurm gave 0",
+    ),
+    "somebody else's pod": (pod(name="guest", labels={}, cpu="2"), "foreign-pods", "cpu 6 of 8"),
+    "apply cut short": (cut_short, "apply", "killed half-way"),
+}

@@ -1,0 +1,163 @@
+"""The doctor finds what is wrong, says the right thing, and mends what it says it mends."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.e2e import ailments
+
+from penstock.doctor import all_checks, checks
+from penstock.doctor.live import Live
+from penstock.lab import spec, testing
+from penstock.site import schema
+
+CHECKS = {check.name: check for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
+DEV_ONLY = ("node too small", "GPUs away", "foreign pods")
+"""A kubelet writes its node's status anew every few seconds."""
+
+
+def found(name: str, site: schema.Site) -> list[checks.Result]:
+    return list(checks.run([CHECKS[name]], Live(site)))
+
+
+@pytest.fixture(scope="module")
+def ward(shared_lab: testing.RunningLab) -> testing.RunningLab:
+    """The shared lab, where things are made wrong on purpose: a proof after each would find just that."""
+    return shared_lab
+
+
+def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:
+    """Nothing is wrong, a probing pod included, for people and for machines."""
+    answer = lab.penstock("doctor", "--probe", "--format", "json", check=False)
+    report = json.loads(answer.stdout)
+    wrong = [each for each in report["checks"] if each["status"] not in ("ok", "skipped")]
+    assert (wrong, report["status"], answer.returncode) == ([], "ok", 0)
+    assert len(CHECKS) >= 25
+
+
+@pytest.mark.parametrize("name", ailments.AILMENTS)
+def test_an_ailment_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
+    """The right check, the right words, a remedy; and once it is mended, nothing."""
+    if name in DEV_ONLY and testing.kubernetes() != spec.DEV:
+        pytest.skip("a kubelet takes it back by itself")
+    ailment, check, words = ailments.AILMENTS[name]
+    with ailment(ward) as site:
+        results = found(check, site)
+        assert any(words in each.message for each in results), results
+        assert all(each.remedy or each.status == "unknown" for each in results)
+        assert checks.worst(results) in ("warning", "unknown", "failed")
+    well = ailments.site_of(ward)
+    testing.until(lambda: checks.worst(found(check, well)) in ("ok", "skipped"))
+
+
+def test_the_doctor_mends(ward: testing.RunningLab) -> None:
+    """Hooks, rights and folders are right again after --fix, and the command says so."""
+    ward.place.nas_submit.chmod(0o700)
+    ward.place.penstockd_socket.chmod(0o600)
+    (ward.place.libexec / "penstock-epilog").unlink()
+    names = ("nas-folders", "socket", "hooks-installed")
+    only = [word for name in names for word in ("--only", name)]
+    assert ward.penstock("doctor", *only, check=False).returncode == 3
+    assert ward.penstock("doctor", "--fix", *only).stdout.count("fixed") == 3
+    assert ward.penstock("doctor", *only).returncode == 0
+
+
+def test_rights_that_are_missing_are_named(ward: testing.RunningLab) -> None:
+    """Verb by verb, as the API itself answers."""
+    site = ailments.site_of(ward, kubernetes={"kubeconfig": str(ward.place.viewer_kubeconfig)})
+    results = found("rbac", site)
+    assert "create pods/binding" in results[0].message
+    assert results[0].status == "failed"
+
+
+def test_an_unknown_check_is_one_line(ward: testing.RunningLab) -> None:
+    """With the names of all that there are."""
+    answer = ward.penstock("doctor", "--only", "nonsense", check=False)
+    assert answer.returncode == 2
+    assert "there is no check nonsense" in answer.stderr
+
+
+BROKEN_SETTINGS = {
+    "JobSubmitPlugins": None,
+    "PrologSlurmctld": None,
+    "Epilog": None,
+    "TaskProlog": None,
+    "UsePAM": None,
+    "KillWait": "290",
+    "PrologEpilogTimeout": "100",
+    "DefMemPerCPU": None,
+    "AccountingStoreFlags": None,
+}
+FOUND_THEN = {
+    "job-submit": "without JobSubmitPlugins=lua",
+    "prolog": "jobs would start unchecked",
+    "epilog": "nodes would be freed while pods still run",
+    "steps": "steps would run on the Slurm node itself",
+    "timeouts": "KillWait 290 s is not below",
+    "memory-default": "DefMemPerCPU is not set",
+    "accounting": "comments are not kept",
+    "cred-expire": "credentials live 120 s",
+    "partitions": "slurmctld has no partition cpu",
+}
+
+
+def broken(text: str) -> str:
+    for name, value in BROKEN_SETTINGS.items():
+        text = re.sub(rf"(?m)^{name}=.*$", f"{name}={value}" if value else "", text)
+    text = re.sub(r"(?m)^PartitionName=cpu .*$", "", text)
+    return text.replace(",cred_expire=10", "")
+
+
+@pytest.fixture(scope="module")
+def wrong_slurm(ward: testing.RunningLab) -> dict[str, list[checks.Result]]:
+    """What the checks say while slurmctld runs with a slurm.conf that somebody spoiled."""
+    conf = ward.place.slurm_conf
+    before = conf.read_text()
+    conf.write_text(broken(before))
+    try:
+        ward.penstock("lab", "restart", "slurmctld")
+        live = Live(ailments.site_of(ward))
+        results = {name: list(checks.run([CHECKS[name]], live)) for name in FOUND_THEN}
+        conf.write_text(before)
+        again = Live(ailments.site_of(ward))
+        results["restart"] = list(checks.run([CHECKS["prolog"]], again))
+    finally:
+        conf.write_text(before)
+        ward.penstock("lab", "restart", "slurmctld")
+        ward.run(("scontrol", "reconfigure"))
+    testing.until(lambda: "idle" in ward.run(("sinfo", "--noheader", "--format=%T")).stdout)
+    return results
+
+
+@pytest.mark.parametrize("name", FOUND_THEN)
+def test_a_spoiled_slurm_conf_is_found_in_what_slurmctld_runs_with(
+    wrong_slurm: dict[str, list[checks.Result]], name: str
+) -> None:
+    """Not what lies on the disk counts, but what slurmctld has read."""
+    results = wrong_slurm[name]
+    assert any(FOUND_THEN[name] in each.message for each in results), results
+    assert all(each.remedy for each in results)
+
+
+def test_a_setting_that_waits_for_a_restart_is_told_from_one_that_is_missing(
+    wrong_slurm: dict[str, list[checks.Result]],
+) -> None:
+    """slurm.conf is right again, but PrologSlurmctld is read at start only."""
+    assert wrong_slurm["restart"][0].remedy.startswith("restart slurmctld")
+
+
+def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> None:
+    """They agree; and when only one side would use a node, it is said."""
+    answer = ward.penstock("nodes", "--format", "json")
+    seen = {node["name"]: node for node in json.loads(answer.stdout)}
+    assert sorted(seen) == ["n1", "n2", "n3", "n4"]
+    assert all(node["disagreements"] == [] for node in seen.values())
+    assert seen["n1"]["slurm_total"]["cpus"] <= seen["n1"]["kubernetes_total"]["cpus"]
+    with ailments.AILMENTS["node cordoned"][0](ward):
+        told = ward.penstock("nodes", "--format", "json", check=False)
+        assert ailments.NODE in ward.penstock("nodes", check=False).stdout
+    assert told.returncode == 1
+    odd = {node["name"]: node["disagreements"] for node in json.loads(told.stdout) if node["disagreements"]}
+    assert odd == {ailments.NODE: ["only Slurm would use it"]}

@@ -1,0 +1,98 @@
+"""A first site file by looking, accounts, and what the two sides say of themselves."""
+
+from __future__ import annotations
+
+from tests.install import sites
+
+from penstock.install import accounts, drafting
+from penstock.model import resources
+from penstock.site import loading, resolving
+from penstock.slurm import describing
+
+NODE_LINE = (
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=8  CPUAlloc=2 CPUTot=8 CPULoad=0.10 AvailableFeatures=(null) "
+    "Gres=gpu:a100:4(S:0) NodeAddr=127.0.0.1 NodeHostName=localhost Port=17001 OS=Linux 6.1 #1 SMP "
+    "RealMemory=32768 AllocMem=1000 State=MIXED+DRAIN Partitions=gpu CfgTRES=cpu=8,mem=32G,gres/gpu=4 "
+    "AllocTRES=cpu=2,mem=1000M,gres/gpu=1 Reason=fan is broken [root@2026-01-01T00:00:00]"
+)
+
+
+def node(name: str, **more: int) -> describing.SlurmNode:
+    return describing.SlurmNode(name=name, state="IDLE", cpus=8, memory_mb=32768, gpus=more.get("gpus", 0))
+
+
+def member(name: str, *, cpus: int = 8, host: str = "") -> resolving.Member:
+    amount = resources.Amount(millicpus=cpus * 1000, memory=32 * 2**30, gpus=4)
+    return resolving.Member(name=name, labels={"kubernetes.io/hostname": host or name}, allocatable=amount)
+
+
+def seen(nodes: list[str], members: list[resolving.Member]) -> drafting.Seen:
+    return drafting.Seen(
+        settings={
+            "ClusterName": "My_Hall",
+            "SLURM_CONF": "/etc/slurm/slurm.conf",
+            "SlurmUser": "slurm(64030)",
+            "AuthInfo": "socket=/run/m.sock,cred_expire=60",
+            "KillWait": "45 sec",
+            "MaxArraySize": "1001",
+        },
+        nodes=[node(name) for name in nodes],
+        partitions=["k8s"],
+        members=members,
+        host="head",
+    )
+
+
+def test_nodes_that_both_know_become_a_group() -> None:
+    """By name; what does not match is told, and the new partition has a name that nobody has."""
+    made = drafting.draft(
+        seen(["n1", "n2", "old"], [member("n1"), member("n2"), member("k9")]), drafting.Wishes()
+    )
+    site = loading.loads(made.text.encode())
+    assert site.node_groups["nodes1"].nodes == "n1,n2"
+    assert (made.matched, made.only_slurm, made.only_kubernetes) == (("n1", "n2"), ("old",), ("k9",))
+    assert list(site.partitions) == ["k8s2"]
+    assert site.cluster == "my-hall"
+    assert site.slurm.munge_socket == "/run/m.sock"
+    assert site.timeouts.kill_wait == 45
+
+
+def test_without_a_common_node_kubernetes_nodes_become_slurms() -> None:
+    """Their slurmds run on this host."""
+    made = drafting.draft(
+        seen(["login"], [member("k1"), member("k2")]), drafting.Wishes(nas="/nas", image="a:1")
+    )
+    group = loading.loads(made.text.encode()).node_groups["kubernetes"]
+    assert (group.nodes, group.size) == ("k1,k2", "kubernetes")
+    assert group.slurmd is not None
+    assert group.slurmd.host == "head"
+    assert made.remarks == ()
+
+
+def test_names_that_differ_and_sizes_that_do_not_fit_are_told() -> None:
+    """A node that Kubernetes calls by another name, and one that is smaller there."""
+    found = [member("n1", cpus=4), member("ip-10-0-0-2", host="n2")]
+    made = drafting.draft(seen(["n1", "n2"], found), drafting.Wishes(nas="/nas", image="a:1"))
+    assert made.renamed == (("n2", "ip-10-0-0-2"),)
+    assert made.remarks == ("n1: Slurm claims cpu 8, Kubernetes can give 4",)
+
+
+def test_a_node_is_read_from_scontrol() -> None:
+    """Values with blanks in them, GPU types, what is taken."""
+    found = describing.node(NODE_LINE)
+    assert (found.cpus, found.memory_mb, found.gpus, found.gpu_type) == (8, 32768, 4, "a100")
+    assert (found.used_cpus, found.used_memory_mb, found.used_gpus) == (2, 1000, 1)
+    assert found.state == "MIXED+DRAIN"
+    assert found.reason.startswith("fan is broken")
+
+
+def test_accounts_are_added_and_set_and_nothing_else() -> None:
+    """Who is right already is left alone, and so is who is not named."""
+    goal = accounts.wanted(sites.site())
+    live = accounts.parse("research||1|\nresearch|bob|1|\nother|eve|1|cpu=1\n")
+    assert list(accounts.changes(goal, live)) == [
+        ("modify", "account", "where", "name=research", "set", "grptresmins=gres/gpu=6000"),
+        ("add", "user", "alice", "account=research"),
+    ]
+    done = accounts.parse("research||1|gres/gpu=6000\nresearch|alice|1|\nresearch|bob|1|\n")
+    assert list(accounts.changes(goal, done)) == []

@@ -1,0 +1,202 @@
+"""What a site file renders to: golden files for review, and what an existing Slurm keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.install import sites
+
+from penstock import errors
+from penstock.daemon import settings as daemon_settings
+from penstock.install import facts, rendering
+from penstock.model.siteview import SiteView
+from penstock.render import includes, yamltext
+from penstock.site import objects, reference
+from penstock.slurm import conffile
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "site"
+WHOLE = (("manage: include", "manage: whole"),)
+DEPLOYED = (
+    ("penstockd:\n", "penstockd:\n  run: deployment\n"),
+    ("registry:\n", "registry:\n  prepull: true\n"),
+    ("  path: /nas\n", "  path: /nas\n  claim: nas\n"),
+)
+
+
+def rendered(*replacements: tuple[str, str], site_lua: bool = False) -> dict[str, bytes]:
+    site = sites.site(*replacements)
+    files = rendering.all_files(site, sites.known(site, site_lua=site_lua))
+    return {str(file.path): file.content for file in files}
+
+
+def same_as_golden(name: str, content: bytes) -> None:
+    path = GOLDEN / name
+    if os.environ.get("PENSTOCK_WRITE_GOLDEN"):
+        path.write_bytes(content)
+    assert content.decode() == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("penstock.conf", "/etc/slurm/penstock.conf"),
+        ("penstock-gres.conf", "/etc/slurm/penstock-gres.conf"),
+        ("penstock-epilog-chain", "/usr/libexec/penstock/penstock-epilog-chain"),
+        ("penstockd.json", "/etc/penstock/penstockd.json"),
+        ("site.json", "/etc/penstock/site.json"),
+        ("intake.json", "/etc/penstock/intake.json"),
+        ("collector.json", "/etc/penstock/collector.json"),
+        ("penstockd.service", "/etc/systemd/system/penstockd.service"),
+        ("penstock-intake.service", "/etc/systemd/system/penstock-intake.service"),
+        ("penstock-collector.service", "/etc/systemd/system/penstock-collector.service"),
+        ("penstock-slurmd@.service", "/etc/systemd/system/penstock-slurmd@.service"),
+    ],
+)
+def test_an_existing_slurm_gets_the_reviewed_files(name: str, path: str) -> None:
+    """Byte for byte."""
+    same_as_golden(name, rendered()[path])
+
+
+@pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "gres.conf"])
+def test_a_managed_slurm_gets_the_reviewed_files(name: str) -> None:
+    """Whole files, with a password that came from a file."""
+    same_as_golden(f"whole-{name}", rendered(*WHOLE)[f"/etc/slurm/{name}"])
+
+
+def test_the_objects_are_the_reviewed_ones() -> None:
+    """Namespaces, quotas, policies, classes, roles, volumes, images, the daemon."""
+    for name, replacements in (("kubernetes.yaml", ()), ("kubernetes-deployment.yaml", DEPLOYED)):
+        site = sites.site(*replacements)
+        made = objects.all_objects(site, sites.known(site).groups)
+        same_as_golden(name, yamltext.documents(made).encode())
+
+
+def test_a_secret_file_is_closed() -> None:
+    """slurmdbd.conf is SlurmUser's alone."""
+    site = sites.site(*WHOLE)
+    files = rendering.all_files(site, sites.known(site))
+    secret = next(file for file in files if file.path.name == "slurmdbd.conf")
+    assert (secret.mode, secret.owner) == (0o600, "slurm")
+    assert b"StoragePass=from a file" in secret.content
+
+
+def test_penstockd_and_the_compiler_understand_what_is_rendered() -> None:
+    """The settings are settings, and the view is a view."""
+    files = rendered()
+    msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings)
+    view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
+    assert {node.count for node in view.nodes} == {4, 2}
+
+
+def test_what_slurm_conf_defines_is_never_defined_again() -> None:
+    """Its nodes and partitions are left alone; the others are added."""
+    text = rendered()["/etc/slurm/penstock.conf"].decode()
+    assert "NodeName=n1" not in text
+    assert "NodeName=n3 " in text
+    assert "PartitionName=cpu" not in text
+    assert "PartitionName=gpu Nodes=n1,n2,n3,n4" in text
+    assert "JobSubmitPlugins=throttle,lua" in text
+
+
+def test_the_sites_own_lua_is_run_first() -> None:
+    """With a job_submit.lua of the site, ours has another name and a third file runs both."""
+    plain, chained = rendered(), rendered(site_lua=True)
+    assert "/etc/slurm/job_submit.penstock.lua" not in plain
+    assert chained["/etc/slurm/job_submit.penstock.lua"] == plain["/etc/slurm/job_submit.lua"]
+    assert b'SITE = "/etc/slurm/job_submit.site.lua"' in chained["/etc/slurm/job_submit.lua"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "theirs", "ours", "code", "order"),
+    [
+        ("PrologSlurmctld", 0, 0, 0, "theirs ours"),
+        ("PrologSlurmctld", 4, 0, 4, "theirs"),
+        ("PrologSlurmctld", 0, 1, 1, "theirs ours"),
+        ("Epilog", 0, 0, 0, "ours theirs"),
+        ("Epilog", 5, 0, 5, "ours theirs"),
+        ("Epilog", 0, 1, 1, "ours theirs"),
+    ],
+)
+def test_hooks_of_the_site_and_ours_are_run_together(
+    tmp_path: Path, kind: str, theirs: int, ours: int, code: int, order: str
+) -> None:
+    """Before a job the site may say no; after it both are run, and any failure is told."""
+    (tmp_path / "d").mkdir()
+    for name, result in (("d/theirs", theirs), ("ours", ours)):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\necho {path.name} $1\nexit {result}\n")
+        path.chmod(0o755)
+    chain = tmp_path / "chain"
+    chain.write_text(includes.render_chain(kind, own=str(tmp_path / "ours"), site=f"{tmp_path}/d/*"))
+    done = subprocess.run(
+        ["/bin/sh", str(chain), "x"], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout.replace(" x\n", " ").strip()) == (code, order)
+
+
+def test_the_reference_is_up_to_date() -> None:
+    """scripts/make_reference.py was run after the schema changed."""
+    folder = ROOT / "docs" / "reference"
+    assert (folder / "site.md").read_text() == reference.markdown()
+    assert (folder / "site.schema.json").read_text() == reference.json_schema()
+
+
+CONF_LINES = st.sampled_from(
+    [
+        "ClusterName=hall",
+        "epilog=/old",
+        "  Epilog = /older  # why",
+        "# Epilog=/comment",
+        "",
+        "NodeName=n[1-2] CPUs=4 \\",
+        "   RealMemory=100",
+        "PartitionName=p Nodes=n1 Default=YES",
+        "PartitionName=DEFAULT State=UP",
+        "#penstock kept this",
+    ]
+)
+
+
+@given(st.lists(CONF_LINES, max_size=12), st.booleans())
+def test_bridging_slurm_conf_can_be_taken_back(lines: list[str], newline: bool) -> None:
+    """Byte for byte, and doing it twice is doing it once."""
+    text = "\n".join(lines) + ("\n" if newline and lines else "")
+    include = "/etc/slurm/penstock.conf"
+    once = conffile.bridged(text, include=include, settings=("Epilog",))
+    assert conffile.bridged(once, include=include, settings=("Epilog",)) == once
+    back = conffile.plain(once, include=include)
+    assert back == text or back == f"{text}\n"
+    assert not conffile.parse(once, include=lambda name: "").get("Epilog")
+
+
+def test_slurm_conf_is_read_as_slurm_reads_it() -> None:
+    """Continued lines, comments, included files, any case."""
+    text = "JOBSUBMITPLUGINS=lua # ours\nNodeName=n[1-2] CPUs=4 \\\n RealMemory=1\ninclude more.conf\n"
+    conf = conffile.parse(
+        text, include=lambda name: f"PartitionName=p Nodes=n1 Default=YES\nKillWait={name}\n"
+    )
+    assert conf.get("JobSubmitPlugins") == "lua"
+    assert conf.nodes == {"n1", "n2"}
+    assert conf.partitions == {"p"}
+    assert conf.default_partition == "p"
+    assert conf.get("killwait") == "more.conf"
+
+
+def test_a_file_that_includes_itself_ends() -> None:
+    """Slurm would not start with it; reading it ends all the same."""
+    text = "include me\n"
+    assert conffile.parse(text, include=lambda name: text).settings == {}
+
+
+def test_facts_name_the_file_that_is_missing(tmp_path: Path) -> None:
+    """With what to do."""
+    site = sites.site(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
+    with pytest.raises(errors.UsageError, match=r"cannot read .*slurm\.conf"):
+        facts.read_conf(site)

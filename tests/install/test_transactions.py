@@ -1,0 +1,209 @@
+"""All or nothing, also when we are killed between any two steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import errors
+from penstock.install import records, transactions
+
+Manifest = dict[str, Any]
+
+
+class Disk:
+    """A cluster whose objects are a file, so that they outlive whoever is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, Manifest]:
+        found: dict[str, Manifest] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        return found
+
+    def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        known = self.read()
+        known[manifest["metadata"]["name"]] = manifest
+        self.path.write_text(json.dumps(known))
+        return manifest
+
+    def delete(self, manifest: Manifest) -> bool:
+        known = self.read()
+        found = known.pop(manifest["metadata"]["name"], None)
+        self.path.write_text(json.dumps(known))
+        return found is not None
+
+
+def thing(name: str, value: int) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "x"},
+        "data": value,
+    }
+
+
+class World:
+    """Files, objects and a daemon that was restarted so many times."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.store = records.Store(folder / "store")
+        self.disk = Disk(folder / "objects.json")
+        (self.root / "changed").write_text("before")
+        (self.root / "changed").chmod(0o640)
+        (self.root / "removed").write_text("there")
+        self.disk.apply(thing("old", 1))
+        with self.store.locked():
+            pass
+
+    def plan(self) -> tuple[list[transactions.FileChange], list[transactions.ObjectChange]]:
+        goals: dict[str, bytes | None] = {"made": b"new", "changed": b"after", "removed": None}
+        files = []
+        for name, content in goals.items():
+            path = self.root / name
+            after = (
+                records.state_of(content, mode=0o600, owner="root", store=self.store)
+                if content is not None
+                else None
+            )
+            files.append(transactions.FileChange(str(path), records.look(path, self.store), after))
+        objects = [
+            transactions.ObjectChange("/new", None, thing("new", 1)),
+            transactions.ObjectChange("/old", thing("old", 1), thing("old", 2)),
+        ]
+        return files, objects
+
+    def installed(self) -> records.Installed:
+        return records.Installed(objects={"/new": records.ObjectRecord(thing("new", 1))})
+
+    def run(self, observe: transactions.Observer, restart: Callable[[], None] = lambda: None) -> None:
+        files, objects = self.plan()
+        transaction = transactions.Transaction(
+            self.store, objects=self.disk, restart=restart, observe=observe
+        )
+        transaction.run(files, objects, restart=True, installed=self.installed())
+
+    def recover(self) -> str:
+        return transactions.Transaction(self.store, objects=self.disk, restart=lambda: None).recover()
+
+    def seen(self) -> dict[str, Any]:
+        files = {
+            path.name: (path.read_text(), path.stat().st_mode & 0o777) for path in sorted(self.root.iterdir())
+        }
+        return {"files": files, "objects": self.disk.read()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two files and an object, before anything happens."""
+    if os.geteuid() != 0:
+        pytest.skip("files change owners: needs root")
+    return World(tmp_path)
+
+
+def killed_at(step: int, act: Callable[[transactions.Observer], None]) -> bool:
+    """Do it in a child that kills itself at that step; False when there are not so many."""
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+
+        def observe(name: str) -> None:
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+
+        try:
+            act(observe)
+        except errors.PenstockError:
+            pass
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WIFSIGNALED(status)
+
+
+STEPS = 8  # journal, two objects, three files, restart, commit
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_killed_at_any_step_everything_is_as_before_or_as_after(world: World, step: int) -> None:
+    """The next call finds the journal and makes it one of the two, never something between."""
+    before = world.seen()
+    assert killed_at(step, world.run)
+    said = world.recover()
+    assert not world.store.journal_path.exists()
+    if step == STEPS - 1:
+        assert "after it was done" in said
+        assert world.seen()["files"] == {"changed": ("after", 0o600), "made": ("new", 0o600)}
+        assert world.store.installed().objects
+    else:
+        assert "taken back" in said
+        assert world.seen() == before
+        assert not world.store.installed().objects
+
+
+def test_there_are_no_more_steps_than_were_tried(world: World) -> None:
+    """Or the test above would prove less than it says."""
+    assert not killed_at(STEPS, world.run)
+    assert world.seen()["objects"] == {"new": thing("new", 1), "old": thing("old", 2)}
+
+
+@pytest.mark.parametrize("step", range(7, 10))
+def test_killed_while_going_back_it_goes_back_at_the_next_call(world: World, step: int) -> None:
+    """Going back may be done any number of times."""
+    before = world.seen()
+    tries = iter((True, False))
+
+    def restart() -> None:
+        if next(tries, False):
+            raise errors.InstallError("slurmctld did not come up")
+
+    assert killed_at(step - 1, lambda observe: world.run(observe, restart))
+    assert "taken back" in world.recover()
+    assert world.seen() == before
+    assert world.recover() == ""
+
+
+def test_when_the_daemon_does_not_come_up_everything_goes_back(world: World) -> None:
+    """And the reason is told."""
+    before, tries = world.seen(), [0]
+
+    def restart() -> None:
+        tries[0] += 1
+        if tries[0] == 1:
+            raise errors.InstallError("slurmctld did not come up", hint="look at its log")
+
+    with pytest.raises(errors.InstallError, match="everything is as it was before") as caught:
+        world.run(transactions.ignore, restart)
+    assert caught.value.hint == "look at its log"
+    assert world.seen() == before
+    assert tries == [2], "with the old files it is started again"
+    assert not world.store.journal_path.exists()
+
+
+def test_two_calls_do_not_mix(world: World) -> None:
+    """The second is told to wait."""
+    other = records.Store(world.store.directory)
+    with (
+        world.store.locked(),
+        pytest.raises(errors.InstallError, match="another `penstock apply`"),
+        other.locked(),
+    ):
+        pass
+
+
+def test_an_object_of_somebody_else_is_given_up_not_removed() -> None:
+    """Applying nothing but the name takes our fields away and leaves theirs."""
+    assert transactions.identity_of(thing("a", 1)) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "x"},
+    }

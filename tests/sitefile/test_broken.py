@@ -1,0 +1,268 @@
+"""Broken site files: every message names the line, what was found and what to do, and nothing is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import errors
+from penstock.site import loading, reading
+from penstock.site.findings import SiteError
+
+GOOD = Path(__file__).with_name("good.yaml").read_text()
+
+CASES: dict[str, tuple[str, str, str, str]] = {
+    # name: what is replaced, by what, where the finding must be (text of its line), what it must say
+    "unknown key": ("    mode: check\n", "    mod: check\n", "mod: check", "did you mean `mode`?"),
+    "unknown section": ("timeouts:\n", "timeout:\n", "timeout:", "did you mean `timeouts`?"),
+    "unknown key far from any": (
+        "    default: true\n",
+        "    xyzzy: true\n",
+        "xyzzy",
+        "allowed here: mode, nodes",
+    ),
+    "unknown choice": ("mode: check", "mode: chek", "mode: chek", "did you mean `check`?"),
+    "choice that is none": ("manage: include", "manage: everything", "everything", "allowed: include, whole"),
+    "text for a number": (
+        "    cpus: 64",
+        "    cpus: many",
+        "cpus: many",
+        "found 'many'; needed: a whole number",
+    ),
+    "number in quotes": ("    cpus: 64", '    cpus: "64"', 'cpus: "64"', "needed: a whole number"),
+    "fraction of a CPU": ("    cpus: 64", "    cpus: 1.5", "cpus: 1.5", "needed: a whole number"),
+    "no CPUs": ("    cpus: 64", "    cpus: 0", "cpus: 0", "at least 1 is allowed"),
+    "port out of range": ("  port: 6817", "  port: 70000", "port: 70000", "at most 65535 is allowed"),
+    "negative weight": ("      age: 1000", "      age: -1", "age: -1", "at least 0 is allowed"),
+    "memory without unit": ("memory: 512Gi", "memory: 512", "memory: 512", "such as 32Gi"),
+    "memory with a wrong unit": ("memory: 512Gi", "memory: 512GB", "512GB", "a number with Mi, Gi or Ti"),
+    "word for yes": ("default: true", "default: yes", "default: yes", "needed: true or false"),
+    "list for a word": ("  conf: /etc/slurm/slurm.conf", "  conf: [a]", "conf: [a]", "an absolute path"),
+    "word for a list": ("    nodes: [big]\n", "    nodes: big\n", "nodes: big", "needed: a list"),
+    "word for a mapping": ("  jobs: {value: 1000}", "  jobs: 1000", "jobs: 1000", "needed: a mapping"),
+    "relative path": ("  path: /nas", "  path: nas", "path: nas", "an absolute path"),
+    "path with a blank": ("path: /nas", "path: /my nas", "my nas", "plain letters"),
+    "folder outside the NAS": (
+        "drop: slurm-jobs",
+        "drop: ../etc",
+        "../etc",
+        "below the NAS's path",
+    ),
+    "release as a number": ('release: "22.05"', "release: 22.05", "release: 22.05", 'such as "22.05"'),
+    "time with letters": ("max_time: 1:30:00", "max_time: 90m", "max_time: 90m", "hours:minutes:seconds"),
+    "missing key": ("  path: /nas\n", "", "nas:", "`path` is missing"),
+    "missing nodes": ("    nodes: [big]\n    default", "    default", "gpu:", "`nodes` is missing"),
+    "duplicate partition": (
+        "  cpu:\n    mode",
+        "  gpu:\n    mode",
+        "  gpu:",
+        "is there twice, first in line",
+    ),
+    "duplicate key": ("    gpus: 4\n", "    gpus: 4\n    gpus: 8\n", "gpus: 8", "keep one of them"),
+    "unknown node group": ("nodes: [big]", "nodes: [bigg]", "[bigg]", "did you mean `big`?"),
+    "node instead of a group": ("nodes: [big]", "nodes: [n1]", "[n1]", "`n1` is a node, not a node group"),
+    "node in no group": ("nodes: [big]", "nodes: [n9]", "[n9]", "node group `n9` is not defined"),
+    "group in no partition": ("nodes: [small, big]", "nodes: [big]", "  small:", "its nodes are in no queue"),
+    "node in two groups": (
+        "    selector: {pool: small}",
+        "    nodes: n4",
+        "nodes: n4",
+        "in group `big`, too",
+    ),
+    "node twice": ("nodes: n[1-4]", "nodes: n[1-4],n2", "n2", "twice in this group"),
+    "broken host list": ("nodes: n[1-4]", "nodes: n[1-4", "n[1-4", "brackets do not match"),
+    "list and labels": (
+        "    nodes: n[1-4]",
+        "    nodes: n[1-4]\n    selector: {a: b}",
+        "  big:",
+        "both `nodes` and `selector`",
+    ),
+    "no size": ("    cpus: 64\n", "", "  big:", "`cpus` not given"),
+    "everything reserved": (
+        "reserved: {cpus: 2,",
+        "reserved: {cpus: 64,",
+        "cpus: 64,",
+        "leave at least one CPU",
+    ),
+    "unknown GPU type": ("gpu_type: a100", "gpu_type: a10", "gpu_type: a10", "did you mean `a100`?"),
+    "GPU type without GPUs": ("    gpus: 4\n", "", "gpu_type: a100", "a GPU type, but no GPUs"),
+    "GPU resource nobody serves": (
+        "    labels: {gpu: a100}",
+        "    resource: amd.com/gpu",
+        "amd.com",
+        "allowed: nvidia.com/gpu",
+    ),
+    "two default partitions": (
+        "    mode: trust\n",
+        "    mode: trust\n    default: true\n",
+        "    default: true",
+        "is the default partition already",
+    ),
+    "default above the limit": (
+        "default_time: 60",
+        "default_time: 2:00:00",
+        "2:00:00",
+        "more than max_time 1:30:00",
+    ),
+    "image that is not allowed": (
+        "default_image: registry.example.org/base:1",
+        "default_image: docker.io/base:1",
+        "docker.io",
+        "begin with registry.example.org/",
+    ),
+    "unknown PriorityClass": (
+        "priority_class: jobs",
+        "priority_class: job",
+        "priority_class",
+        "did you mean `jobs`?",
+    ),
+    "unknown account": (
+        "allow_accounts: [research]",
+        "allow_accounts: [resarch]",
+        "resarch",
+        "did you mean `research`?",
+    ),
+    "quota below one node": ("cpus: 128,", "cpus: 8,", "cpus: 8,", "8 CPUs are below one node (64)"),
+    "memory quota below one node": ("memory: 1Ti", "memory: 1Gi", "memory: 1Gi", "below one node"),
+    "same namespace for all": ("user-{user}", "users", "namespace_pattern", "put {user} or {uid} in it"),
+    "unknown word in braces": (
+        "user-{user}",
+        "user-{usr}",
+        "namespace_pattern",
+        "only {user}, {uid} and {cluster}",
+    ),
+    "times in the wrong order": (
+        "  release: 270",
+        "  release: 400",
+        "epilog: 300",
+        "kill_wait < release < epilog",
+    ),
+    "socket path too long": ("/run/penstock/penstockd.sock", f"/run/{'p' * 120}", "socket:", "at most 107"),
+    "hooks' path too long": ("/usr/libexec/penstock", f"/usr/{'p' * 130}", "libexec:", "`#!` line"),
+    "ports that clash": ("first_port: 17001", "first_port: 6815", "first_port", "slurmctld's already"),
+    "ports beyond the last": (
+        "first_port: 17001",
+        "first_port: 65534",
+        "first_port",
+        "highest port is 65535",
+    ),
+    "tab": ("  port: 6817", "\tport: 6817", "\tport", "indent with spaces"),
+    "anchor": ("  jobs: {value: 1000}", "  jobs: &a {value: 1000}", "&a", "a site file has no aliases"),
+    "tag": ("  port: 6817", "  port: !!int 6817", "!!int", "values need no tags"),
+    "second document": ("timeouts:\n", "---\ntimeouts:\n", "---", "keep one document"),
+    "bracket that is not closed": ("nodes: [big]", "nodes: [big", "default: true", "check brackets"),
+    "two colons": (
+        "cluster: hall",
+        "cluster: hall: of: fame",
+        "cluster: hall",
+        "check brackets, quotes, colons",
+    ),
+    "bad indentation": ("  port: 6817", "   port: 6817", "   port", "indentation"),
+    "control character": ("cluster: hall", "cluster: hall\x07", "cluster", "control character 0x07"),
+    "cluster name in capitals": ("cluster: hall", "cluster: HALL", "HALL", "small letters"),
+    "nothing after a key": ("cluster: hall", "cluster:", "cluster:", "found nothing"),
+    "no partitions": (
+        GOOD[GOOD.index("partitions:") : GOOD.index("priority_classes:")],
+        "partitions: {}\n",
+        "partitions: {}",
+        "at least one entry is needed",
+    ),
+    "two purposes of a folder": (
+        "drop: slurm-jobs",
+        "drop: results",
+        "nas:",
+        "two purposes",
+    ),
+}
+
+
+def findings(text: str | bytes) -> SiteError:
+    with pytest.raises(SiteError) as caught:
+        loading.loads(text if isinstance(text, bytes) else text.encode())
+    return caught.value
+
+
+def test_the_good_one_is_good() -> None:
+    """All broken files differ from one that is right, and a time in it stays a time."""
+    site = loading.loads(GOOD.encode())
+    assert site.partitions["gpu"].max_time == "1:30:00"
+    assert site.partitions["gpu"].default_time == "60"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_broken_file_is_refused_with_line_and_remedy(name: str) -> None:
+    """One mistake: the right line, what was found, what is allowed."""
+    old, new, line_text, words = CASES[name]
+    assert GOOD.count(old) >= 1, "the test itself is out of date"
+    text = GOOD.replace(old, new, 1)
+    error = findings(text)
+    hits = [each for each in error.findings if words in f"{each.message}; {each.remedy}"]
+    assert hits, error.message
+    lines = text.split("\n")
+    assert any(line_text in lines[each.line - 1] for each in hits), (error.message, line_text)
+    assert all(each.remedy for each in error.findings)
+    assert "Traceback" not in error.message
+
+
+def test_there_are_more_than_forty() -> None:
+    """The promise is forty."""
+    assert len(CASES) >= 40
+
+
+def test_bytes_that_are_not_utf8_are_named() -> None:
+    """Line and column of the first of them."""
+    error = findings(GOOD.replace("hall", "h\udcffll").encode(errors="surrogateescape"))
+    assert (error.findings[0].line, error.findings[0].column) == (3, 11)
+    assert "byte 0xff is not UTF-8; save the file as UTF-8" in error.message
+
+
+def test_a_bomb_of_aliases_does_not_go_off() -> None:
+    """Ten lines that would stand for gigabytes are refused at the first."""
+    lines = ['a: &a ["x","x","x","x","x","x","x","x","x"]']
+    lines += [f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    assert "line" not in findings("\n".join(lines)).findings[0].message
+    assert findings("\n".join(lines)).findings[0].line == 1
+
+
+def test_deep_and_large_files_are_refused() -> None:
+    """Neither fills the stack or the memory."""
+    assert "levels" in findings("x: " + "[" * 5000).message
+    assert "bytes" in findings("#" * (reading.MAX_BYTES + 1)).message
+    assert "says nothing" in findings("# only a comment\n").message
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Schema, references and duplicates together, each once, in the order of the file."""
+    text = GOOD.replace("    cpus: 64", "    cpus: many").replace("[big]", "[bigg]", 1)
+    text = text.replace("timeouts:\n", "timeouts:\n  kill_wait: 3\n").replace("cluster: hall", "cluster: 7")
+    error = findings(text)
+    assert [each.key for each in error.findings] == [
+        "cluster", "node_groups.big.cpus", "partitions.gpu.nodes.0", "timeouts.kill_wait",
+    ]  # fmt: skip
+    assert error.exit_code == 2
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    """With what to do next."""
+    with pytest.raises(errors.UsageError, match="cannot read the site file") as caught:
+        loading.load(tmp_path / "none.yaml")
+    assert "penstock init" in caught.value.hint
+
+
+@given(at=st.integers(0, len(GOOD) - 1), piece=st.text(max_size=6))
+def test_no_text_is_a_traceback(at: int, piece: str) -> None:
+    """Whatever is put anywhere into the file, the answer is a site or a list of mistakes."""
+    try:
+        loading.loads((GOOD[:at] + piece + GOOD[at + len(piece) :]).encode(errors="surrogatepass"))
+    except SiteError as error:
+        assert all(each.line >= 1 and each.remedy for each in error.findings)  # noqa: PT017  # either is right
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_are_a_traceback(content: bytes) -> None:
+    """Nor are any bytes."""
+    with pytest.raises(SiteError):
+        loading.loads(content)
