@@ -1,7 +1,7 @@
 """A file's content to another place: whole or not at all, never through a link, never from a device.
 
-A large file is cloned where the file system can do that; else it is linked, which costs nothing but shares
-later changes; else copied.
+A large file is linked where that is possible, which costs nothing but shares later changes; all others are
+cloned where the file system can do that, and else copied.
 """
 
 from __future__ import annotations
