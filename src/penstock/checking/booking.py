@@ -7,6 +7,7 @@ Partitions in mode `trust` promise nothing and are left out of the first and the
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from penstock.checking import snapshots
@@ -39,7 +40,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
             counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
-            if requests_of(there).shortages(job.share_of(node)):
+            if requests_of(there).shortages(_share(job, node, there)):
                 yield Violation(
                     invariant="I1",
                     kind="more-than-its-share",
@@ -50,6 +51,14 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
                         *_each(there),
                     ),
                 )
+
+
+def _share(job: audits.SlurmJob, node: str, there: list[types.Pod]) -> resources.Amount:
+    """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
+    share = job.share_of(node)
+    if job.live.state == "COMPLETING":
+        return dataclasses.replace(share, gpus=max(share.gpus, requests_of(there).gpus))
+    return share
 
 
 def _freed_too_early(seen: snapshots.Snapshot) -> Iterator[Violation]:

@@ -15,7 +15,7 @@ from penstock.lab import commands, files, paths
 from penstock.render import pam
 
 HOST_PAM = Path("/etc/pam.d")
-_IN_A_NAMESPACE = ("unshare", "--mount", "--propagation", "private")
+_IN_A_NAMESPACE = ("unshare", "--mount", "--propagation", "slave")  # what the host mounts later is seen
 _MOUNT_THEN_RUN = 'mount --bind "$0" /etc/pam.d && exec "$@"'
 _MODULES = ("pam_exec.so", "pam_permit.so")
 
