@@ -24,8 +24,9 @@ TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
 """About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
-WORKERS = ("--numprocesses=3", "--dist=loadfile")
-"""Tests mostly wait, each worker in a cluster of its own (1.2 GB); a file is never split."""
+WORKERS = ("--numprocesses=2", "--dist=loadfile")
+"""Tests mostly wait, each worker in a cluster of its own (1.2 GB); a file is never split. Three use up the
+kernel's 128 inotify instances of one user: each kubelet takes several."""
 
 
 def become_root(arguments: list[str]) -> None:
