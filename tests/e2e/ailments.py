@@ -238,6 +238,18 @@ def no_penstockd(lab: Lab) -> Iterator[schema.Site]:
 
 
 @contextlib.contextmanager
+def no_readme(lab: Lab) -> Iterator[schema.Site]:
+    """Somebody tidied up the drop folder."""
+    readme = lab.place.nas / wellknown.DROP_FOLDER / wellknown.DROP_README
+    text = readme.read_bytes()
+    readme.unlink()
+    try:
+        yield site_of(lab)
+    finally:
+        readme.write_bytes(text)
+
+
+@contextlib.contextmanager
 def cut_short(lab: Lab) -> Iterator[schema.Site]:
     """`penstock apply` was killed."""
     folder = lab.place.installed / "installed"
@@ -347,6 +359,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
     "NAS away": (said(nas={"path": "/nowhere/nas"}), "nas", "/nowhere/nas is not there"),
     "drop folder closed": (mode(lambda lab: lab.place.nas_submit, 0o755), "nas-folders", "has mode 755"),
+    "no README in the drop folder": (no_readme, "drop-readme", "README.txt is missing"),
     "results folder away": (said(nas={"results": "elsewhere"}), "nas-folders", "elsewhere is missing"),
     "pod without a job": (
         pod(name="left-over", labels=JOB_LABELS, cpu="1"),

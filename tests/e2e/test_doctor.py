@@ -8,6 +8,7 @@ import re
 import pytest
 from tests.e2e import ailments
 
+from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
 from penstock.lab import spec, testing
@@ -57,11 +58,14 @@ def test_the_doctor_mends(ward: testing.RunningLab) -> None:
     ward.place.nas_submit.chmod(0o700)
     ward.place.penstockd_socket.chmod(0o600)
     (ward.place.libexec / "penstock-epilog").unlink()
-    names = ("nas-folders", "socket", "hooks-installed")
+    readme = ward.place.nas / wellknown.DROP_FOLDER / wellknown.DROP_README
+    readme.unlink()
+    names = ("nas-folders", "socket", "hooks-installed", "drop-readme")
     only = [word for name in names for word in ("--only", name)]
     assert ward.penstock("doctor", *only, check=False).returncode == 3
-    assert ward.penstock("doctor", "--fix", *only).stdout.count("fixed") == 3
+    assert ward.penstock("doctor", "--fix", *only).stdout.count("fixed") == 4
     assert ward.penstock("doctor", *only).returncode == 0
+    assert "slurm-jobs" in readme.read_text() or "submit" in readme.read_text()
 
 
 def test_rights_that_are_missing_are_named(ward: testing.RunningLab) -> None:

@@ -15,7 +15,9 @@ from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
 from penstock.install import facts, folders, records
+from penstock.intake import letters
 from penstock.kube import reading
+from penstock.nas import atomic
 from penstock.site.schema import Nas
 
 registry = Registry()
@@ -94,6 +96,18 @@ def nas_folders(live: Live) -> Iterator[Problem]:
     if not Path(_nas(live).path).is_dir():
         raise Skip("the NAS is not there")
     yield from _folders(folders.on_nas(live.site))
+
+
+@registry.add("drop-readme", "the drop folder tells its users what it is")
+def drop_readme(live: Live) -> Iterator[Problem]:
+    nas = _nas(live)
+    folder = Path(nas.path) / nas.drop
+    if not folder.is_dir():
+        raise Skip("the drop folder is not there")
+    path = folder / wellknown.DROP_README
+    if not path.is_file():
+        fix = functools.partial(atomic.write, path, letters.README.encode())
+        yield Problem(f"{path} is missing", "`penstock doctor --fix` writes it", warning=True, fix=fix)
 
 
 @registry.add("state-folders", "folders between penstockd and the collector are there, with the right owners")
