@@ -151,7 +151,7 @@ def test_a_node_with_less_than_was_given_is_found(lab: Lab) -> None:
     lab.run(("scancel", job_id))
 
 
-def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
+def hold_room_for_nobody(lab: Lab) -> None:
     """penstockd is made to hold room for a job that it will not hear of again."""
     job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "--partition=host", "--nodelist=n4")
     lab.wait_for(job_id, "RUNNING")
@@ -162,7 +162,17 @@ def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
     sock.close()
     lab.run(("scancel", job_id))
     lab.wait_for(job_id, "CANCELLED")
-    assert kinds(lab) == {"held-for-nobody"}
+
+
+def test_room_held_for_nobody_is_found(lab: Lab, forgotten: None) -> None:
+    """Unless penstockd's own round, every 15 s, was there first: then it is tried once more."""
+    for _ in range(3):
+        hold_room_for_nobody(lab)
+        answer = lab.penstock("check", "--format", "json", *AT_ONCE, check=False)
+        found = {one["kind"] for one in json.loads(answer.stdout)["violations"]}
+        if found:
+            break
+    assert (answer.returncode, found) == (1, {"held-for-nobody"})
 
 
 def test_a_job_that_runs_without_running_is_found(lab: Lab) -> None:
