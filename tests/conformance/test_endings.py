@@ -74,11 +74,3 @@ def test_an_active_deadline_ends_the_pod(api: client.Client, node: str) -> None:
     api.create("pods", client.shell("slow", "sleep 60", activeDeadlineSeconds=2))
     api.bind("slow", node)
     assert api.phase("slow", "Failed")["status"]["reason"] == "DeadlineExceeded"
-
-
-def test_a_volume_that_nobody_mounts_is_not_looked_for(api: client.Client, node: str) -> None:
-    """So a volume is no way to ask whether a folder is there."""
-    volume = {"name": "unused", "hostPath": {"path": "/nonexistent", "type": "Directory"}}
-    api.create("pods", client.shell("careless", "exit 3", volumes=[volume]))
-    api.bind("careless", node)
-    assert client.terminated(api.phase("careless", "Failed"))["exitCode"] == 3

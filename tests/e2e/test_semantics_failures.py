@@ -95,13 +95,13 @@ def test_a_pod_deleted_by_hand(lab: Lab) -> None:
 
 
 def test_a_folder_that_is_not_on_the_node(lab: Lab, nowhere: tuple[str, Path]) -> None:
-    """The job does not wait for ever, and says which folder is not there; nobody makes it."""
+    """NAS missing: the job does not wait for ever, and says which folder is not there."""
     job_id, folder = nowhere
     assert semantics.record(lab, job_id, timeout=120) == LOST
     check_words(
         lab,
         job_id,
         folder / "o",
-        f"^not started: #K8S_MOUNT={folder}/nowhere: there is no such folder$",
+        f"^not started within 60 s: FailedMount: .*hostPath type check failed: {folder}/nowhere is not a dir",
     )
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")

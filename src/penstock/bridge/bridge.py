@@ -25,7 +25,6 @@ from penstock.bridge import (
     following,
     gang,
     ledger,
-    mounting,
     namespaces,
     outcomes,
     owners,
@@ -164,7 +163,6 @@ class Bridge:
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         request = await self._noted(allocation, request)
-        mounting.require_folders(request)
         made = await self.maker.create(allocation, owner=owner, request=request, starting=starting)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)

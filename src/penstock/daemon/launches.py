@@ -47,7 +47,6 @@ def request_of(message: connections.Message, pod: PodSpec | None = None) -> laun
         stderr=message.one("stderr"),
         stdin=next(iter(message.all("stdin")), b"/dev/null"),
         umask=next(iter(message.all("umask")), b""),
-        missing_folders=message.all("missing_folder"),
     )
 
 

@@ -47,12 +47,8 @@ class Volumes:
         self._group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
 
     def prepare(self) -> dict[str, Path]:
-        """Where each volume that a container mounts is now; raises MountError when one cannot be had yet."""
-        spec = self._pod["spec"]
-        containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-        used = {mount["name"] for one in containers for mount in one.get("volumeMounts") or ()}
-        volumes = [volume for volume in spec.get("volumes") or () if volume["name"] in used]
-        return {volume["name"]: self._one(volume) for volume in volumes}
+        """Where each volume is now; raises MountError when one cannot be had yet."""
+        return {volume["name"]: self._one(volume) for volume in self._pod["spec"].get("volumes") or ()}
 
     def _one(self, volume: Json) -> Path:
         directory = self._directory / str(volume["name"])

@@ -148,8 +148,6 @@ def request_of(argv: "list[str]") -> "list[bytes | str]":
     for fd, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         fields += [name, posix.readlink(f"/proc/self/fd/{fd}")]
     fields += ["umask", f"{current_umask():04o}"]
-    for folder in missing_folders(script):
-        fields += ["missing_folder", folder]
     for argument in argv[3:]:
         fields += ["argument", argument]
     for entry in given_environment():
@@ -158,21 +156,6 @@ def request_of(argv: "list[str]") -> "list[bytes | str]":
         if key in posix.environ:
             fields += [key.decode().lower(), posix.environ[key]]
     return fields
-
-
-def missing_folders(script: bytes) -> "list[bytes]":
-    """Folders that the script wants mounted and its owner does not see."""
-    found = []
-    for line in script.split(b"\n"):
-        if line.startswith(b"#K8S_MOUNT="):
-            source = line[len(b"#K8S_MOUNT=") :].strip().partition(b":")[0]
-            try:
-                there = posix.stat(source).st_mode & 0o170000 == 0o040000
-            except (OSError, ValueError):
-                there = False
-            if not there:
-                found.append(source)
-    return found
 
 
 def given_environment() -> "list[bytes]":

@@ -38,7 +38,5 @@ class LaunchRequest:
     """Octal digits, as the submitter had it; empty: the image's own."""
     output_dir: bytes = b""
     """The folder that the agent makes for the job's outputs; empty: none."""
-    missing_folders: tuple[bytes, ...] = ()
-    """Those that the script wants mounted and its owner does not see."""
     pod: PodSpec = dataclasses.field(default_factory=PodSpec)
     """What the script's #K8S_ directives ask for."""

@@ -3,8 +3,8 @@
 The site decides about security, resources and placement; the script may add what concerns itself alone.
 Folders can be mounted only from within the site's shared mounts: anything else of the node is nobody's
 business. A kubelet follows a symbolic link in a hostPath to wherever it leads, but not out of a volume in a
-subPath; so a folder is mounted as a subPath of its shared mount. A kubelet makes a subPath that is missing,
-as root: the launcher looks first whether the folder is there (bridge/mounting.py).
+subPath; so a folder is mounted as a subPath of its shared mount. It is named as a volume, too,
+so that its absence is told; a real kubelet does not look at that one and makes an empty folder, as root.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...])
     """The pod with what its script asked for; UsageError when it may not have that."""
     spec = manifest["spec"]
     (container,) = spec["containers"]
-    for mount in asked.mounts:
-        _add_mount(container, mount, shared_mounts)
+    for number, mount in enumerate(asked.mounts):
+        _add_mount(spec, container, f"mount-{number}", mount, shared_mounts)
     if asked.shm_mib:
         memory = {"medium": "Memory", "sizeLimit": f"{asked.shm_mib}Mi"}
         spec["volumes"].append({"name": "shm", "emptyDir": memory})
@@ -40,21 +40,22 @@ def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...])
     return manifest
 
 
-def _add_mount(container: Manifest, mount: Mount, shared: tuple[str, ...]) -> None:
-    found = [(len(root), number) for number, root in enumerate(shared) if lies_in(mount.source, root)]
+def _add_mount(spec: Manifest, container: Manifest, name: str, mount: Mount, shared: tuple[str, ...]) -> None:
+    found = [(len(root), number) for number, root in enumerate(shared) if _lies_in(mount.source, root)]
     if not found or ".." in mount.source.split("/"):
         raise errors.UsageError(
             f"#K8S_MOUNT={mount.source}: only folders under {', '.join(shared)} can be mounted"
         )
     length, number = max(found)
     inside = mount.source[length:].strip("/")
+    spec["volumes"].append({"name": name, "hostPath": {"path": mount.source, "type": "Directory"}})
     container["volumeMounts"].append(
         {"name": f"shared-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
         | ({"subPath": inside} if inside else {})
     )
 
 
-def lies_in(path: str, root: str) -> bool:
+def _lies_in(path: str, root: str) -> bool:
     return path == root or path.startswith(f"{root}/")
 
 
