@@ -22,6 +22,7 @@ from penstock.lab import testing
 
 SAMPLES = 9
 FACTOR, ALLOWANCE = 1.1, 0.1
+_TIME = re.compile(r"\b\d{10}\.\d{9}\b")
 _ALLOCATED = re.compile(r"\[(\S+)\] (?:sched: Allocate|sched/backfill: _start_job: Started) JobId=(\d+)")
 
 
@@ -110,6 +111,8 @@ async def _one_by_hand(
 
 
 def _printed(output: Path) -> float:
-    """The time that the script wrote, once it has."""
-    testing.until(lambda: output.exists() and output.read_text().strip())
-    return float(output.read_text().split()[0])
+    """The time that the script wrote, once it has; the agent may have said something before."""
+    testing.until(lambda: output.exists() and _TIME.search(output.read_text()))
+    found = _TIME.search(output.read_text())
+    assert found is not None
+    return float(found[0])
