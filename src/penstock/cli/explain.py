@@ -110,7 +110,15 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
     """Everything that is approximated, dropped or refused in a bridged partition."""
-    return [*_of_options(done), *(_of_job(done.spec, script) if done.spec else ())]
+    return [*_of_owner(), *_of_options(done), *(_of_job(done.spec, script) if done.spec else ())]
+
+
+def _of_owner() -> list[str]:
+    return (
+        ["jobs of root are refused at submission unless the site allows them"]
+        if not owner_named().uid
+        else []
+    )
 
 
 def _of_options(done: compiler.Compilation) -> list[str]:

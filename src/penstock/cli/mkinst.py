@@ -21,7 +21,7 @@ from penstock.kube import client, kubeconfig
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
 from penstock.model.siteview import SiteView
-from penstock.render import instances, yamltext
+from penstock.render import instances, namespaces, yamltext
 from penstock.sbatch import images
 from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
@@ -139,23 +139,30 @@ def _image(text: str, site: SiteView) -> str:
     return text
 
 
+RESOURCES = {
+    "Namespace": "namespaces",
+    "NetworkPolicy": namespaces.NETWORK_POLICIES,
+    "ResourceQuota": "resourcequotas",
+    "Pod": "pods",
+}
+
+
 async def _create(path: Path, objects: Sequence[dict[str, Any]]) -> None:
     kube = client.KubeClient(kubeconfig.load(path))
     try:
         for item in objects:
-            namespaced = item["kind"] == "Pod"
-            await _create_one(kube, item, namespaced=namespaced)
+            await _create_one(kube, item)
     finally:
         await kube.close()
 
 
-async def _create_one(kube: client.KubeClient, item: dict[str, Any], *, namespaced: bool) -> None:
-    resource = "pods" if namespaced else "namespaces"
+async def _create_one(kube: client.KubeClient, item: dict[str, Any]) -> None:
+    """What stands around the pod may be there already; a pod of that name may not."""
+    meta = item["metadata"]
     try:
-        await kube.create(
-            resource, item, namespace=item["metadata"].get("namespace", "") if namespaced else ""
-        )
+        await kube.create(RESOURCES[item["kind"]], item, namespace=meta.get("namespace", ""))
     except errors.KubeConflict:
-        if namespaced:
-            name = item["metadata"]["name"]
-            raise errors.UsageError(f"{name} is there already", hint="choose another --job-id") from None
+        if item["kind"] == "Pod":
+            raise errors.UsageError(
+                f"{meta['name']} is there already", hint="choose another --job-id"
+            ) from None

@@ -42,5 +42,9 @@ def _from_site_file(path: Path) -> SiteView:
     from penstock.site import daemons, loading
 
     site = loading.load(path)
-    known = facts.nodes_and_release(site)
+    try:
+        known = facts.nodes_and_release(site)
+    except errors.UsageError as error:
+        hint = "Nodes are sized by Kubernetes here: give the view (JSON) that `penstock apply` wrote."
+        raise errors.UsageError(f"{path}: {error.message}", hint=error.hint or hint) from error
     return daemons.view(site, known.groups, release=known.release)

@@ -52,7 +52,9 @@ def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.Po
 
 
 def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[str] = ()) -> list[Manifest]:
-    """A namespace and one pod that runs the image's own command, placed by kube-scheduler."""
+    """A namespace as bridged jobs have it, and one pod that runs the image's own command, placed by
+    kube-scheduler.
+    """
     pod = job_pods(instance, ranks=1, script=b"", settings=settings)[0]
     spec = pod["spec"]
     spec.pop("schedulerName", None)
@@ -65,8 +67,17 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE
     if command:
         container["command"] = list(command)
-    namespace = namespaces.render_namespace(pod["metadata"]["namespace"], instance.owner)
-    return [namespace, pod]
+    name = pod["metadata"]["namespace"]
+    around = [namespaces.render_namespace(name, instance.owner)]
+    if settings.isolate_namespaces:
+        around.append(_in(name, namespaces.render_network_policy()))
+    if settings.namespace_quota:
+        around.append(_in(name, namespaces.render_quota(settings.namespace_quota)))
+    return [*around, pod]
+
+
+def _in(namespace: str, manifest: Manifest) -> Manifest:
+    return manifest | {"metadata": manifest["metadata"] | {"namespace": namespace}}
 
 
 def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
