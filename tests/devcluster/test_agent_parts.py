@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -117,8 +118,11 @@ def test_start_time_of_nobody() -> None:
 
 def test_signal_to_a_process_that_ended_is_no_error() -> None:
     """Processes end whenever they like."""
-    children.send(2**22 + 1, signal.SIGKILL)
-    children.send(2**22 + 1, signal.SIGTERM)
+    ended = subprocess.Popen(["true"])
+    ended.wait(10)
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        children.send(ended.pid, number)
+    assert children.start_time(ended.pid) == ""
 
 
 def test_where_no_cgroup_is_writable_an_event_says_so(
@@ -185,6 +189,7 @@ async def test_bell_survives_a_waiter_that_gives_up() -> None:
     await asyncio.sleep(0)
     bell.ring()
     await asyncio.wait_for(second, 1)
+    assert first.cancelled()
 
 
 def test_faults_tell_their_listeners() -> None:

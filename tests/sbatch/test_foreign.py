@@ -90,9 +90,10 @@ def test_components_of_a_heterogeneous_job_repeat_nothing() -> None:
 
 @given(st.sampled_from(["PBS", "BSUB"]), st.text(max_size=200))
 def test_any_text(system: str, text: str) -> None:
-    """Nothing after the magic word makes it fail."""
+    """Nothing after the magic word makes it fail: there is a job, or an error that says why not."""
     data = f"#!/bin/sh\n#{system} {text}\n".encode("utf-8", "surrogatepass")
-    compiler.compile_script(data)
+    done = compiler.compile_script(data)
+    assert done.ok == (done.spec is not None)
 
 
 MANY = {

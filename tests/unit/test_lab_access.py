@@ -153,9 +153,12 @@ class TestPrivilege:
         return program
 
     def test_root_goes_straight_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nothing to do."""
+        """Nothing to do: nobody is asked, and this process stays what it is."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
+        became: list[object] = []
+        monkeypatch.setattr(os, "execv", lambda *words: became.append(words))
         privilege.require_root(["lab", "up"])
+        assert became == []
 
     def test_sudo_without_a_password_runs_the_same_call(self, tmp_path: Path) -> None:
         """With the arguments and the lab that were meant."""
