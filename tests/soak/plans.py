@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import typing
 from collections.abc import Iterator
+
+from penstock.lab.faultproxy import rules
 
 WEIGHTS = {
     "submit": 40,
@@ -25,22 +28,7 @@ WEIGHTS = {
     "kill-penstockd": 3,
     "restart-slurmctld": 1,
 }
-FAULTS = (
-    "delay",
-    "status",
-    "hang",
-    "cut",
-    "swallow",
-    "half",
-    "empty",
-    "partial",
-    "gone",
-    "unreachable",
-    "drop",
-    "stale",
-    "reorder",
-    "freeze",
-)
+FAULTS: tuple[str, ...] = typing.get_args(rules.Fault)
 PROBABILISTIC = {"cut": 0.3, "swallow": 0.3, "half": 0.3, "drop": 0.5, "reorder": 0.5, "delay": 0.5}
 
 
