@@ -111,6 +111,12 @@ def test_quota_fails_the_job_with_the_reason(lab: Lab) -> None:
         lab.run(("kubectl", "-n", namespace, "delete", "quota", "tight"))
 
 
+def launcher_ended(lab: Lab, job_id: str) -> bool:
+    """From here on only the Epilog keeps the node."""
+    end = lab.run(("sacct", "-n", "-P", "-j", f"{job_id}.batch", "-o", "End")).stdout.strip()
+    return end not in ("", "Unknown")
+
+
 def test_a_node_whose_pods_cannot_be_known_gone_is_not_freed(lab: Lab, faults: Faults) -> None:
     """The job stays COMPLETING while its pod hangs in Terminating, and ends when the pod is gone."""
     output = lab.home / "stuck.out"
@@ -123,6 +129,7 @@ def test_a_node_whose_pods_cannot_be_known_gone_is_not_freed(lab: Lab, faults: F
         {"stuckTerminating": True},
     )
     lab.run_as_user(("scancel", job_id))
+    testing.until(lambda: launcher_ended(lab, job_id), seconds=60)
     time.sleep(3)
     assert lab.run(("squeue", "-h", "-j", job_id, "-o", "%T")).stdout.strip() == "COMPLETING"
     assert job_pods(lab, job_id)
