@@ -72,6 +72,7 @@ def _mariadbd(place: paths.LabPaths) -> Component:
             "--skip-networking",
             "--skip-log-bin",
             "--skip-name-resolve",
+            f"--tmpdir={place.database_scratch}",
             *MARIADB_SIZES,
             "--innodb-lock-wait-timeout=900",
             "--innodb-flush-log-at-trx-commit=2",

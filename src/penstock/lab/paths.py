@@ -218,6 +218,11 @@ class LabPaths:
         return self.directory / "database"
 
     @property
+    def database_scratch(self) -> Path:
+        """Never the host's: a MariaDB that starts removes temporary tables there, whosever they are."""
+        return self.directory / "database.tmp"
+
+    @property
     def database_made(self) -> Path:
         """There once the database is whole; without it what is there is the rest of a start cut short."""
         return self.directory / "database.made"

@@ -70,7 +70,7 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.inbox.parent)
     for path in (place.slurm_run, place.mariadb_run, place.penstockd_run, place.slurm_log):
         files.directory(path, owner=slurm)
-    for path in (place.database, place.controller_state):
+    for path in (place.database, place.database_scratch, place.controller_state):
         files.directory(path, mode=0o700, owner=slurm)
     files.directory(place.attempts, mode=0o711)
     for path in (place.attempts / "running", place.attempts / "ended"):

@@ -49,6 +49,7 @@ def make_database(place: paths.LabPaths) -> str:
         "mariadb-install-db",
         "--no-defaults",
         f"--datadir={place.database}",
+        f"--tmpdir={place.database_scratch}",
         "--skip-test-db",
         "--auth-root-authentication-method=socket",
         f"--auth-root-socket-user={places.SLURM}",
