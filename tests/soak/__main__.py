@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -24,9 +25,18 @@ def main(minutes: float, seed: int | None, events: Path | None) -> None:
     log = events or Path(tempfile.gettempdir()) / f"penstock-soak-{chosen}.jsonl"
     click.echo(f"seed {chosen}, {minutes:g} minutes, events in {log}")
     with testing.temporary_lab("--fault-proxy") as lab:
-        report = running.run(lab, seed=chosen, seconds=minutes * 60, events=log)
+        try:
+            report = running.run(lab, seed=chosen, seconds=minutes * 60, events=log)
+        finally:
+            keep_logs(lab, log.with_suffix(".logs"))
     show(report)
     sys.exit(0 if report.is_clean else 1)
+
+
+def keep_logs(lab: testing.RunningLab, folder: Path) -> None:
+    """What the daemons said goes down with the lab; the event log alone seldom tells why."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(lab.place.log, folder, ignore_dangling_symlinks=True)
 
 
 def show(report: running.Report) -> None:

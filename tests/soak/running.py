@@ -106,25 +106,39 @@ def _ended(world: worlds.World, log: EventLog) -> list[judging.Ended]:
             break
         world.hurry()
         time.sleep(1)
-    return [job for submitted in world.jobs for job in _records(world, submitted)]
+    return [*_recorded(world), *_unrecorded(world)]
 
 
-def _records(world: worlds.World, submitted: worlds.Submitted) -> Iterator[judging.Ended]:
-    """A record for each task of it; one without a state when the accounting has none."""
-    fields = "JobIDRaw,State,ExitCode,End,Comment"
-    argv = ("sacct", "-nPX", f"--jobs={submitted.job_id}", f"--format={fields}")
-    lines = world.lab.run(argv).stdout.splitlines() or ["|||Unknown|"]
-    for line in lines:
-        raw, state, code, end, comment = line.split("|", 4)
+FIELDS = "JobID,JobIDRaw,JobName,State,ExitCode,End,Comment"
+
+
+def _rows(world: worlds.World) -> list[list[str]]:
+    """All that the accounting has of this storm's jobs, tasks of arrays one by one."""
+    argv = ("sacct", "-nPX", "--starttime=now-1days", f"--format={FIELDS}")
+    rows = [line.split("|", FIELDS.count(",")) for line in world.lab.run(argv).stdout.splitlines()]
+    return [row for row in rows if row[2].startswith(world.name)]
+
+
+def _recorded(world: worlds.World) -> Iterator[judging.Ended]:
+    """Whatever Slurm knows of, also jobs whose sbatch never heard of their being taken."""
+    for _, raw, name, state, code, end, comment in _rows(world):
         trace = world.folder / f"trace.{raw}"
         yield judging.Ended(
-            job_id=raw or submitted.job_id,
+            job_id=raw,
             state="" if end == "Unknown" or state in semantics.NOT_THE_END else state.partition(" ")[0],
             code=code,
             comment=comment,
-            wanted=submitted.code,
+            wanted=int(name.removeprefix(world.name)),
             trace=tuple(trace.read_text().splitlines()) if trace.exists() else (),
         )
+
+
+def _unrecorded(world: worlds.World) -> Iterator[judging.Ended]:
+    """Jobs that sbatch has told of and the accounting has not."""
+    known = {row[0].partition("_")[0] for row in _rows(world)}
+    for job_id in world.jobs:
+        if job_id not in known:
+            yield judging.Ended(job_id=job_id, state="", code="", comment="", wanted=0, trace=())
 
 
 def _judge(jobs: list[judging.Ended], report: Report, log: EventLog) -> None:

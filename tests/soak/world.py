@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import heapq
 import json
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -15,6 +16,8 @@ from tests.e2e import breaking, semantics, storms
 from tests.soak import plans
 
 T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds that a command of Slurm's may take: without slurmctld some wait for minutes, and all with them."""
 SCRIPT = """\
 #!/bin/sh
 echo begin ${SLURM_RESTART_COUNT:-0} >> trace.$SLURM_JOB_ID
@@ -24,14 +27,6 @@ exit @CODE@
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Submitted:
-    """A job of ours and how it should end; an array is a job per task."""
-
-    job_id: str
-    code: int
-
-
 class World:
     """The lab, the jobs, and what is out of order just now."""
 
@@ -39,8 +34,11 @@ class World:
         self.lab = lab
         self.note = note
         self.folder = semantics.folder(lab, "soak")
+        self.name = f"{self.folder.name}-"
+        """What the names of all jobs of this storm begin with; the exit code of the script follows."""
         self.switch = control.Control(lab.place.fault_proxy_control)
-        self.jobs: list[Submitted] = []
+        self.jobs: list[str] = []
+        """Ids that sbatch has told; an array has one for all its tasks."""
         self._undo: list[tuple[float, int, str, Callable[[], None]]] = []
         self._busy: set[str] = set()
         self._cluster = breaking.DevCluster(lab) if spec.load(lab.place).kubernetes == spec.DEV else None
@@ -81,13 +79,18 @@ class World:
 
     def _sbatch(self, step: plans.Step, *options: str) -> None:
         script = SCRIPT.replace("@SECONDS@", str(step.seconds)).replace("@CODE@", str(step.code))
-        argv = ("sbatch", "--parsable", "--requeue", "--mem=512M", "--output=/dev/null", *options)
-        answer = self.lab.run_as_user(argv, cwd=self.folder, stdin=script, check=False)
+        fixed = ("--requeue", "--mem=512M", "--output=/dev/null", f"--job-name={self.name}{step.code}")
+        argv = ("sbatch", "--parsable", *fixed, *options)
+        try:
+            answer = self.lab.run_as_user(argv, cwd=self.folder, stdin=script, check=False, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.note("not submitted", why="no answer; should there be a job, it is judged like all others")
+            return
         job_id = answer.stdout.strip()
         if answer.returncode or not job_id.isdigit():
             self.note("not submitted", why=answer.stderr.strip()[-200:])
             return
-        self.jobs.append(Submitted(job_id, step.code))
+        self.jobs.append(job_id)
         self.note("submitted", job=job_id, options=options)
 
     def _cancel(self, step: plans.Step) -> None:
@@ -99,9 +102,10 @@ class World:
     def _slurm(self, step: plans.Step, *words: str) -> None:
         recent = self.jobs[-12:]
         if recent:
-            job = _picked(recent, step)
-            self.note(step.kind, job=job.job_id)
-            self.lab.run((*words, job.job_id), check=False)
+            job_id = _picked(recent, step)
+            self.note(step.kind, job=job_id)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.lab.run((*words, job_id), check=False, timeout=PATIENCE)
 
     def _foreign(self, step: plans.Step) -> None:
         pod = storms.foreign_pod(f"foreign-{step.number}", "", gpus=step.amount)

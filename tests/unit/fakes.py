@@ -145,6 +145,11 @@ class FakeSlurm:
         self.allocations: dict[int, jobs.JobDetails] = {}
         self.comments: dict[int, str] = {}
         self.requeued: list[int] = []
+        self.cancelled: list[int] = []
+        self.never_again: set[int] = set()
+        """Jobs with --no-requeue."""
+        self.older: set[int] = set()
+        """Jobs that were running when slurmctld was started."""
         self.delays: dict[int, int] = {}
         self.reasons: dict[str, str] = {}
         self.away = False
@@ -180,7 +185,17 @@ class FakeSlurm:
 
     async def requeue(self, job_id: int) -> None:
         self._check()
+        if job_id in self.never_again:
+            raise errors.SlurmError("Requested operation is presently disabled")
         self.requeued.append(job_id)
+
+    async def cancel(self, job_id: int) -> None:
+        self._check()
+        self.cancelled.append(job_id)
+
+    async def is_older_than_controller(self, job_id: int) -> bool:
+        self._check()
+        return job_id in self.older
 
     async def delay(self, job_id: int, seconds: int) -> None:
         self._check()

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining, following, outcomes, sweeping, timeline
+from penstock.bridge import draining, following, outcomes, timeline, unattended
 from penstock.kube import decoding, reflecting, refusals, types, versions
 from penstock.model import jobs
 from tests.unit import fakes
@@ -245,11 +245,35 @@ async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: 
         world.add_pod(fakes.pod("p", job=fakes.identity(5)))
     if sign == "launcher":
         world.bridge.attended[5] = 1
-    for _ in range(sweeping.ROUNDS_TO_COME):
+    for _ in range(unattended.ROUNDS_TO_COME):
         await world.sweeper.sweep()
     assert world.slurm.requeued == []
     await world.sweeper.sweep()
     assert world.slurm.requeued == ([5] if sign == "none" else [])
+
+
+async def test_a_job_from_before_slurmctlds_start_is_sent_back_soon(world: World) -> None:
+    """A slurmctld that was stopped between admission and launch never starts the script."""
+    world.slurm.add(fakes.allocation(5))
+    world.bridge.ledger.hold(fakes.allocation(5))
+    world.slurm.older.add(5)
+    for _ in range(unattended.ROUNDS_AFTER_RESTART):
+        await world.sweeper.sweep()
+    assert world.slurm.requeued == []
+    await world.sweeper.sweep()
+    assert world.slurm.requeued == [5]
+
+
+async def test_a_job_that_may_not_be_requeued_does_not_run_for_ever(world: World) -> None:
+    """Its launcher never came: it is ended with the reason, and the sweep goes on."""
+    world.slurm.add(fakes.allocation(5))
+    world.bridge.ledger.hold(fakes.allocation(5))
+    world.slurm.older.add(5)
+    world.slurm.never_again.add(5)
+    for _ in range(unattended.ROUNDS_AFTER_RESTART + 1):
+        await world.sweeper.sweep()
+    assert world.slurm.cancelled == [5]
+    assert world.slurm.comments[5] == unattended.ENDED
 
 
 async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:

@@ -129,3 +129,15 @@ def test_the_mark_of_job_submit_is_seen() -> None:
     for text, expected in (("penstock ", True), ("ours; penstock", True), ("penstockish", False)):
         assert parsing.details(f"{SHOW_JOB}   AdminComment={text}\n").prepared is expected
     assert not parsing.details(SHOW_JOB).prepared
+
+
+def test_what_is_older_is_told_by_slurmctlds_own_times() -> None:
+    """A job's start and slurmctld's, in one form; what lacks them is no answer."""
+    job = "JobId=7 JobName=x\n   JobState=RUNNING Reason=None Dependency=(null)\n"
+    job += "   StartTime=2026-11-15T14:22:39 EndTime=Unknown Deadline=N/A\n"
+    config = "Configuration data as of 2026-11-15T14:30:00\nBOOT_TIME               = 2026-11-15T14:22:41\n"
+    assert parsing.start_time(job) < parsing.boot_time(config)
+    with pytest.raises(errors.SlurmError):
+        parsing.start_time("JobId=7 JobName=x\n   StartTime=Unknown EndTime=Unknown\n")
+    with pytest.raises(errors.SlurmError):
+        parsing.boot_time("nothing")

@@ -7,21 +7,18 @@ jobs is no proof. No answer, or a picture of the cluster that is not fresh, mean
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import logging
 
 from penstock import crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
-from penstock.bridge import release
+from penstock.bridge import release, unattended
 from penstock.kube import reading, types
 from penstock.model import jobs
 
 log = logging.getLogger(__name__)
 
 INTERVAL = 15.0
-ROUNDS_TO_COME = 10  # how many rounds a running job's launcher may be missing: longer than Slurm's own search
-NEVER_CAME = "sent back: Slurm says that it runs, but its launcher never came"
 
 
 def orphans(pods: list[types.Pod], live: dict[int, jobs.LiveJob]) -> set[str]:
@@ -44,10 +41,11 @@ class Sweeper:
     bridge: bridging.Bridge
     bridged_partitions: frozenset[str]
     suspects: set[str] = dataclasses.field(default_factory=set)
-    unattended: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    """Rounds in a row in which a running job had neither a launcher nor a pod."""
     ending: set[jobs.JobIdentity] = dataclasses.field(default_factory=set)
     """Attempts that looked over last time."""
+
+    def __post_init__(self) -> None:
+        self.unattended = unattended.Unattended(self.bridge)
 
     async def recover(self) -> None:
         """After a start: hold again what running jobs hold already."""
@@ -88,23 +86,8 @@ class Sweeper:
         self.suspects = found
         await self._close(begun, live)
         with_pods = {reading.job_id(pod) for pod in ours}
-        await self._send_back([live[one] for one in promised if one in live and one not in with_pods])
-
-    async def _send_back(self, without_pods: list[jobs.LiveJob]) -> None:
-        """A slurmctld that stops between admission and launch never starts the script: a job that would run
-        for ever without running.
-        """
-        missing = [
-            job.identity.job_id
-            for job in without_pods
-            if job.state == "RUNNING" and not self.bridge.attended[job.identity.job_id]
-        ]
-        self.unattended = collections.Counter({one: self.unattended[one] + 1 for one in missing})
-        for job_id, rounds in self.unattended.items():
-            if rounds > ROUNDS_TO_COME:
-                log.warning("job %d is %s", job_id, NEVER_CAME)
-                await self.bridge.slurm.set_comment(job_id, NEVER_CAME)
-                await self.bridge.slurm.requeue(job_id)
+        running = [one for one in promised if one in live and live[one].state == "RUNNING"]
+        await self.unattended.look(one for one in running if one not in with_pods)
 
     async def _forget(self, job_id: int) -> None:
         """The promise goes when Slurm, asked for this very job, says that it holds nothing."""

@@ -70,6 +70,16 @@ class SlurmControl:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""
         await commands.run(("scontrol", "requeue", str(job_id)), slurm_conf=self.slurm_conf)
 
+    async def cancel(self, job_id: int) -> None:
+        """The job's end."""
+        await self._run(("scancel", str(job_id)))
+
+    async def is_older_than_controller(self, job_id: int) -> bool:
+        """Whether slurmctld was started after this attempt of the job was."""
+        job = await self._run(("scontrol", "show", "job", str(job_id)))
+        config = await self._run(("scontrol", "show", "config"))
+        return parsing.start_time(job) < parsing.boot_time(config)
+
     async def delay(self, job_id: int, seconds: int) -> None:
         """Do not try a pending job before that."""
         await self._update(f"JobId={job_id}", f"StartTime=now+{seconds}")

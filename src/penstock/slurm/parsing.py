@@ -27,6 +27,8 @@ _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILIN
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
 _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
+_BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
+_START_LINE = re.compile(r"^ {3}StartTime=(\d\S+) ", re.MULTILINE)
 _QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
 
 
@@ -35,6 +37,23 @@ def cluster_name(text: str) -> str:
     found = _CLUSTER_LINE.search(text)
     if found is None:
         raise errors.SlurmError("scontrol show config names no ClusterName")
+    return found[1]
+
+
+def boot_time(text: str) -> str:
+    """When slurmctld started, from `scontrol show config`; as text that can be compared."""
+    return _moment(_BOOT_LINE, text, "scontrol show config names no BOOT_TIME")
+
+
+def start_time(text: str) -> str:
+    """When a job's attempt started, from `scontrol show job`, in the same form."""
+    return _moment(_START_LINE, text, "scontrol shows no StartTime for the job")
+
+
+def _moment(line: re.Pattern[str], text: str, otherwise: str) -> str:
+    found = line.search(text)
+    if found is None:
+        raise errors.SlurmError(otherwise)
     return found[1]
 
 
