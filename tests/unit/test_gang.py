@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock import errors
@@ -17,10 +19,12 @@ async def create(
     *,
     status: types.PodStatus | None = None,
     starting: gang.Starting | None = None,
+    on_bind: Callable[[tuple[str, str, str]], None] | None = None,
 ) -> tuple[types.Pod, ...]:
     """A gang whose pods have that status, or run, as soon as they are bound."""
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
-    kube.on_bind = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))
+    runs = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))  # noqa: E731  # a default
+    kube.on_bind = on_bind or runs
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
     for name in ("n1", "n2", "n3"):
         nodes.put(fakes.node(name))
@@ -136,3 +140,22 @@ async def test_the_launcher_is_told_before_the_script_can_run() -> None:
 
     await create(kube, starting=told)
     assert bound_when_told == [["slurm-17-0-1"]]
+
+
+@pytest.mark.parametrize("node", ["n1", "elsewhere"])
+async def test_a_binding_that_was_made_already_is_enough(node: str) -> None:
+    """A try whose answer was lost may come late; a pod that somebody else has placed is no part of a gang."""
+    kube = fakes.FakeKube()
+
+    def late(key: tuple[str, str, str]) -> None:
+        kube.objects[key]["spec"]["nodeName"] = node
+        raise errors.KubeConflict("already assigned to a node", status=409)
+
+    wanted = fakes.allocation(on=("n1",))
+    if node == "n1":
+        (pod,) = await create(kube, wanted, on_bind=late)
+        assert (pod.spec.node_name, kube.names("pods")) == ("n1", [pod.metadata.name])
+        return
+    with pytest.raises(gang.GangRefused, match="already assigned"):
+        await create(kube, wanted, on_bind=late)
+    assert kube.names("pods") == []

@@ -288,6 +288,23 @@ async def test_attaching_to_a_pod_that_is_gone_ends_the_job(world: World) -> Non
     assert not [call for call in world.kube.calls if call[0] == "create"]
 
 
+async def test_a_pod_that_goes_after_a_binding_without_answer_is_not_made_again(world: World) -> None:
+    """The script may have begun: from the word to the launcher on there is this gang and no other."""
+    world.run(7)
+
+    def bound_and_deleted(key: tuple[str, str, str]) -> None:
+        del world.kube.objects[key]
+        raise errors.KubeUnavailable("the answer was lost")
+
+    world.kube.on_bind = bound_and_deleted
+    peer = await connect(world)
+    launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"note", b"the job's pod was deleted from outside"]
+    assert await peer.hear() == [b"exit", b"1"]
+    assert len([call for call in world.kube.calls if call[:2] == ("create", "pods")]) == 1
+
+
 async def test_hooks_are_answered(world: World) -> None:
     """Admission with its reason, release, and a drain when time is over."""
     world.run(7)

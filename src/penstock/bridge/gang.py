@@ -182,7 +182,12 @@ class GangMaker:
             raise GangRefused(f"node {node} has left Kubernetes", requeue=True)
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
-        await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
+        try:
+            await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
+        except errors.KubeConflict:  # an earlier try came late, or somebody was faster
+            found = await confirming.pod(self.kube, meta.namespace, meta.name)
+            if found is None or (found.metadata.uid, found.spec.node_name) != (meta.uid, node):
+                raise
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
     async def _remove(self, made: list[types.Pod]) -> None:

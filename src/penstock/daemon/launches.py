@@ -60,6 +60,8 @@ class LaunchSession:
     clock: clock.Clock
     stopped: bool = False
     over: bool = False
+    announced: bool = False
+    """Whether the launcher knows that the script may run: from then on there is only this gang."""
     gang: tuple[types.Pod, ...] = ()
     output: outputs.Output | None = None
     placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -126,7 +128,7 @@ class LaunchSession:
         delay, patience = 0.2, self.clock.now() + FORBIDDEN_SECONDS
         while True:
             try:
-                if message.one("attach") == b"1":
+                if self.announced or message.one("attach") == b"1":
                     return await self.bridge.attach(allocation, request)
                 return await self.bridge.launch(allocation, request, self._announce)
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
@@ -138,6 +140,7 @@ class LaunchSession:
 
     async def _announce(self) -> None:
         """From here on the launcher only ever attaches: the script may run."""
+        self.announced = True
         await self.connection.send("started")
 
     async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
