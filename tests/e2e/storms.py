@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,6 +59,14 @@ def start(lab: Lab, *options: str) -> LongJob:
     job_id = lab.sbatch(LOOP, "--output=o", *options, cwd=folder)
     semantics.wait_for_text(folder / "o", "begin")
     return LongJob(lab, job_id, folder, uids(semantics.pods(lab, job_id)))
+
+
+def stays_so(holds: Callable[[], bool], *, seconds: float) -> None:
+    """It is true now and all the time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert holds()
+        time.sleep(0.3)
 
 
 def kill(lab: Lab, name: str) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 
 import pytest
 from tests.e2e import semantics, storms
@@ -23,14 +22,6 @@ HELLO = "#!/bin/sh\necho hello\n"
 def lab(stormy_lab: Lab) -> Lab:
     """The lab of all tests here."""
     return stormy_lab
-
-
-def stays_so(holds: Callable[[], bool], *, seconds: float) -> None:
-    """It is true now and all the time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        assert holds()
-        time.sleep(0.3)
 
 
 AWAY = {
@@ -50,7 +41,7 @@ def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
             waiting.append(lab.sbatch(HELLO))
             if number == 0:
                 ends.end()
-            stays_so(lives.is_untouched, seconds=2)
+            storms.stays_so(lives.is_untouched, seconds=2)
             assert semantics.pods(lab, waiting[-1]) == []
     ends.check_true_end()
     assert set(semantics.records(lab, waiting).values()) == {DONE}
@@ -58,6 +49,19 @@ def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
     lives.end()
     lives.check_true_end()
     assert storms.drained(lab) == []
+
+
+def test_an_api_that_is_slow(lab: Lab, switch: control.Control) -> None:
+    """Every answer takes its time: so do jobs, and nothing else changes."""
+    lives = storms.start(lab)
+    with switch.during(Rule(fault="delay", seconds=1)):
+        gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
+        found = semantics.records(lab, (gang, short))
+        assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
+        assert lives.is_untouched()
+        lives.end()
+        lives.check_true_end()
+    assert switch.figures().struck["delay"] > 0
 
 
 def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> None:
@@ -98,7 +102,7 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
                     ends.end()
                 lab.run(("scontrol", "update", f"JobId={greedy}", "StartTime=now"), check=False)
                 ends.check_true_end()
-                stays_so(lives.is_untouched, seconds=2)
+                storms.stays_so(lives.is_untouched, seconds=2)
                 assert semantics.pods(lab, greedy) == []
                 assert semantics.pods(lab, ends.job_id) == []
     finally:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics, storms
 
+from penstock.lab import testing
+from penstock.lab.faultproxy import control
+
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")
 HELLO = "#!/bin/sh\necho hello\n"
@@ -83,14 +86,17 @@ def _with_owner(source: str | Path, target: str | Path) -> None:
 
 
 @storms.LONG
-def test_penstockd_away_for_a_while(lab: Lab) -> None:
-    """Jobs run on and end, new ones wait; all is as it should be when it is back."""
+def test_penstockd_away_for_minutes(lab: Lab) -> None:
+    """Jobs run on and end, new ones wait; all is as it should be when it is back, from Slurm and Kubernetes
+    alone: nothing that it wrote itself is there any more.
+    """
     lives, ends = storms.start(lab), storms.start(lab)
     with storms.away(lab, "penstockd"):
         ends.end()
         waiting = lab.sbatch(HELLO)
-        time.sleep(5)
-        assert lives.is_untouched()
+        for note in (lab.place.attempts / "running").iterdir():
+            note.unlink()
+        storms.stays_so(lives.is_untouched, seconds=130)
         assert semantics.pods(lab, waiting) == []
     ends.check_true_end()
     assert semantics.record(lab, waiting) == DONE
@@ -98,6 +104,47 @@ def test_penstockd_away_for_a_while(lab: Lab) -> None:
     lives.end()
     lives.check_true_end()
     assert storms.drained(lab) == []
+
+
+JUMPY = """\
+import pathlib
+import time
+
+true, offset = time.time, pathlib.Path(__file__).with_name("offset")
+time.time = lambda: true() + float(offset.read_text())
+"""
+FAR = 1000 * 86400.0
+
+
+@pytest.fixture
+def offset(lab: Lab, outside: Path) -> Iterator[Path]:
+    """The file says by how many seconds penstockd's wall clock is wrong."""
+    found = outside / "offset"
+    found.write_text("0")
+    (outside / "sitecustomize.py").write_text(JUMPY)
+    storms.kill(lab, "penstockd")
+    testing.lab_command(lab.place, "up", PYTHONPATH=str(outside))
+    yield found
+    with storms.away(lab, "penstockd"):
+        pass
+
+
+def test_the_clock_jumps(lab: Lab, offset: Path, switch: control.Control) -> None:
+    """Years ahead and years back, with the API there and away: nobody waits longer or less."""
+    lives = storms.start(lab)
+    for seconds in (FAR, -FAR):
+        ends = storms.start(lab)
+        with switch.during(storms.Rule(fault="unreachable")):
+            offset.write_text(str(seconds))
+            ends.end()
+            storms.stays_so(lives.is_untouched, seconds=1)
+        ends.check_true_end()
+        assert semantics.record(lab, lab.sbatch(HELLO)) == DONE
+        assert lives.is_untouched()
+        there = time.strftime("%Y-%m-%d", time.localtime(time.time() + seconds))
+        assert f"\n{there}" in lab.place.component_log("penstockd").read_text()
+    lives.end()
+    lives.check_true_end()
 
 
 @contextmanager

@@ -52,6 +52,16 @@ def test_a_pod_that_is_not_placed_takes_nothing() -> None:
     assert refusals(fakes.allocation(gpus=4), fakes.pod(gpus=4, on="")) == ()
 
 
+def test_a_pod_counts_where_less_is_held_for_its_job() -> None:
+    """Read anew while the job was ending, the promise has no GPUs; or the job has moved to another node."""
+    ending = fakes.pod("slurm-1-0-0", job=fakes.identity(1), gpus=3)
+    for promise in (fakes.allocation(1, gpus=0), fakes.allocation(1, gpus=3, on=("n2",))):
+        assert refusals(fakes.allocation(2, gpus=2), ending, held=(promise,)) == (
+            "waits for gpu on n1: 1 free of 2 needed",
+        )
+    assert refusals(fakes.allocation(2, gpus=1), ending, held=(fakes.allocation(1, gpus=3),)) == ()
+
+
 def test_room_promised_a_moment_ago_is_taken() -> None:
     """What was admitted but is not visible yet counts."""
     assert refusals(fakes.allocation(2, gpus=2), held=(fakes.allocation(1, gpus=3),)) == (

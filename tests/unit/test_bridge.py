@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 
+import msgspec
 import pytest
 
 from penstock import errors
@@ -302,3 +303,18 @@ async def test_attaching_finishes_what_was_announced(world: World) -> None:
     assert pod.spec.node_name == "n1"
     assert world.kube.calls.count(("create", "pods", "slurm-1-0-0")) == made
     assert ("bind", "pods", "slurm-1-0-0") in world.kube.calls
+
+
+async def test_attaching_makes_up_for_a_secret_where_kube_scheduler_was_faster(world: World) -> None:
+    """The pod is placed but cannot start: its maker was stopped before it had made the Secret."""
+    allocation = dataclasses.replace(fakes.allocation(1), partition="open")
+    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
+    world.bridge.maker = dataclasses.replace(world.bridge.maker, settings=world.bridge.settings)
+    namespace = world.bridge._namespace(allocation)
+    pod = fakes.pod("slurm-1-0-0", job=allocation.identity)
+    world.kube.add_pod(
+        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
+    )
+    found = await world.bridge.attach(allocation, fakes.REQUEST)
+    assert [one.metadata.uid for one in found] == [pod.metadata.uid]
+    assert len(world.kube.names("secrets")) == 1

@@ -3,7 +3,8 @@ and promises.
 
 Taken on a node is what the ledger holds for jobs, plus every pod that has not ended and whose job holds
 nothing: everybody else's, and ours of jobs that are being cleaned up. A pod that is being deleted still takes
-its room until it is gone.
+its room until it is gone. Where pods of a job ask for more than is held for it, the pods count: of a job that
+is ending Slurm does not tell the GPUs any more, and its promise may have been read anew since.
 """
 
 from __future__ import annotations
@@ -25,9 +26,17 @@ def refusals(
     promised: ledger.Ledger,
 ) -> tuple[str, ...]:
     """Why the job cannot start now, a line per node; empty when it can."""
+    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
     by_node = _unpromised_by_node(pods, promised)
     found = (
-        _refusal(share, allocation, nodes, by_node.get(share.node, []), promised)
+        _refusal(
+            share,
+            allocation,
+            nodes,
+            by_node.get(share.node, []),
+            promised.held_on(share.node, besides=allocation.identity.job_id)
+            + _beyond_promises(share.node, pods, promised, besides=allocation.identity.job_id),
+        )
         for share in allocation.shares
     )
     return tuple(line for line in found if line)
@@ -37,13 +46,22 @@ def _unpromised_by_node(pods: Iterable[types.Pod], promised: ledger.Ledger) -> d
     by_node: dict[str, list[types.Pod]] = {}
     for pod in pods:
         job_id = reading.job_id(pod)
-        if (
-            pod.spec.node_name
-            and not reading.is_over(pod)
-            and (job_id is None or promised.of(job_id) is None)
-        ):
+        if job_id is None or promised.of(job_id) is None:
             by_node.setdefault(pod.spec.node_name, []).append(pod)
     return by_node
+
+
+def _beyond_promises(
+    node: str, pods: Iterable[types.Pod], promised: ledger.Ledger, *, besides: int
+) -> resources.Amount:
+    """What pods of jobs take there over and above what is held for their jobs."""
+    taken: dict[int, resources.Amount] = {}
+    for pod in pods:
+        job_id = reading.job_id(pod)
+        if pod.spec.node_name == node and job_id not in (None, besides) and promised.of(job_id) is not None:
+            taken[job_id] = taken.get(job_id, resources.Amount()) + reading.requested(pod)
+    more = (amount.beyond(promised.share_of(job_id, node)) for job_id, amount in taken.items())
+    return sum(more, start=resources.Amount())
 
 
 def _refusal(
@@ -51,7 +69,7 @@ def _refusal(
     allocation: jobs.Allocation,
     nodes: Mapping[str, types.Node],
     others: list[types.Pod],
-    promised: ledger.Ledger,
+    held: resources.Amount,
 ) -> str:
     node = nodes.get(f"/{share.node}")
     if node is None:
@@ -60,9 +78,7 @@ def _refusal(
         return f"waits for node {share.node}: not Ready in Kubernetes"
     if node.spec.unschedulable:
         return f"waits for node {share.node}: cordoned in Kubernetes"
-    free = reading.amount(node.status.allocatable) - promised.held_on(
-        share.node, besides=allocation.identity.job_id
-    )
+    free = reading.amount(node.status.allocatable) - held
     for pod in others:
         if not reading.belongs_to(pod, allocation.identity):
             free -= reading.requested(pod)

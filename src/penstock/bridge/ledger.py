@@ -54,6 +54,12 @@ class Ledger:
     def jobs(self) -> tuple[int, ...]:
         return tuple(self._held)
 
+    def share_of(self, job_id: int, node: str) -> resources.Amount:
+        """What one job holds of a node."""
+        allocation = self._held.get(job_id)
+        shares = allocation.shares if allocation else ()
+        return next((share.amount for share in shares if share.node == node), resources.Amount())
+
     def held_on(self, node: str, *, besides: int) -> resources.Amount:
         """What all jobs but one hold of a node."""
         total = resources.Amount()

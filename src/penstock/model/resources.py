@@ -39,6 +39,11 @@ class Amount:
             gpus=self.gpus - other.gpus,
         )
 
+    def beyond(self, other: Amount) -> Amount:
+        """What of this is more than the other has, and nothing where it has more."""
+        left = self - other
+        return Amount(millicpus=max(left.millicpus, 0), memory=max(left.memory, 0), gpus=max(left.gpus, 0))
+
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
         """What of this does not fit into `free`; empty when all does."""
         wants = (
