@@ -1,8 +1,9 @@
-"""A lab whose crash points can be armed, and the matrix as a table at the end."""
+"""A lab whose crash points can be armed, a new one after every failure, and the matrix as a table at the end."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from penstock.lab import testing
 
 WHOLE = "PENSTOCK_TEST_CRASH"
 """Environment variable: `all` runs every row, otherwise the quick ones."""
-COLUMNS = ("step", "killed", "job", "ended", "seconds")
+WIDTHS = (22, 10, 15, 26, 6, 6)
+LAST_LINES = 60
+FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,15 +29,66 @@ def _lab_possible() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="module")
-def crash_lab() -> Iterator[testing.RunningLab]:
-    """The whole thing, with crash points."""
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-crash-"))
+@dataclasses.dataclass
+class Workshop:
+    """One lab at a time, used by row after row: what a failed row leaves behind is nobody else's trouble."""
+
+    lab: testing.RunningLab | None = None
+    stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
+
+    def open(self) -> testing.RunningLab:
+        if self.lab is None or not self.lab.place.directory.exists():
+            self.close()
+            self.lab = self._made()
+        return self.lab
+
+    def _made(self) -> testing.RunningLab:
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-crash-"))
         Path(folder).chmod(0o777)
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv(wellknown.ENV_CRASH_POINTS, folder)
-        yield stack.enter_context(testing.temporary_lab())
+        return self.stack.enter_context(testing.temporary_lab())
+
+    def close(self) -> None:
+        self.lab = None
+        self.stack.close()
+
+
+@pytest.fixture(scope="session")
+def workshop(_lab_possible: None) -> Iterator[Workshop]:
+    """This process' own."""
+    made = Workshop()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def crash_lab(workshop: Workshop, request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
+    """The whole thing, with crash points; thrown away when the test has failed."""
+    lab = workshop.open()
+    yield lab
+    if request.node.stash.get(FAILED, False):
+        workshop.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember failures, and keep what penstockd said: its lab is about to go."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # what a wrapper is sent is not typed
+    if report.failed and report.when == "call":
+        item.stash[FAILED] = True
+        lab = getattr(item, "funcargs", {}).get("crash_lab")
+        if isinstance(lab, testing.RunningLab):
+            for name in ("penstockd", "slurmctld"):
+                report.sections.append((f"{name}.log", last_words(lab.place.log, name)))
+    return report  # type: ignore[return-value]  # as above
+
+
+def last_words(folder: Path, name: str) -> str:
+    """The end of that daemon's log."""
+    found = next(iter(sorted(folder.rglob(f"{name}*.log"))), None)
+    lines = found.read_text(errors="replace").splitlines() if found else []
+    return "\n".join(lines[-LAST_LINES:])
 
 
 @pytest.fixture
@@ -47,25 +101,24 @@ def outside() -> Iterator[Path]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line per crash: what was killed where, and how the job ended all the same."""
-    reports = (
+    reports = [
         report
         for outcome in ("passed", "failed")
         for report in terminalreporter.getreports(outcome)
-        if report.when == "call" and "tests/crash/" in report.nodeid
-    )
-    lines = [_line(dict(report.user_properties), report) for report in reports]
-    lines = [line for line in lines if line]
-    if os.environ.get(WHOLE) == "all" and lines:
-        terminalreporter.section("crash matrix")
-        for line in sorted(lines):
-            terminalreporter.write_line(line)
+        if report.when == "call" and "step" in dict(report.user_properties)
+    ]
+    if os.environ.get(WHOLE) != "all" or not reports:
+        return
+    terminalreporter.section("crash matrix")
+    for line in sorted(map(_line, reports)):
+        terminalreporter.write_line(line)
+    points = {dict(report.user_properties)["step"] for report in reports}
+    passed = sum(report.passed for report in reports)
+    terminalreporter.write_line(f"{passed} of {len(reports)} crashes at {len(points)} steps ended as they must")
 
 
-def _line(known: dict[str, object], report: pytest.TestReport) -> str:
-    if "step" not in known:
-        return ""
+def _line(report: pytest.TestReport) -> str:
+    known = dict(report.user_properties)
     cells = [known["step"], known["killed"], known["job"], known.get("ended", "?"), f"{report.duration:.1f}"]
     mark = "ok" if report.passed else "FAILED"
-    return "  ".join(
-        f"{cell!s:<{width}}" for cell, width in zip([*cells, mark], (22, 10, 10, 26, 6, 6), strict=True)
-    )
+    return "  ".join(f"{cell!s:<{width}}" for cell, width in zip([*cells, mark], WIDTHS, strict=True)).rstrip()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import signal
 from pathlib import Path
 
 from penstock import wellknown
@@ -15,6 +17,7 @@ from tests.e2e import labs, semantics
 
 Lab = testing.RunningLab
 REACHED_SECONDS = 100
+GONE_SECONDS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,22 +33,34 @@ class Trap:
 
     def arm(self, row: matrix.Row) -> None:
         self.clear()
-        (self.folder / row.point).write_text("die" if row.dies_there else "hold")
+        (self.folder / row.point).touch()
 
     def clear(self) -> None:
         """Nothing is armed and nobody waits."""
         for path in self.folder.iterdir():
-            path.unlink()
+            path.unlink(missing_ok=True)
 
-    def spring(self, row: matrix.Row, job_id: str) -> None:
-        """Wait until the step is reached, see the victim dead, and let whoever waits there go on."""
-        mark = self.folder / f"{row.point}{points.SUFFIX}"
-        semantics.wait_until(mark.exists, f"{row.point} is reached", timeout=REACHED_SECONDS)
-        if not row.dies_there:
+    def wait(self, row: matrix.Row) -> None:
+        """Until somebody has reached the step, and stays there."""
+        mark = self._mark(row)
+        semantics.wait_until(
+            lambda: mark.exists() and (mark.read_text().endswith("\n") or row.inside_slurmctld),
+            f"{row.point} is reached",
+            timeout=REACHED_SECONDS,
+        )
+
+    def kill(self, row: matrix.Row, job_id: str) -> None:
+        """See the victim dead, and let whoever waits at the step go on."""
+        if row.dies_there:
+            end(int(self._mark(row).read_text()))
+        else:
             if row.victim == "slurmctld" and job_id:
                 self.wait_until_written_down()
             labs.kill(self.lab.place, self.component(row.victim, job_id))
-        mark.unlink()
+        self._mark(row).unlink()
+
+    def _mark(self, row: matrix.Row) -> Path:
+        return self.folder / f"{row.point}{points.SUFFIX}"
 
     def wait_until_written_down(self) -> None:
         """slurmctld writes its state some seconds late: what it has not written, it forgets when killed."""
@@ -69,3 +84,16 @@ class Trap:
         """Whatever is dead is started, whatever is not is left alone."""
         if any(pid is None for pid in labs.pids(self.lab.place).values()):
             testing.lab_command(self.lab.place, "up")
+
+
+def end(pid: int) -> None:
+    """SIGKILL, and wait until there is no such process or only what its parent has not fetched yet."""
+    os.kill(pid, signal.SIGKILL)
+    semantics.wait_until(lambda: is_dead(pid), f"{pid} is dead", timeout=GONE_SECONDS)
+
+
+def is_dead(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state in "ZX"
+    return True

@@ -1,16 +1,18 @@
 """The crash matrix: who is killed at which step of which job, and what may come of it.
 
 `as it should`: the job ends as if nobody had been killed. `killed`: the batch process itself was killed, and
-Slurm's record says so (signal 9). `cluster lost`: the dev cluster forgets everything when it is killed, so
-that the job is gone and says so. `no job`: sbatch failed, and said so.
+Slurm's record says so (signal 9); of an array only the task whose process it was. `pods lost`: the pods went
+while nobody could see how (the dev cluster forgets everything when it is killed), and the job says so.
+`no job`: sbatch failed, and said so.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 
 HOOKS = ("launcher", "prolog", "epilog")
-AS_IT_SHOULD, KILLED, CLUSTER_LOST, NO_JOB = "as it should", "killed", "cluster lost", "no job"
+AS_IT_SHOULD, KILLED, PODS_LOST, NO_JOB = "as it should", "killed", "pods lost", "no job"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,93 +35,113 @@ class Row:
         """Whether the victim is who reaches the step; else that one waits while the victim is killed."""
         return self.victim in HOOKS or (self.victim == "penstockd" and not self.point.startswith(HOOKS))
 
+    @property
+    def inside_slurmctld(self) -> bool:
+        """Whether job_submit.lua reaches the step, which cannot tell its pid."""
+        return self.point.startswith("submit.")
 
-def _rows() -> tuple[Row, ...]:
-    return (*_penstockd(), *_hooks(), *_slurm(), *_api())
-
-
-def _penstockd() -> tuple[Row, ...]:
-    steps = {
-        "admit.asked": "plain",
-        "admit.held": "plain",
-        "admit.answered": "plain",
-        "admit.refused": "refused",
-        "launch.asked": "plain",
-        "launch.namespace-made": "plain",
-        "launch.a-pod-made": "gang",
-        "launch.pods-made": "gang",
-        "launch.secret-made": "plain",
-        "launch.another-bound": "gang",
-        "launch.others-run": "gang",
-        "launch.all-bound": "plain",
-        "launch.told": "streamed",
-        "run.output-sent": "streamed",
-        "run.output-written": "streamed",
-        "signal.received": "signalled",
-        "signal.delivered": "signalled",
-        "end.seen": "plain",
-        "end.commented": "deleted",
-        "end.requeued": "evicted",
-        "end.told": "plain",
-        "release.asked": "cancelled",
-        "release.deleted": "plain",
-        "release.gone": "gang",
-        "release.done": "plain",
-        "release.answered": "requeued",
-        "recover.held": "recovered",
-        "sweep.found": "beside",
-    }
-    quick = {"admit.held", "launch.another-bound", "run.output-sent", "release.deleted"}
-    return tuple(
-        Row(point=point, victim="penstockd", shape=shape, quick=point in quick)
-        for point, shape in steps.items()
-    )
+    def allows(self, ends: Sequence[str]) -> bool:
+        """Whether a job's tasks may end like this: who is killed alone takes no other with it."""
+        odd = [end for end in ends if end != AS_IT_SHOULD]
+        return set(odd) <= set(self.ends) and (AS_IT_SHOULD in self.ends or len(odd) == 1)
 
 
-def _hooks() -> tuple[Row, ...]:
+def _each(victim: str, shape: str, *points: str, ends: tuple[str, ...] = (AS_IT_SHOULD,)) -> Iterator[Row]:
+    for point in points:
+        yield Row(point=point, victim=victim, shape=shape, ends=ends, quick=(point, victim, shape) in QUICK)
+
+
+QUICK = {
+    ("admit.held", "penstockd", "plain"),
+    ("launch.another-bound", "penstockd", "gang"),
+    ("run.output-sent", "penstockd", "streamed"),
+    ("release.deleted", "penstockd", "array"),
+    ("launcher.started", "launcher", "array"),
+    ("prolog.answered", "prolog", "plain"),
+    ("launch.told", "slurmctld", "plain"),
+    ("release.deleted", "api", "plain"),
+}
+
+
+def _penstockd() -> Iterator[Row]:
+    me = "penstockd"
+    yield from _each(me, "plain", "admit.asked", "admit.held", "admit.answered")
+    yield from _each(me, "refused", "admit.refused", "admit.commented")
+    yield from _each(me, "plain", "launch.asked", "launch.noted")
+    yield from _each(me, "first", "launch.namespace-bare", "launch.namespace-made")
+    yield from _each(me, "gang", "launch.a-pod-made", "launch.pods-made", "launch.another-bound")
+    yield from _each(me, "gang", "launch.others-run", "launch.announced")
+    yield from _each(me, "plain", "launch.secret-made", "launch.announced", "launch.all-bound")
+    yield from _each(me, "half-refused", "refuse.one-removed")
+    yield from _each(me, "streamed", "launch.told", "run.output-sent", "run.output-written")
+    yield from _each(me, "signalled", "signal.received", "signal.delivered")
+    yield from _each(me, "plain", "end.seen", "end.told")
+    yield from _each(me, "deleted", "end.noted", "end.commented")
+    yield from _each(me, "evicted", "end.seen", ends=(AS_IT_SHOULD, PODS_LOST))
+    yield from _each(me, "evicted", "end.noted", "end.commented", "end.requeued")
+    yield from _each(me, "plain", "release.deleted", "release.freed", "release.written", "release.done")
+    yield from _each(me, "gang", "release.gone")
+    yield from _each(me, "stuck", "drain.done")
+    yield from _each(me, "drained", "lift.clean")
+    yield from _each(me, "recovered", "start.bound", "recover.held")
+    yield from _each(me, "beside", "sweep.found")
+    yield from _each(me, "cancelled", "signal.received", "release.asked", "release.gone")
+    yield from _each(me, "cancelled there", "admit.asked", "admit.held", "launch.pods-made")
+    yield from _each(me, "cancelled there", "launch.announced", "launch.told")
+    yield from _each(me, "requeued", "signal.received", "release.deleted", "release.answered")
+    yield from _each(me, "requeued there", "admit.held", "launch.pods-made", "launch.told")
+    yield from _each(me, "array", "admit.held", "launch.pods-made", "launch.told", "release.deleted")
+    yield from _each(me, "cancelled array", "release.asked")
+    yield from _each(me, "requeued array", "release.gone")
+
+
+def _hooks() -> Iterator[Row]:
     killed = (KILLED,)
-    return (
-        Row(point="launcher.asking", victim="launcher", ends=killed),
-        Row(point="launcher.asked", victim="launcher", ends=killed, shape="gang"),
-        Row(point="launcher.started", victim="launcher", ends=killed, quick=True),
-        Row(point="launcher.writing", victim="launcher", ends=killed, shape="streamed"),
-        Row(point="launcher.ending", victim="launcher", ends=killed),
-        Row(point="prolog.asking", victim="prolog"),
-        Row(point="prolog.asking", victim="prolog", shape="refused"),
-        Row(point="prolog.answered", victim="prolog", quick=True),
-        Row(point="epilog.asking", victim="epilog"),
-        Row(point="epilog.answered", victim="epilog", shape="gang"),
-    )
+    yield from _each("launcher", "plain", "launcher.asking", "launcher.started", "launcher.ending", ends=killed)
+    yield from _each("launcher", "gang", "launcher.asked", ends=killed)
+    yield from _each("launcher", "streamed", "launcher.writing", ends=killed)
+    yield from _each("launcher", "array", "launcher.started", ends=killed)
+    yield from _each("launcher", "cancelled", "launcher.signalled")
+    yield from _each("launcher", "cancelled there", "launcher.asking")
+    yield from _each("launcher", "requeued there", "launcher.started")
+    yield from _each("prolog", "plain", "prolog.asking", "prolog.answered")
+    yield from _each("prolog", "refused", "prolog.asking")
+    yield from _each("prolog", "array", "prolog.asking", "prolog.answered")
+    yield from _each("prolog", "cancelled there", "prolog.asking", "prolog.answered")
+    yield from _each("prolog", "requeued there", "prolog.answered")
+    yield from _each("epilog", "plain", "epilog.asking")
+    yield from _each("epilog", "gang", "epilog.answered")
+    yield from _each("epilog", "array", "epilog.asking")
+    yield from _each("epilog", "stuck", "epilog.abandoning")
+    yield from _each("epilog", "cancelled", "epilog.asking")
+    yield from _each("epilog", "requeued", "epilog.answered")
 
 
-def _slurm() -> tuple[Row, ...]:
-    return (
-        Row(point="submit.asked", victim="slurmctld", shape="unanswered", ends=(NO_JOB,)),
-        Row(point="prolog.asking", victim="slurmctld"),
-        Row(point="admit.held", victim="slurmctld"),
-        Row(point="launch.pods-made", victim="slurmctld", shape="gang"),
-        Row(point="launch.told", victim="slurmctld", quick=True),
-        Row(point="end.seen", victim="slurmctld"),
-        Row(point="epilog.asking", victim="slurmctld"),
-        Row(point="release.gone", victim="slurmctld"),
-        Row(point="launcher.asking", victim="slurmd"),
-        Row(point="launch.told", victim="slurmd"),
-        Row(point="launcher.ending", victim="slurmd"),
-        Row(point="epilog.asking", victim="slurmd"),
-        Row(point="release.deleted", victim="slurmd"),
-    )
+def _slurm() -> Iterator[Row]:
+    yield from _each("slurmctld", "unanswered", "submit.asked", ends=(NO_JOB,))
+    yield from _each("slurmctld", "plain", "prolog.asking", "admit.held", "launch.told", "end.seen")
+    yield from _each("slurmctld", "plain", "epilog.asking", "release.gone")
+    yield from _each("slurmctld", "gang", "launch.pods-made")
+    yield from _each("slurmctld", "array", "admit.held", "launch.pods-made", "release.deleted")
+    yield from _each("slurmctld", "cancelled", "release.asked")
+    yield from _each("slurmctld", "cancelled there", "launch.told")
+    yield from _each("slurmctld", "requeued", "release.gone")
+    yield from _each("slurmd", "plain", "launcher.asking", "launch.told", "launcher.ending")
+    yield from _each("slurmd", "plain", "epilog.asking", "release.deleted")
+    yield from _each("slurmd", "array", "launch.told", "release.deleted")
+    yield from _each("slurmd", "cancelled there", "launch.told")
+    yield from _each("slurmd", "requeued", "release.deleted")
 
 
-def _api() -> tuple[Row, ...]:
-    lost = (AS_IT_SHOULD, CLUSTER_LOST)
-    return (
-        Row(point="admit.held", victim="api"),
-        Row(point="launch.pods-made", victim="api", shape="gang"),
-        Row(point="launch.secret-made", victim="api", ends=lost),
-        Row(point="launch.told", victim="api", ends=lost),
-        Row(point="end.seen", victim="api"),
-        Row(point="release.deleted", victim="api", quick=True),
-    )
+def _api() -> Iterator[Row]:
+    lost = (AS_IT_SHOULD, PODS_LOST)
+    yield from _each("api", "plain", "admit.held", "end.seen", "release.deleted")
+    yield from _each("api", "gang", "launch.pods-made")
+    yield from _each("api", "plain", "launch.secret-made", "launch.told", ends=lost)
+    yield from _each("api", "array", "admit.held", "release.deleted", ends=lost)
+    yield from _each("api", "cancelled", "release.deleted")
+    yield from _each("api", "cancelled there", "launch.told")
+    yield from _each("api", "requeued", "release.deleted")
 
 
-ROWS = _rows()
+ROWS = (*_penstockd(), *_hooks(), *_slurm(), *_api())

@@ -7,134 +7,21 @@ output tells whether anything of it is missing or doubled.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock import wellknown
-from penstock.lab import spec, testing
-from penstock.model import jobs
-from penstock.render import pods as rendering
-from tests.e2e import labs, semantics
+from penstock.lab import testing
+from tests.crash import happenings
+from tests.crash.tasks import Act, Job, Task, nothing
 
 Lab = testing.RunningLab
-GPU = wellknown.GPU_RESOURCE
 PLAIN = "echo begin\nsleep 1\necho end\nexit 3\n"
 LONG = "echo begin\nsleep 300\n"
 ONCE_LONG = "echo begin\n[ ${SLURM_RESTART_COUNT:-0} -gt 0 ] || sleep 300\necho end\nexit 3\n"
 WAITING = "echo begin\nwhile [ ! -e go ]; do sleep 0.2; done\necho end\nexit 3\n"
 TRAPPING = "trap 'echo got; exit 5' USR1\necho begin\nwhile :; do sleep 0.1; done\n"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """A submitted job: where it writes, and what it has left."""
-
-    job_id: str
-    folder: Path
-    output: Path
-
-    @property
-    def text(self) -> str:
-        return self.output.read_text() if self.output.exists() else ""
-
-    @property
-    def runs(self) -> int:
-        """How often the script has begun."""
-        file = self.folder / "runs"
-        return len(file.read_text().splitlines()) if file.exists() else 0
-
-
-Act = Callable[[Lab, Job], None]
-
-
-def nothing(lab: Lab, job: Job) -> None:
-    """The job is left alone."""
-
-
-def _begun(job: Job) -> None:
-    semantics.wait_until(lambda: "begin\n" in job.text, "the script has begun")
-
-
-def cancel(lab: Lab, job: Job) -> None:
-    _begun(job)
-    lab.run(("scancel", job.job_id))
-
-
-def signal(lab: Lab, job: Job) -> None:
-    _begun(job)
-    lab.run(("scancel", "--batch", "--signal=USR1", job.job_id))
-
-
-def requeue(lab: Lab, job: Job) -> None:
-    _begun(job)
-    lab.run(("scontrol", "requeue", job.job_id))
-
-
-def delete(lab: Lab, job: Job) -> None:
-    """Somebody deletes the pod."""
-    _begun(job)
-    for pod in semantics.pods(lab, job.job_id):
-        meta = pod["metadata"]
-        argv = ("kubectl", "delete", "pod", "-n", meta["namespace"], meta["name"], "--wait=false")
-        lab.run((*argv, "--grace-period=1"))
-
-
-def evict(lab: Lab, job: Job) -> None:
-    """The cluster wants the node."""
-    _begun(job)
-    (pod,) = semantics.pods(lab, job.job_id)
-    meta = {name: pod["metadata"][name] for name in ("name", "namespace")}
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": meta,
-        "deleteOptions": {"gracePeriodSeconds": 1},
-    }
-    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
-    lab.run(("kubectl", "create", "--raw", path, "-f", "-"), stdin=json.dumps(body))
-
-
-def crash_twice(lab: Lab, job: Job) -> None:
-    """penstockd is killed for the first time, and comes back to what it has to recover."""
-    _begun(job)
-    labs.kill(lab.place, "penstockd")
-    testing.lab_command(lab.place, "up", check=False)
-
-
-def go(lab: Lab, job: Job) -> None:
-    """What the script waits for."""
-    (job.folder / "go").touch()
-
-
-def _foreign(name: str, labels: dict[str, str], spec: dict[str, object]) -> str:
-    container = {"name": "c", "image": "busybox", "command": ["sleep", "600"]}
-    if "nodeName" in spec:
-        container["resources"] = {"requests": {GPU: "3"}, "limits": {GPU: "3"}}  # type: ignore[assignment]  # JSON
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
-        "spec": {**spec, "terminationGracePeriodSeconds": 1, "containers": [container]},
-    }
-    return json.dumps(pod)
-
-
-def occupy(lab: Lab) -> None:
-    """Somebody else has three of the node's four GPUs."""
-    lab.run(("kubectl", "apply", "-f", "-"), stdin=_foreign("notebook", {}, {"nodeName": "n4"}))
-
-
-def vacate(lab: Lab, job: Job) -> None:
-    lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
-
-
-def leave_an_orphan(lab: Lab) -> None:
-    """A pod of a job that never was, on no node."""
-    identity = jobs.JobIdentity(job_id=999999, restart=0, uid=0)
-    labels = rendering.labels_of(identity, spec.load(lab.place).name)
-    manifest = _foreign("orphan", labels, {"schedulerName": wellknown.SCHEDULER_NAME})
-    lab.run(("kubectl", "apply", "-f", "-"), stdin=manifest)
+CANCELLED = ("CANCELLED", "")
+THREE = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,9 +30,13 @@ class Shape:
 
     script: str = PLAIN
     options: tuple[str, ...] = ()
+    tasks: int = 0
+    """How many an array has; 0 is no array."""
     before: Callable[[Lab], None] = lambda lab: None
     """What is there before it is submitted."""
     act: Act = nothing
+    there: Act = nothing
+    """What happens while somebody stands at the step, before the victim is killed."""
     after: Act = nothing
     """What happens when the lab is whole again."""
     streamed: bool = False
@@ -154,34 +45,76 @@ class Shape:
     """How it ends when nobody is killed; no exit code: any."""
     texts: tuple[str, ...] = ("begin\nend\n",)
     """What it may have written then."""
+    unseen: bool = False
+    """Whether it may end without having begun."""
+    restarted: bool = False
+    """Whether Slurm must have run it again."""
     reason: str = ""
     """What Slurm's comment says then."""
+    proof: Act = nothing
+    """What else must be true in the end."""
 
     def submit(self, lab: Lab, folder: Path, outside: Path) -> Job:
         """Hand it to sbatch."""
         place = outside if self.streamed else folder
-        output = place / f"{folder.name}.out"
-        text = f"#!/bin/sh\necho run >>{folder}/runs\n{self.script}"
-        job_id = lab.sbatch(text, f"--output={output}", *self.options, cwd=folder)
-        return Job(job_id=job_id, folder=folder, output=output)
+        text = f"#!/bin/sh\necho run >>{folder}/runs${{SLURM_ARRAY_TASK_ID:-}}\n{self.script}"
+        suffix = "%a" if self.tasks else ""
+        array = (f"--array=0-{self.tasks - 1}",) if self.tasks else ()
+        words = (f"--output={place}/{folder.name}.out{suffix}", *array, *self.options)
+        job_id = lab.sbatch(text, *words, cwd=folder)
+        names = [str(number) for number in range(self.tasks)] or [""]
+        tasks = (
+            Task(
+                job_id=f"{job_id}_{name}" if name else job_id,
+                output=place / f"{folder.name}.out{name}",
+                ran=folder / f"runs{name}",
+            )
+            for name in names
+        )
+        return Job(job_id=job_id, folder=folder, tasks=tuple(tasks))
 
 
+CANCELLED_THERE = Shape(
+    script=LONG, there=happenings.scancel, record=CANCELLED, texts=("", "begin\n"), unseen=True
+)
 SHAPES = {
     "plain": Shape(),
     "gang": Shape(options=("--nodes=2",)),
+    "array": Shape(tasks=THREE),
     "streamed": Shape(streamed=True),
-    "cancelled": Shape(script=LONG, act=cancel, record=("CANCELLED", ""), texts=("begin\n",)),
-    "signalled": Shape(script=TRAPPING, act=signal, record=("FAILED", "5:0"), texts=("begin\ngot\n",)),
-    "requeued": Shape(script=ONCE_LONG, act=requeue),
-    "evicted": Shape(script=ONCE_LONG, act=evict),
+    "cancelled": Shape(script=LONG, act=happenings.cancel, record=CANCELLED, texts=("begin\n",)),
+    "cancelled there": CANCELLED_THERE,
+    "cancelled array": Shape(
+        script=LONG, tasks=THREE, act=happenings.cancel, record=CANCELLED, texts=("begin\n",)
+    ),
+    "signalled": Shape(
+        script=TRAPPING, act=happenings.signal, record=("FAILED", "5:0"), texts=("begin\ngot\n",)
+    ),
+    "requeued": Shape(script=ONCE_LONG, act=happenings.requeue, restarted=True),
+    "requeued there": Shape(script=ONCE_LONG, there=happenings.scontrol_requeue, restarted=True),
+    "requeued array": Shape(script=ONCE_LONG, tasks=THREE, act=happenings.requeue, restarted=True),
+    "evicted": Shape(script=ONCE_LONG, act=happenings.evict, restarted=True),
     "deleted": Shape(
         script=LONG,
-        act=delete,
+        act=happenings.delete,
         record=("FAILED", "1:0"),
         texts=("begin\n", "begin\npenstock: the job's pod was deleted from outside\n"),
         reason="deleted from outside",
     ),
-    "refused": Shape(before=occupy, after=vacate, options=("--nodelist=n4", "--gres=gpu:2")),
-    "recovered": Shape(script=WAITING, act=crash_twice, after=go),
-    "beside": Shape(before=leave_an_orphan),
+    "refused": Shape(
+        before=happenings.occupy, after=happenings.vacate, options=("--nodelist=n4", "--gres=gpu:2")
+    ),
+    "half-refused": Shape(
+        before=happenings.refuse_pods,
+        after=happenings.take_pods,
+        options=("--nodes=2", "--nodelist=n3,n4"),
+        restarted=True,
+    ),
+    "first": Shape(before=happenings.forget_the_user, proof=happenings.closed_to_others),
+    "stuck": Shape(
+        script=WAITING, before=happenings.hurry_the_epilog, act=happenings.hold_the_pod, after=happenings.let_go
+    ),
+    "drained": Shape(before=happenings.drain),
+    "recovered": Shape(script=WAITING, act=happenings.crash_twice, after=happenings.go),
+    "beside": Shape(before=happenings.leave_an_orphan),
 }

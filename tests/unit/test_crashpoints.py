@@ -13,6 +13,7 @@ import pytest
 
 from penstock import crashpoints, wellknown
 from penstock.hooks import points
+from penstock.lab import testing
 from penstock.render import crashing, hooks
 
 SETTINGS = hooks.HookSettings(
@@ -39,28 +40,29 @@ def test_the_variable_is_read_when_the_process_starts(
     monkeypatch.setenv(wellknown.ENV_CRASH_POINTS, str(tmp_path))
     try:
         armed = importlib.reload(crashpoints)
-        (tmp_path / "here").write_text("die")
+        (tmp_path / "here").touch()
         child = multiprocessing.get_context("fork").Process(target=armed.reach, args=("here",))
         child.start()
-        child.join(20)
-        assert child.exitcode == -signal.SIGKILL
-        assert [path.name for path in tmp_path.iterdir()] == ["here.reached"]
+        testing.until((tmp_path / "here.reached").exists)
         armed.reach("here")
         armed.reach("elsewhere")
+        child.kill()
+        child.join(20)
+        assert child.exitcode == -signal.SIGKILL
     finally:
         monkeypatch.undo()
         importlib.reload(crashpoints)
 
 
 def test_a_point_can_hold_until_it_is_let_go(tmp_path: Path) -> None:
-    """While somebody else is killed."""
-    (tmp_path / "here").write_text("hold")
+    """While somebody else is killed; who stays there has told its pid."""
+    (tmp_path / "here").touch()
     child = multiprocessing.get_context("fork").Process(target=points.reach, args=(str(tmp_path), "here"))
     child.start()
     try:
         mark = tmp_path / "here.reached"
+        testing.until(lambda: mark.exists() and mark.read_text() == f"{child.pid}\n")
         child.join(0.3)
-        assert mark.exists()
         assert child.is_alive()
         mark.unlink()
         child.join(20)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import errors, wellknown
+from penstock import crashpoints, errors, wellknown
 from penstock.bridge import outcomes
 from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
@@ -123,12 +123,24 @@ class Attempts:
         if entry is None:
             return
         end = model.End(
-            at=self._now(), exit_code=outcome.exit_code, signal=outcome.signal, reason=outcome.reason
+            at=self._now(),
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            reason=outcome.reason,
+            requeue=outcome.requeue,
         )
         entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
         self.saw(gang)
         if outcome.exit_code or outcome.reason:
             await self._write(entry)
+
+    def end_of(self, identity: jobs.JobIdentity) -> outcomes.Outcome | None:
+        """The end that was seen of an attempt whose launcher was not told: its pods may be gone by now."""
+        entry = self._open.get((identity.job_id, identity.restart))
+        end = entry.attempt.end if entry else None
+        if end is None:
+            return None
+        return outcomes.Outcome(end.exit_code, end.reason, signal=end.signal, requeue=end.requeue)
 
     def saw(self, pods: Iterable[types.Pod]) -> None:
         """Pods as they are now; what is older is forgotten."""
@@ -194,6 +206,7 @@ class Attempts:
         return True
 
     def _hand_over(self, path: Path) -> None:
+        crashpoints.reach("release.written")
         path.replace(path.parent.parent / "ended" / path.name)
 
 

@@ -163,6 +163,7 @@ class Bridge:
         owner = owners.owner_of(allocation.identity.uid)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         request = await self._noted(allocation, request)
+        crashpoints.reach("launch.noted")
         made = await self.maker.create(allocation, owner=owner, request=request, starting=starting)
         meta = made[0].metadata
         log.info("job %d runs as %s/%s", allocation.identity.job_id, meta.namespace, meta.name)
@@ -308,6 +309,7 @@ class Bridge:
             )
         crashpoints.reach("release.gone")
         self.ledger.release(job_id, node)
+        crashpoints.reach("release.freed")
         if allocation is not None and self.ledger.of(job_id) is None:
             await self.attempts.close(allocation.identity)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
+from penstock import crashpoints
 from penstock.bridge import bridge as bridging
 from penstock.bridge import confirming
 from penstock.kube import reading
@@ -32,6 +33,7 @@ class Drainer:
     async def abandon(self, job_id: int, node: str) -> None:
         """Nothing new on this node until the job's pods are known to be gone."""
         await self.bridge.slurm.drain(node, f"{OURS}pods of job {job_id} may still run here")
+        crashpoints.reach("drain.done")
         log.warning("node %s drained: pods of job %d may still run there", node, job_id)
 
     async def lift(self) -> None:
@@ -42,6 +44,7 @@ class Drainer:
         ours = [node for node, reason in drained.items() if reason.startswith(OURS) or reason == SLURMS_OWN]
         for node in ours:
             if await self._is_clean(node):
+                crashpoints.reach("lift.clean")
                 await self.bridge.slurm.resume(node)
                 log.info("node %s is clean again", node)
 

@@ -133,6 +133,7 @@ class GangMaker:
         crashpoints.reach("launch.others-run")
         if bound:
             await starting()
+            crashpoints.reach("launch.announced")
             made[0] = await self._bind(made[0], nodes[0])
         crashpoints.reach("launch.all-bound")
 
@@ -153,7 +154,9 @@ class GangMaker:
             answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
         cluster = rendering.label_of(self.settings.cluster)
         pod = reading.as_seen_by(cluster, decoding.decode(answer, types.Pod))
-        if not reading.belongs_to(pod, identity) or pod.metadata.deletion_timestamp:
+        if reading.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
+            raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
+        if not reading.belongs_to(pod, identity):
             raise errors.KubeError(
                 f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
             )
@@ -197,5 +200,6 @@ class GangMaker:
                 await self.kube.delete(
                     "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=1
                 )
+                crashpoints.reach("refuse.one-removed")
             except errors.KubeError as error:
                 log.warning("pod %s of a refused gang is left to the Epilog: %s", meta.name, error.message)

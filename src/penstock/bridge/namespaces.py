@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from penstock import errors
+from penstock import crashpoints, errors
 from penstock.bridge import ports
 from penstock.model import launches
 from penstock.render import namespaces
@@ -29,6 +29,7 @@ class Namespaces:
         if name in self._seen and not anew:
             return
         await self._have("namespaces", namespaces.render_namespace(name, owner))
+        crashpoints.reach("launch.namespace-bare")
         if self._settings.isolate_namespaces:
             policy = namespaces.render_network_policy()
             await self._have(namespaces.NETWORK_POLICIES, policy, namespace=name)

@@ -108,7 +108,8 @@ class LaunchSession:
             await self._tell_end(allocation, refused)
             return
         if not self.gang:
-            await self._tell_end(allocation, outcomes.VANISHED)
+            seen = self.bridge.attempts.end_of(allocation.identity)
+            await self._tell_end(allocation, seen or outcomes.VANISHED)
             return
         if attaching:
             await self._announce()
@@ -216,6 +217,7 @@ class LaunchSession:
         await self.bridge.note_end(
             allocation.identity, dataclasses.replace(outcome, reason=reason), self.gang
         )
+        crashpoints.reach("end.noted")
         if reason:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)

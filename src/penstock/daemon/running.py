@@ -14,7 +14,7 @@ import pwd
 import signal
 from pathlib import Path
 
-from penstock import clock, errors, service
+from penstock import clock, crashpoints, errors, service
 from penstock.bridge import attempts, draining, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.daemon import logs, metrics, warming
@@ -116,6 +116,7 @@ async def _cluster_name(slurm: control.SlurmControl, time: clock.Clock) -> str:
 async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
     await asyncio.to_thread(path.unlink, missing_ok=True)
     listening = await asyncio.start_unix_server(server.handle, path, backlog=BACKLOG)
+    crashpoints.reach("start.bound")
     await asyncio.to_thread(path.chmod, 0o666)
     log.info("listening on %s", path)
     service.notify("READY=1", f"STATUS=listening on {path}")

@@ -135,6 +135,7 @@ class Server:
         again = f" (refused {count} times, next try in {seconds} s)" if count > 1 else ""
         try:
             await self.bridge.slurm.set_comment(job_id, text + again)
+            crashpoints.reach("admit.commented")
             if count > 1:
                 await self._when_pending(job_id)
                 await self.bridge.slurm.delay(job_id, seconds)

@@ -42,6 +42,7 @@ def release(socket_path: str, *, seconds: float) -> None:
     # crash point: epilog.answered
     if word == b"gone":
         sys.exit(0)
+    # crash point: epilog.abandoning
     sys.exit(0 if answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS) == b"drained" else 1)
 
 

@@ -67,6 +67,7 @@ class Launcher:
             ending = number == _signal.SIGTERM and time.monotonic() - self.continued < ENDING_SECONDS
             frame = wire.pack("signal", "number", str(number), "everyone", str(int(ending)))
             self.told.append(frame)
+            # crash point: launcher.signalled
             try:
                 self.sock.sendall(frame)
             except OSError:

@@ -44,6 +44,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     signal: int = 0
     reason: str = ""
+    requeue: bool = False
+    """The cluster's doing: Slurm was to run it again."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
