@@ -1,4 +1,4 @@
-"""A lab whose crash points can be armed, a new one after every failure, and the matrix as a table at the end."""
+"""A lab whose crash points can be armed, a new one after a failure, and the matrix as a table at the end."""
 
 from __future__ import annotations
 
@@ -114,11 +114,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
     points = {dict(report.user_properties)["step"] for report in reports}
     passed = sum(report.passed for report in reports)
-    terminalreporter.write_line(f"{passed} of {len(reports)} crashes at {len(points)} steps ended as they must")
+    terminalreporter.write_line(
+        f"{passed} of {len(reports)} crashes at {len(points)} steps ended as they must"
+    )
 
 
 def _line(report: pytest.TestReport) -> str:
     known = dict(report.user_properties)
     cells = [known["step"], known["killed"], known["job"], known.get("ended", "?"), f"{report.duration:.1f}"]
     mark = "ok" if report.passed else "FAILED"
-    return "  ".join(f"{cell!s:<{width}}" for cell, width in zip([*cells, mark], WIDTHS, strict=True)).rstrip()
+    return "  ".join(
+        f"{cell!s:<{width}}" for cell, width in zip([*cells, mark], WIDTHS, strict=True)
+    ).rstrip()

@@ -97,7 +97,9 @@ def _penstockd() -> Iterator[Row]:
 
 def _hooks() -> Iterator[Row]:
     killed = (KILLED,)
-    yield from _each("launcher", "plain", "launcher.asking", "launcher.started", "launcher.ending", ends=killed)
+    yield from _each(
+        "launcher", "plain", "launcher.asking", "launcher.started", "launcher.ending", ends=killed
+    )
     yield from _each("launcher", "gang", "launcher.asked", ends=killed)
     yield from _each("launcher", "streamed", "launcher.writing", ends=killed)
     yield from _each("launcher", "array", "launcher.started", ends=killed)

@@ -112,7 +112,10 @@ SHAPES = {
     ),
     "first": Shape(before=happenings.forget_the_user, proof=happenings.closed_to_others),
     "stuck": Shape(
-        script=WAITING, before=happenings.hurry_the_epilog, act=happenings.hold_the_pod, after=happenings.let_go
+        script=WAITING,
+        before=happenings.hurry_the_epilog,
+        act=happenings.hold_the_pod,
+        after=happenings.let_go,
     ),
     "drained": Shape(before=happenings.drain),
     "recovered": Shape(script=WAITING, act=happenings.crash_twice, after=happenings.go),

@@ -107,6 +107,18 @@ async def test_attempt_begun_by_a_killed_penstockd_keeps_its_folder(world: World
     assert before
 
 
+async def test_an_end_that_was_seen_outlives_penstockd_and_the_pod(world: World) -> None:
+    """An evicted pod is gone when penstockd is back; that its job is to run again is known all the same."""
+    allocation = fakes.allocation()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    assert world.bridge.attempts.end_of(allocation.identity) is None
+    evicted = outcomes.Outcome(143, "Evicted: the node was needed", requeue=True)
+    await world.bridge.note_end(allocation.identity, evicted, ())
+    again = world_in(world.state)
+    assert again.bridge.attempts.end_of(allocation.identity) == evicted
+    assert again.bridge.attempts.end_of(fakes.identity(17, restart=1)) is None
+
+
 async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     """Only when Slurm said so twice, and never while a pod is left."""
     allocation = fakes.allocation()

@@ -110,6 +110,20 @@ async def test_an_unreachable_api_is_not_a_refusal() -> None:
     assert len([key for key in kube.objects if key[0] == "pods"]) == 2
 
 
+async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> None:
+    """Who was killed while it took a refused gang away finds pods that are on their way out."""
+    kube = fakes.FakeKube()
+    made = await create(kube)
+    going = kube.objects["pods", "user-alice", made[1].metadata.name]
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with pytest.raises(errors.KubeUnavailable, match="still being removed"):
+        await create(kube)
+    del kube.objects["pods", "user-alice", made[1].metadata.name]
+    again = await create(kube)
+    assert again[0].metadata.uid == made[0].metadata.uid
+    assert again[1].metadata.uid != made[1].metadata.uid
+
+
 async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
     """A pod that a user made under our name is neither adopted nor removed."""
     kube = fakes.FakeKube()

@@ -124,8 +124,11 @@ def test_every_releases_job_is_shown_alike(
     """Comment and output files have the same words, whatever the release leaves out."""
 
     async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
-        fields = ["1", "1", "root", "rec", "gpu", "RUNNING", "0:0", "00:00:01", "n[1-2]"]
-        return recorded(release) if argv[0] == "scontrol" else "\x1f".join((*fields, ""))
+        if argv[0] == "scontrol":
+            return recorded(release)
+        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
+        fields = ["1", "1", "root", "rec", "gpu", "RUNNING", "0:0", "00:00:01", "n[1-2]", ""]
+        return "".join(f"{field}{separator}" for field in fields) + "\n"
 
     monkeypatch.setattr(commands, "run", run)
     job = asyncio.run(showing.record("/lab/etc/slurm.conf", "1"))

@@ -71,7 +71,7 @@ class Attempts:
         for path in sorted((state / "running").glob("[0-9]*.json")):
             try:
                 attempt = msgspec.json.decode(path.read_bytes(), type=model.Attempt)
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 log.error("%s cannot be read, its job will have no results: %s", path, error)
                 continue
             self._open[attempt.job_id, attempt.restart] = _Open(attempt)
@@ -146,7 +146,7 @@ class Attempts:
         """Pods as they are now; what is older is forgotten."""
         for pod in pods:
             job_id, restart = reading.job_id(pod), pod.metadata.labels.get(wellknown.LABEL_RESTART, "")
-            entry = self._open.get((job_id, int(restart))) if job_id and restart.isdigit() else None
+            entry = self._open.get((job_id, int(restart))) if job_id and restart.isdecimal() else None
             if entry is not None:
                 facts = facts_of(pod)
                 others = (one for one in entry.attempt.pods if one.name != facts.name)
@@ -235,7 +235,7 @@ def facts_of(pod: types.Pod) -> model.PodFacts:
     return model.PodFacts(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
-        rank=int(rank) if rank.isdigit() else 0,
+        rank=int(rank) if rank.isdecimal() else 0,
         node=pod.spec.node_name,
         image=pod.spec.containers[0].image if pod.spec.containers else "",
         image_id=status.image_id,

@@ -53,7 +53,7 @@ def _read(path: Path) -> status.Inbox:
             f"there is no inbox at {path}: {error.strerror}",
             hint="Name the NAS with --nas; if it is right, the intake has not run yet.",
         ) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.PenstockError(f"{path} is not an inbox: {error}") from error
 
 

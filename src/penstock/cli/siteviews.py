@@ -25,7 +25,7 @@ def load(name: str) -> SiteView:
         raise errors.UsageError(f"cannot read the site file {name}: {error.strerror}") from error
     try:
         return msgspec.convert(_parse(data, path.suffix), SiteView)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", hint="see docs/compatibility.md, section Site file"
         ) from error

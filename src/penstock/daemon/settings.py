@@ -72,5 +72,5 @@ def load(path: Path) -> Settings:
         return msgspec.json.decode(path.read_bytes(), type=Settings)
     except OSError as error:
         raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path}: {error}") from error

@@ -28,7 +28,7 @@ def read_nodes(path: Path) -> list[NodeSpec]:
     """The nodes file; a mistake in it is one clear line."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[NodeSpec])
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         hint = 'expected is [{"name": "n1", "cpus": 8, "memory_mb": 32768, "gpus": 4, "labels": {}}]'
         raise errors.UsageError(f"nodes file {path}: {error}", hint=hint) from error
 

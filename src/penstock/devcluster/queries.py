@@ -54,7 +54,7 @@ async def body_of(request: Request) -> Any:
         return protobuf.decode(raw)
     try:
         return msgspec.json.decode(raw) if raw.strip() else None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise statuses.bad_request(f"the body is not JSON: {error}") from error
 
 

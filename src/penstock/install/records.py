@@ -94,7 +94,7 @@ class Store:
             return msgspec.json.decode(self.installed_path.read_bytes(), type=Installed)
         except FileNotFoundError:
             return Installed()
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise errors.InstallError(f"{self.installed_path} cannot be read: {error}") from error
 
     def note_made(self, path: str) -> None:

@@ -136,7 +136,7 @@ class Transaction:
             journal = msgspec.json.decode(self._store.journal_path.read_bytes(), type=Journal)
         except FileNotFoundError:
             return ""
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise errors.InstallError(f"{self._store.journal_path} cannot be read: {error}") from error
         if self._is_committed(journal):
             self._store.journal_path.unlink()

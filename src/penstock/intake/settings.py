@@ -53,7 +53,7 @@ def load(path: Path) -> Settings:
         found.workdir.format(home="", user="", uid=0)
     except OSError as error:
         raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path}: {error}") from error
     except (KeyError, IndexError, ValueError) as error:
         raise errors.UsageError(

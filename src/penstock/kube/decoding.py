@@ -25,5 +25,5 @@ def decode(answer: bytes | msgspec.Raw, kind: type[T]) -> T:
     decoder: msgspec.json.Decoder[T] = _decoder(kind)  # type: ignore[arg-type]  # classes are hashable
     try:
         return decoder.decode(answer)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.KubeUnavailable(f"the Kubernetes API answered what cannot be read: {error}") from error

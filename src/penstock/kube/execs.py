@@ -18,7 +18,7 @@ import wsproto
 from wsproto import events
 
 from penstock import errors
-from penstock.kube import kubeconfig, paths, refusals
+from penstock.kube import decoding, kubeconfig, paths, refusals
 
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
@@ -60,7 +60,7 @@ async def stream(
         async with _messages(access, f"{path}?{urllib.parse.urlencode(query)}") as messages:
             async for channel, data in messages:
                 if channel == ERROR_CHANNEL:
-                    status = msgspec.json.decode(data, type=ExecStatus)
+                    status = decoding.decode(data, ExecStatus)
                     break
                 yield channel, data
     except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:

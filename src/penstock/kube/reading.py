@@ -108,7 +108,7 @@ def job_id(pod: types.Pod) -> int | None:
     if pod.metadata.labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE:
         return None
     text = pod.metadata.labels.get(wellknown.LABEL_JOB_ID, "")
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def belongs_to(pod: types.Pod, identity: jobs.JobIdentity) -> bool:

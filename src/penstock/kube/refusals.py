@@ -34,7 +34,7 @@ def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) 
     """The error that an HTTP answer means."""
     try:
         status = msgspec.json.decode(body, type=types.ApiStatus)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         status = types.ApiStatus(message=body.decode(errors="replace")[:200])
     if code == 404 and status.kind != "Status":
         raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered 404", status=code)

@@ -86,7 +86,7 @@ def inbox(path: Path) -> str:
     """The intake that wrote this lives, and has said something lately."""
     try:
         said = _inbox(path)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return f"has not said anything yet: {error}"
     if not Path(f"/proc/{said.pid}").exists():
         return "has not said anything yet"
@@ -98,7 +98,7 @@ def inbox_problem(path: Path) -> str:
     """What the intake says is wrong with the folder."""
     try:
         return _inbox(path).problem
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return f"its inbox cannot be read: {error}"
 
 

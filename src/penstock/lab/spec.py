@@ -142,7 +142,7 @@ def load(place: paths.LabPaths) -> LabSpec:
         return msgspec.json.decode(place.spec.read_bytes(), type=LabSpec)
     except FileNotFoundError:
         raise NoLab(place.directory) from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.LabError(
             f"{place.spec} cannot be read: {error}",
             hint="`penstock lab down --force` removes the lab without it (a user made for the lab stays).",

@@ -148,7 +148,7 @@ def read_record(place: paths.LabPaths, name: str) -> Record | None:
     """What run/<component>.json says, unless it is missing, broken or of an earlier boot."""
     try:
         record = msgspec.json.decode(place.component_record(name).read_bytes(), type=Record)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return record if record.boot_id == processes.boot_id() else None
 

@@ -53,6 +53,6 @@ def read(folder: Path, *, verify: bool) -> Found:
             f"{folder} is not whole: it has no {Path(error.filename).name}",
             hint="It is being collected, or somebody has removed a part of it.",
         ) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.PenstockError(f"{folder}/{summary.JSON_NAME} has been changed: {error}") from error
     return Found(folder=str(folder), summary=found, attempts=tuple(earlier), checked=checked)

@@ -70,7 +70,13 @@ def look(folder: Path) -> Existing:
         descriptor = copying.open_file(folder / summarising.JSON_NAME)
         with os.fdopen(descriptor, "rb") as stream:
             found = msgspec.json.decode(stream.read(_MOST_SUMMARY), type=Existing)
-    except (FileNotFoundError, NotADirectoryError, copying.NotAFile, msgspec.MsgspecError):
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+        copying.NotAFile,
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+    ):
         return Existing()
     return msgspec.structs.replace(found, complete=(folder / checksums.NAME).is_file())
 

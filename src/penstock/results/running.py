@@ -139,7 +139,7 @@ class Collector:
             return self.peeked[name]
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             log.error("%s cannot be read: %s", path, error)
             self._put_off(name)
             return None

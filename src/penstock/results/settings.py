@@ -65,7 +65,7 @@ def load(path: Path) -> Settings:
         found = msgspec.json.decode(path.read_bytes(), type=Settings)
     except OSError as error:
         raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path}: {error}") from error
     _check(found)
     return found

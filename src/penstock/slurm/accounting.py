@@ -55,7 +55,7 @@ async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, 
 
 
 def _row(fields: Sequence[str]) -> EndedAttempt | None:
-    if len(fields) != 12 or not fields[0].isdigit() or not fields[2].isdigit():
+    if len(fields) != 12 or not fields[0].isdecimal() or not fields[2].isdecimal():
         return None
     job_id, shown, uid, state, code, submitted, started, ended, account, partition, qos, name = fields
     word = state.split()[0] if state else ""
@@ -76,7 +76,7 @@ def _row(fields: Sequence[str]) -> EndedAttempt | None:
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isdigit() and text != "0" else None
+    return float(text) if text.isdecimal() and text != "0" else None
 
 
 def attempt_among(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from penstock import errors
 from penstock.slurm import commands, hostlists
 
 _WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
@@ -55,8 +56,18 @@ async def nodes(slurm_conf: str) -> tuple[SlurmNode, ...]:
 
 
 def node(line: str) -> SlurmNode:
-    """One line of `scontrol -o show node`."""
-    words = {match[1]: _value(match[2]) for match in _WORD.finditer(line)}
+    """One line of `scontrol -o show node`; SlurmError when it is none."""
+    try:
+        return _node(line)
+    except (KeyError, ValueError):
+        raise errors.SlurmError(
+            f"scontrol printed a node that we do not understand: {line[:120]!r}"
+        ) from None
+
+
+def _node(line: str) -> SlurmNode:
+    """The first of each name counts: a reason at the end of the line is free text."""
+    words = {match[1]: _value(match[2]) for match in reversed(list(_WORD.finditer(line)))}
     gpus = _GPUS.search(words.get("Gres", ""))
     used = _tres(words.get("AllocTRES", ""))
     return SlurmNode(

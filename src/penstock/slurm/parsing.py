@@ -20,9 +20,10 @@ SQUEUE_FIELDS = (
 )
 
 _NODE_LINE = re.compile(
-    r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d+) GRES=(?P<gres>\S*)\s*"
+    r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d{1,15}) GRES=(?P<gres>\S*)\s*"
 )
-_GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?:\(|,|$)")
+_IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
 _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
@@ -115,9 +116,11 @@ def _expand(match: re.Match[str]) -> Iterator[jobs.NodeShare]:
 
 
 def count_ids(ranges: str) -> int:
-    """How many numbers "0-2,5" stands for."""
+    """How many numbers "0-2,5" stands for; SlurmError when it stands for none."""
     total = 0
     for piece in filter(None, ranges.split(",")):
-        first, _, last = piece.partition("-")
-        total += int(last or first) - int(first) + 1
+        match = _IDS.fullmatch(piece)
+        if match is None:
+            raise errors.SlurmError(f"scontrol printed CPU_IDs that we do not understand: {ranges[:80]!r}")
+        total += max(int(match[2] or match[1]) - int(match[1]) + 1, 0)
     return total

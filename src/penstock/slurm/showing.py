@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import msgspec
 
 from penstock import errors
@@ -66,32 +68,51 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 async def queue(slurm_conf: str, *, user: str = "") -> tuple[QueuedJob, ...]:
     """Jobs that wait or run."""
-    fields = ",".join(f"{name}:\x1f" for name in _QUEUE)
+    separator = _made_up()
+    fields = ",".join(f"{name}:{separator}" for name in _QUEUE)
     argv = ["squeue", "--noheader", "--array", f"--Format={fields}"]
     text = await commands.run([*argv, f"--user={user}"] if user else argv, slurm_conf=slurm_conf)
-    return tuple(_queued(line.split("\x1f")) for line in text.splitlines() if line.strip())
+    return tuple(map(_queued, rows(text, separator, len(_QUEUE))))
 
 
-def _queued(fields: list[str]) -> QueuedJob:
-    words = [field.strip() for field in fields]
-    job_id, shown_id, user, name, partition, state, time, restarts, where = words[:9]
+def _made_up() -> str:
+    """A separator for one call: outside bridged partitions a job's name may hold anything else."""
+    return f"|{secrets.token_hex(8)}|"
+
+
+def rows(text: str, separator: str, width: int) -> list[list[str]]:
+    """Fields by job, where every field has the separator behind it; SlurmError when some are missing."""
+    *words, rest = (word.strip() for word in text.split(separator))
+    if len(words) % width or rest:
+        raise errors.SlurmError("Slurm printed a list that we do not understand")
+    return [words[at : at + width] for at in range(0, len(words), width)]
+
+
+def _queued(words: list[str]) -> QueuedJob:
+    job_id, shown_id, user, name, partition, state, time, restarts, where = words
+    if not (job_id.isdecimal() and restarts.isdecimal()):
+        raise errors.SlurmError(f"squeue printed a job that we do not understand: {words}")
     return QueuedJob(int(job_id), shown_id, user, name, partition, state, time, int(restarts), where)
 
 
 async def record(slurm_conf: str, job: str) -> JobRecord:
     """One job (17 or 17_3), from the accounting, with what slurmctld still remembers of it."""
-    argv = ("sacct", "--noheader", "--parsable2", "--delimiter=\x1f", "--allocations", f"--jobs={job}")
+    separator = _made_up()
+    argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", f"--jobs={job}")
     text = await commands.run((*argv, f"--format={','.join(_RECORD)}"), slurm_conf=slurm_conf)
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
+    found = rows(text, separator, len(_RECORD))
+    if not found:
         return await _not_accounted_yet(slurm_conf, job)
-    job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment = lines[0].split("\x1f")[
-        :10
-    ]
-    found = JobRecord(
+    return await _with_live_details(slurm_conf, _recorded(found[0]))
+
+
+def _recorded(words: list[str]) -> JobRecord:
+    job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment = words
+    if not job_id.isdecimal():
+        raise errors.SlurmError(f"sacct printed a job that we do not understand: {words}")
+    return JobRecord(
         int(job_id), shown_id, user, name, partition, state, code, elapsed, nodes, comment=comment
     )
-    return await _with_live_details(slurm_conf, found)
 
 
 async def _not_accounted_yet(slurm_conf: str, job: str) -> JobRecord:
@@ -122,24 +143,33 @@ async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
     whole, words = _fields(text)
     return msgspec.structs.replace(
         found,
-        name=words.get("JobName", found.name),
+        name=words.get("JobName") or found.name,
         partition=words.get("Partition", found.partition),
         state=words.get("JobState", found.state),
         elapsed=words.get("RunTime", found.elapsed),
         nodes=words.get("NodeList", found.nodes).replace("(null)", ""),
         exit_code=words.get("ExitCode", found.exit_code),
-        restarts=int(words.get("Restarts", 0)),
+        restarts=_number(words.get("Restarts", "")),
         comment=whole.get("Comment", found.comment),
         stdout=whole.get("StdOut", ""),
         stderr=whole.get("StdErr") or whole.get("StdOut", ""),  # later releases name it only if it differs
     )
 
 
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
 def _fields(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Values that fill a line (Comment, StdOut), and one-word values; the first of each name counts."""
+    """Values that fill a line (Comment, StdOut), and one-word values; the first of each name counts.
+
+    The first line ends with the job's name, which may look like anything and is nothing else.
+    """
+    head, _, rest = text.partition("\n")
+    known, _, name = head.partition(" JobName=")
     whole: dict[str, str] = {}
-    words: dict[str, str] = {}
-    for line in text.splitlines():
+    words = dict(word.split("=", 1) for word in known.split() if "=" in word) | {"JobName": name.strip()}
+    for line in rest.splitlines():
         key, _, value = line.strip().partition("=")
         whole.setdefault(key, value)
         for word in line.split():

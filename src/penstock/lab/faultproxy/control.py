@@ -55,7 +55,7 @@ class Server:
     def _obey(self, line: bytes) -> Figures:
         try:
             order = msgspec.json.decode(line, type=Order)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Figures(error=str(error))
         faults = self.proxy.faults
         if order.seed is not None:
@@ -101,7 +101,7 @@ class Control:
                 client.sendall(msgspec.json.encode(order) + b"\n")
                 with client.makefile("rb") as answers:
                     found = msgspec.json.decode(answers.readline(), type=Figures)
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise errors.LabError(f"the fault proxy does not answer on {self.path}: {error}") from error
         if found.error:
             raise errors.UsageError(f"the fault proxy refuses the order: {found.error}")

@@ -1,0 +1,103 @@
+"""Whatever lies on the disk where our own records should be: read as it was written, or an error in words."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as some
+
+from penstock import errors
+from penstock.bridge import attempts
+from penstock.checking import history
+from penstock.install import records, transactions
+from penstock.journal import database
+from penstock.model import attempts as model
+from tests.unit import fakes
+
+TEXT = some.text(some.characters(codec="utf-8"), max_size=10)
+NUMBER = some.integers(0, 2**31)
+ENDS = some.builds(
+    model.End,
+    at=NUMBER.map(float),
+    exit_code=NUMBER,
+    signal=NUMBER,
+    reason=TEXT,
+    requeue=some.booleans(),
+)
+ATTEMPTS = some.builds(
+    model.Attempt,
+    job_id=NUMBER,
+    restart=NUMBER,
+    uid=NUMBER,
+    token=TEXT,
+    launched=NUMBER.map(float),
+    partition=TEXT,
+    workdir=some.binary(max_size=10),
+    stdout=some.binary(max_size=10),
+    stderr=some.binary(max_size=10),
+    end=some.none() | ENDS,
+)
+
+
+@some.composite
+def damaged(draw: some.DrawFn) -> bytes:
+    """A record that a disk has not kept: cut off, or with other bytes in it, or none at all."""
+    content = msgspec.json.encode(draw(ATTEMPTS))
+    at = draw(some.integers(0, len(content)))
+    return content[:at] + draw(some.binary(max_size=5)) + content[at + draw(some.integers(0, 9)) :]
+
+
+@given(ATTEMPTS)
+def test_an_attempt_is_read_as_it_was_written(attempt: model.Attempt) -> None:
+    """Paths are bytes, and any bytes."""
+    assert msgspec.json.decode(msgspec.json.encode(attempt), type=model.Attempt) == attempt
+
+
+@given(damaged(), ATTEMPTS)
+def test_a_damaged_attempt_keeps_penstockd_from_nothing(content: bytes, other: model.Attempt) -> None:
+    """It starts, and knows all the others."""
+    with tempfile.TemporaryDirectory() as state:
+        running = Path(state) / "running"
+        running.mkdir()
+        (running / "1-0.json").write_bytes(content)
+        (running / "2-0.json").write_bytes(msgspec.json.encode(other))
+        known = attempts.Attempts(fakes.SETTINGS, state_dir=state).under_way()
+    assert (other.job_id, other.restart) in {(one.job_id, one.restart) for one in known}
+
+
+@given(some.binary(max_size=200) | damaged())
+def test_a_damaged_journal_of_an_installation_is_an_error(content: bytes) -> None:
+    """Nothing is taken back by a plan that nobody made."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = records.Store(Path(folder))
+        store.journal_path.write_bytes(content)
+        before = sorted(Path(folder).iterdir())
+        with contextlib.suppress(errors.InstallError):
+            transactions.Transaction(store, objects=None, restart=never).recover()
+            raise AssertionError("a journal was made of nonsense")
+        assert sorted(Path(folder).iterdir()) == before
+
+
+def never(*words: object, **named: object) -> None:
+    raise AssertionError("something was done")
+
+
+@given(some.binary(min_size=600, max_size=1200))
+def test_a_damaged_journal_of_the_intake_is_an_error(content: bytes) -> None:
+    """Neither SQLite's exception nor an empty journal in its place."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        path.write_bytes(content)
+        with contextlib.suppress(errors.JournalError):
+            database.connect(path).close()
+            raise AssertionError("a journal was made of nonsense")
+
+
+@given(some.lists(TEXT.filter(lambda text: not text.endswith("}")), max_size=5))
+def test_a_watch_that_was_cut_off_has_no_events(lines: list[str]) -> None:
+    """Every kept line that is whole ends with a brace."""
+    assert list(history.events(lines)) == []

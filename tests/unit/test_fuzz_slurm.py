@@ -1,0 +1,130 @@
+"""Whatever Slurm's commands print: data, or an error in words. Nothing else comes out, and nothing is forged.
+
+Texts are what Slurm really prints, cut, doubled and sprinkled with anything: that goes deeper into a parser
+than noise does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from penstock import errors
+from penstock.slurm import accounting, auditing, describing, finding, hostlists, parsing, showing
+from tests.unit import test_accounting, test_parsing
+
+SEPARATOR = "|0123456789abcdef|"
+NODE = (
+    "NodeName=n1 Arch=x86_64 CPUAlloc=2 CPUTot=8 Gres=gpu:a100:4 RealMemory=32768 AllocMem=100 "
+    "State=MIXED+DRAIN AllocTRES=cpu=2,mem=100M,gres/gpu=1 Reason=penstock: pods of job 1 [slurm@now]\n"
+)
+ANYTHING = some.text(max_size=12) | some.sampled_from(
+    ["\n", "=", "|", SEPARATOR, "\x1f", "²", "-", ",", "[", "JobId=9 ", "   JobState=RUNNING ", "9" * 5000]
+)
+
+
+@some.composite
+def spoiled(draw: some.DrawFn, text: str) -> str:
+    """The text with a few pieces replaced, left out or said twice."""
+    for _ in range(draw(some.integers(1, 4))):
+        one, other = sorted(draw(some.tuples(*[some.integers(0, len(text))] * 2)))
+        piece = draw(ANYTHING | some.just("") | some.just(text[one:other] * 2))
+        text = text[:one] + piece + text[other:]
+    return text
+
+
+@given(spoiled(test_parsing.SHOW_JOB))
+def test_an_allocation_or_an_error(text: str) -> None:
+    """`scontrol show job -d`: no share is negative."""
+    with contextlib.suppress(errors.SlurmError):
+        shares = parsing.details(text).shares
+        assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in shares)
+
+
+@given(spoiled("7|1001|0|RUNNING|gpu|\n8|1002|2|PENDING|cpu|\n"))
+def test_jobs_of_the_queue_or_an_error(text: str) -> None:
+    """`squeue`, as penstockd asks it."""
+    with contextlib.suppress(errors.SlurmError):
+        assert all(job.identity.job_id is not None for job in parsing.live_jobs(text))
+
+
+@given(spoiled(SEPARATOR.join(["7", "1001", "0", "FAILED", "gpu", "1792", "a comment", ""])))
+def test_jobs_of_the_check_or_an_error(text: str) -> None:
+    """`squeue`, as `penstock check` asks it."""
+    with contextlib.suppress(errors.SlurmError):
+        assert all(job.exit_code is not None for job in auditing.parse_queue(text, SEPARATOR))
+
+
+@given(spoiled(test_parsing.SHOW_JOB * 2))
+def test_blocks_are_parts_of_the_text(text: str) -> None:
+    """`scontrol show job` of all jobs, cut where a job begins."""
+    found = list(auditing.blocks(text))
+    assert all(block in text for _, block in found)
+    assert sum(len(block) for _, block in found) <= len(text)
+
+
+@given(spoiled("\x1f".join(test_accounting.ROW)))
+def test_a_record_of_the_accounting_or_none(line: str) -> None:
+    """`sacct`, for the results: a line that is none is left out."""
+    found = accounting._row(line.split("\x1f", 11))
+    assert found is None or found.job_id >= 0
+
+
+@given(spoiled(test_accounting.REMEMBERED), some.integers(0, 3))
+def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart: int) -> None:
+    """`scontrol show job`, for the results."""
+    found = accounting.remembered_in(text, uid=1001, restart=restart)
+    assert found is None or found.uid == 1001
+
+
+@given(spoiled(NODE))
+def test_a_node_or_an_error(line: str) -> None:
+    """`scontrol -o show node`."""
+    with contextlib.suppress(errors.SlurmError):
+        assert describing.node(line).name is not None
+
+
+@given(spoiled("n[1-3,07],login"))
+def test_names_or_an_error(text: str) -> None:
+    """Node lists."""
+    with contextlib.suppress(errors.SlurmError):
+        assert all(isinstance(name, str) for name in hostlists.expand(text))
+
+
+@given(spoiled("17|/spool/0123456789abcdef0123456789abcdef/job.sh\n18|x\n"))
+def test_only_tokens_that_were_asked_for_are_found(text: str) -> None:
+    """What the intake finds its jobs by."""
+    token = "0123456789abcdef0123456789abcdef"
+    assert set(finding.matches(text, {token})) <= {token}
+
+
+@given(some.lists(some.lists(some.text(some.characters(codec="utf-8")), min_size=9, max_size=9), max_size=3))
+def test_no_name_of_a_job_shifts_a_column(jobs: list[list[str]]) -> None:
+    """Neither line breaks nor what separated columns before."""
+    text = "".join("".join(f"{word}{SEPARATOR}" for word in job) + "\n" for job in jobs)
+    assert showing.rows(text, SEPARATOR, 9) == [[word.strip() for word in job] for job in jobs]
+
+
+@pytest.mark.parametrize("text", ["x", f"1{SEPARATOR}2", f"1{SEPARATOR}2{SEPARATOR}"])
+def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
+    """Never a job made of two halves."""
+    with pytest.raises(errors.SlurmError):
+        showing.rows(text, SEPARATOR, 9)
+
+
+def test_a_name_cannot_pretend_to_be_a_state() -> None:
+    """What `penstock show` shows of a job is slurmctld's word."""
+    text = test_parsing.SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no")
+    _, words = showing._fields(text)
+    assert (words["JobState"], words["JobId"]) == ("RUNNING", "1")
+    assert words["JobName"] == "x JobState=COMPLETED Restarts=no"
+
+
+@given(spoiled(test_parsing.SHOW_JOB))
+def test_fields_of_any_text(text: str) -> None:
+    """The name is all that follows JobName= on the first line."""
+    _, words = showing._fields(text)
+    assert words["JobName"] == text.partition("\n")[0].partition(" JobName=")[2].strip()
