@@ -19,6 +19,7 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"  # of what `penstock apply` ma
 MANAGED_BY_VALUE = "penstock"
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu
 CONTAINER_NAME = "job"  # the one container of a job's pod
+LOOKING_NAME = "look"  # the init container that looks for the folders of #K8S_MOUNT
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
 OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched: files 1 and 2, and marks
 

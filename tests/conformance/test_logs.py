@@ -42,7 +42,8 @@ def test_a_pod_on_no_node_has_an_empty_log(api: client.Client) -> None:
 def test_the_log_of_a_container_that_does_not_run_yet_is_a_bad_request(api: client.Client, node: str) -> None:
     """400, not an empty log: whoever follows tries again and misses nothing."""
     missing = {"name": "v", "secret": {"secretName": "not-there-yet"}}
-    api.create("pods", client.pod("early", volumes=[missing]))
+    mounted = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    api.create("pods", client.pod("early", volumes=[missing], container=mounted))
     api.bind("early", node)
     answer = api.log("early", follow="true")
     assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")

@@ -153,8 +153,9 @@ def test_follow_survives_the_deletion_of_the_pod(api: testing.Client) -> None:
 def test_log_of_nothing_is_refused(api: testing.Client) -> None:
     """No such pod, no such container, not started yet, no previous run."""
     assert api.call("GET", api.path("pods", "none/log"))["code"] == 404
-    never = {"name": "v", "secret": {"secretName": "none"}}
-    api.create("pods", pod("p", "true", nodeName="n1", volumes=[never]))
+    never = {"volumes": [{"name": "v", "secret": {"secretName": "none"}}]}
+    mounted = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    api.create("pods", pod("p", "true", nodeName="n1", container=mounted, **never))
     assert "waiting to start" in api.call("GET", api.path("pods", "p/log"))["message"]
     assert "is not valid for pod" in api.call("GET", api.path("pods", "p/log"), container="other")["message"]
     assert "previous terminated" in api.call("GET", api.path("pods", "p/log"), previous="true")["message"]

@@ -117,7 +117,7 @@ def test_sub_path(api: testing.Client, tmp_path: Path) -> None:
     assert (tmp_path / "b" / "c").is_dir()
     api.create("pods", with_volume("r", "true", source, {"mountPath": "/m", "subPath": "../.."}))
     found = api.until(lambda one: "waiting" in str(one["status"]), "pods", "r")
-    assert "leads out of volume" in str(found["status"]["containerStatuses"][0]["state"])
+    assert "failed to prepare subPath" in str(found["status"]["containerStatuses"][0]["state"])
 
 
 def test_secret_files_and_modes(api: testing.Client) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.e2e import breaking, semantics
 
@@ -123,6 +123,22 @@ def pid_of(lab: Lab, name: str) -> int:
     """The process of one part of the lab."""
     status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
     return next(int(part["pid"]) for part in status["components"] if part["name"] == name)
+
+
+@contextlib.contextmanager
+def standing_still(lab: Lab, node: str) -> Iterator[Callable[[], None]]:
+    """The node's kubelet does nothing, and nobody has noticed; call what is given to let it go on."""
+    if not is_real():
+        with breaking.DevCluster(lab) as cluster:
+            cluster.set(f"nodes/{node}", {"stopped": True})
+            yield lambda: cluster.set(f"nodes/{node}", {})
+        return
+    pid = pid_of(lab, f"kubelet-{node}")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield lambda: os.kill(pid, signal.SIGCONT)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager

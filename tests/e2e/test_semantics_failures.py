@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e import clusters, semantics
 from tests.e2e.semantics import Record
 
+from penstock.lab import testing
+
 Lab = semantics.Lab
 LOST = Record("FAILED", "1:0")
 MISSING = "nas-hub.local:5407/lab/none:1"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nowhere(lab: Lab) -> tuple[str, Path]:
-    """A job with a folder that is not on its node, and its folder: it takes a minute until that is an end."""
-    folder = semantics.folder(lab)
-    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/nowhere:/data\ntrue\n"
-    return lab.sbatch(script, "--output=o", cwd=folder), folder
+@pytest.fixture
+def away(lab: Lab) -> Iterator[str]:
+    """A shared mount that no node has; penstockd waits for five seconds instead of sixty."""
+    before = lab.place.penstockd_conf.read_text()
+    settings = json.loads(before)
+    mount = f"{lab.place.directory}/away"
+    changed = settings | {"shared_mounts": [*settings["shared_mounts"], mount], "start_timeout": 5}
+    try:
+        lab.place.penstockd_conf.write_text(json.dumps(changed))
+        testing.lab_command(lab.place, "restart", "penstockd")
+        yield mount
+    finally:
+        lab.place.penstockd_conf.write_text(before)
+        testing.lab_command(lab.place, "restart", "penstockd")
 
 
 def words(lab: Lab, job_id: str, output: Path) -> tuple[list[str], str]:
@@ -94,14 +106,53 @@ def test_a_pod_deleted_by_hand(lab: Lab) -> None:
     assert lab.job(job_id)["Restarts"] == "0"
 
 
-def test_a_folder_that_is_not_on_the_node(lab: Lab, nowhere: tuple[str, Path]) -> None:
-    """NAS missing: the job does not wait for ever, and says which folder is not there."""
-    job_id, folder = nowhere
-    assert semantics.record(lab, job_id, timeout=120) == LOST
+def test_a_shared_mount_that_is_not_on_the_node(lab: Lab, away: str) -> None:
+    """NAS missing: the job does not wait for ever, and says which folder is not there; nobody makes it."""
+    folder = semantics.folder(lab)
+    job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == LOST
+    why = f"hostPath type check failed: {away} is not a dir"
+    check_words(lab, job_id, folder / "o", f"^not started within 5 s: FailedMount: .*{why}")
+    semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
+    assert not Path(away).exists()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_folder_to_mount_that_is_not_there(lab: Lab, nodes: int) -> None:
+    """Said before a kubelet would make it, as root; the folders that are there are no help."""
+    folder = semantics.folder(lab)
+    lab.run_as_user(("mkdir", str(folder / "data")))
+    mounts = f"#K8S_MOUNT={folder}/data:/data\n#K8S_MOUNT={folder}/no where:/more\n"
+    job_id = lab.sbatch(f"#!/bin/sh\n{mounts}true\n", f"-N{nodes}", "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == LOST
+    why = f"#K8S_MOUNT={folder}/no where: the job's owner sees no such folder on the node"
     check_words(
-        lab,
-        job_id,
-        folder / "o",
-        f"^not started within 60 s: FailedMount: .*hostPath type check failed: {folder}/nowhere is not a dir",
+        lab, job_id, folder / "o", f"^{why}$" if nodes == 1 else f"^not started: rank 1 on n.: {why}$"
+    )
+    semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
+    assert not (folder / "no where").exists()
+
+
+def test_a_folder_that_its_owner_may_not_see(lab: Lab) -> None:
+    """A kubelet would mount it: root sees everything."""
+    folder = semantics.folder(lab)
+    (folder / "closed" / "open").mkdir(parents=True)
+    (folder / "closed").chmod(0o700)
+    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/closed/open:/data\nls /data\n"
+    job_id = lab.sbatch(script, "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == LOST
+    check_words(lab, job_id, folder / "o", "closed/open: the job's owner sees no such folder on the node$")
+
+
+def test_a_container_that_cannot_be_configured(lab: Lab) -> None:
+    """A folder to mount is a link out of the NAS, which no kubelet follows: CreateContainerConfigError."""
+    folder = semantics.folder(lab)
+    lab.run_as_user(("ln", "-s", "/etc", str(folder / "innocent")))
+    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/innocent:/data\ncat /data/hostname\n"
+    job_id = lab.sbatch(script, "--output=o", cwd=folder)
+    assert semantics.record(lab, job_id) == LOST
+    why = "a folder cannot be mounted, as when a link leads out of the shared folders"
+    check_words(
+        lab, job_id, folder / "o", f"^CreateContainerConfigError: #K8S_MOUNT: {why} .failed to prepare"
     )
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")

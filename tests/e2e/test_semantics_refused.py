@@ -13,8 +13,8 @@ NO = "no such rank on this site"
 
 
 def held_up(lab: Lab, folder: Path, nodes: int, *options: str) -> str:
-    """A gang that cannot start until its folder is there: rank 0 is placed when all others run."""
-    script = f"#!/bin/sh\n#K8S_MOUNT={folder}/late:/late\necho ran-${{SLURM_RESTART_COUNT:-0}}\n"
+    """A gang of which one kubelet stands still: rank 0 is placed when all others run."""
+    script = "#!/bin/sh\necho ran-${SLURM_RESTART_COUNT:-0}\n"
     words = (f"-N{nodes}", "--output=o", "--open-mode=append", *options)
     job_id = lab.sbatch(script, *words, cwd=folder)
 
@@ -59,21 +59,23 @@ def folder(lab: Lab) -> Path:
 
 def test_a_node_that_leaves_between_admission_and_binding(lab: Lab, folder: Path) -> None:
     """The job was admitted there; it goes back to the queue and runs when the node is back."""
-    job_id = held_up(lab, folder, 2, "--nodelist=n3,n4")
-    with clusters.without_node(lab, "n3"):
-        lab.run_as_user(("mkdir", str(folder / "late")))
-        comment_with(lab, job_id, "node n3 has left Kubernetes")
-        check_nothing_ran(lab, job_id, folder / "o", "node n3 has left Kubernetes")
+    with clusters.standing_still(lab, "n4") as go_on:
+        job_id = held_up(lab, folder, 2, "--nodelist=n3,n4")
+        with clusters.without_node(lab, "n3"):
+            go_on()
+            comment_with(lab, job_id, "node n3 has left Kubernetes")
+            check_nothing_ran(lab, job_id, folder / "o", "node n3 has left Kubernetes")
     lab.wait_for(job_id, "COMPLETED", timeout=120)
     assert "ran-1\n" in (folder / "o").read_text()
 
 
 def test_a_kubelet_that_refuses_one_of_four(lab: Lab, folder: Path) -> None:
     """Somebody took the GPUs of one node after the job was admitted: requeued, and no pod runs meanwhile."""
-    job_id = held_up(lab, folder, 4, "--gpus-per-node=1")
-    with clusters.foreign_pod(lab, "greedy", node="n1", gpus=4):
-        lab.run_as_user(("mkdir", str(folder / "late")))
-        comment_with(lab, job_id, "OutOfnvidia.com/gpu")
-        check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
+    with clusters.standing_still(lab, "n4") as go_on:
+        job_id = held_up(lab, folder, 4, "--gpus-per-node=1")
+        with clusters.foreign_pod(lab, "greedy", node="n1", gpus=4):
+            go_on()
+            comment_with(lab, job_id, "OutOfnvidia.com/gpu")
+            check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
     lab.wait_for(job_id, "COMPLETED", timeout=120)
     assert "ran-1\n" in (folder / "o").read_text()

@@ -18,6 +18,14 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
     return types.PodStatus(container_statuses=[types.ContainerStatus(name="job", state=state)])
 
 
+def looking(status: types.PodStatus) -> types.PodStatus:
+    """What is true of the job's container there, of the one that looks for folders here."""
+    (one,) = status.container_statuses
+    looks = msgspec.structs.replace(one, name="look")
+    job = waiting("PodInitializing").container_statuses
+    return msgspec.structs.replace(status, init_container_statuses=[looks], container_statuses=job)
+
+
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
@@ -57,6 +65,27 @@ def waiting(reason: str, message: str = "") -> types.PodStatus:
         (
             waiting("CreateContainerConfigError", "no\nkey"),
             outcomes.Outcome(1, "CreateContainerConfigError: no key"),
+        ),
+        (
+            waiting("CreateContainerConfigError", 'failed to prepare subPath for volumeMount "x"'),
+            outcomes.Outcome(
+                1,
+                f"CreateContainerConfigError: #K8S_MOUNT: {outcomes.NOT_INSIDE} "
+                '(failed to prepare subPath for volumeMount "x")',
+            ),
+        ),
+        (
+            msgspec.structs.replace(looking(fakes.ended(0, reason="Completed")), phase="Pending"),
+            None,
+        ),
+        (looking(waiting("PodInitializing")), None),
+        (
+            looking(fakes.ended(1, message="penstock: #K8S_MOUNT=/x: no such folder")),
+            outcomes.Outcome(1, "#K8S_MOUNT=/x: no such folder"),
+        ),
+        (
+            looking(waiting("ImagePullBackOff", "no such image")),
+            outcomes.Outcome(1, "ImagePullBackOff: no such image"),
         ),
         (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed", requeue=True)),
         (types.PodStatus(phase="Succeeded"), outcomes.Outcome(0)),

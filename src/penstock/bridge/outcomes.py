@@ -14,6 +14,7 @@ NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: try
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
 KILLED = 137
 KILLED_FROM_OUTSIDE = "the container was killed from outside (SIGKILL), as happens when its node goes away"
+NOT_INSIDE = "a folder cannot be mounted, as when a link leads out of the shared folders"
 _NO_SHELL = "/bin/sh"
 
 
@@ -34,7 +35,9 @@ NODE_LOST = Outcome(LOST, "the pod's node is gone from Kubernetes", requeue=True
 
 def outcome_of(pod: types.Pod) -> Outcome | None:
     """The end of the job, or None while it goes on."""
-    state = reading.container_state(pod)
+    looking, state = reading.looking_state(pod), reading.container_state(pod)
+    if looking.terminated is not None and looking.terminated.exit_code:
+        return _terminated(looking.terminated, pod)
     if state.terminated is not None:
         return _terminated(state.terminated, pod)
     if pod.status.phase == "Failed":
@@ -43,9 +46,17 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
         return Outcome(LOST, reason, requeue=pod.status.reason not in NEVER)
     if pod.status.phase == "Succeeded":
         return Outcome(0)
-    if state.waiting is not None and state.waiting.reason in reading.HOPELESS:
-        return Outcome(LOST, _words(state.waiting.reason, state.waiting.message))
+    for waiting in (looking.waiting, state.waiting):
+        if waiting is not None and waiting.reason in reading.HOPELESS:
+            return Outcome(LOST, _hopeless(waiting))
     return None
+
+
+def _hopeless(waiting: types.Waiting) -> str:
+    """What the kubelet says; of a folder it does not say which, so that nobody learns of the node's files."""
+    if "subPath" in waiting.message:
+        return f"{waiting.reason}: #K8S_MOUNT: {NOT_INSIDE} ({' '.join(waiting.message.split())})"
+    return _words(waiting.reason, waiting.message)
 
 
 def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:

@@ -158,7 +158,7 @@ class Agents:
         if entry is None:
             return
         old = entry.obj["status"].get("conditions") or []
-        ready = self._faults.is_reachable(spec.name)
+        ready = self._faults.is_ready(spec.name)
         status = {**entry.copy()["status"], "conditions": nodes.conditions(ready=ready, old=old)}
         self._objects.set_status(kinds.NODES, entry, status)
 

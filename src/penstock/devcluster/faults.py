@@ -8,7 +8,7 @@ from typing import Any
 from penstock.devcluster import statuses
 from penstock.devcluster.statuses import Json
 
-NODE_FAULTS = {"ready": bool, "gone": bool, "reject": str}
+NODE_FAULTS = {"ready": bool, "gone": bool, "reject": str, "stopped": bool}
 POD_FAULTS = {"stuckTerminating": bool}
 IMAGE_FAULTS = {"missing": list}
 ADMISSION_FAULTS = {"labels": dict, "message": str}
@@ -50,7 +50,9 @@ class Faults:
         }
 
     def set_node(self, name: str, body: Any) -> None:
-        """Faults of one node: {"ready": false}, {"gone": true}, {"reject": "OutOfcpu"}; empty clears."""
+        """Faults of one node: {"ready": false}, {"gone": true}, {"reject": "OutOfcpu"}, or {"stopped": true}
+        for a kubelet that stands still, which nobody has noticed yet; empty clears.
+        """
         fault = _checked(body, NODE_FAULTS)
         self._nodes.pop(name, None)
         if fault:
@@ -87,8 +89,11 @@ class Faults:
         self._images.clear()
         self._tell()
 
-    def is_reachable(self, node: str) -> bool:
+    def is_ready(self, node: str) -> bool:
         return self._nodes.get(node, {}).get("ready", True) is not False and not self.is_gone(node)
+
+    def is_reachable(self, node: str) -> bool:
+        return self.is_ready(node) and not self._nodes.get(node, {}).get("stopped")
 
     def is_gone(self, node: str) -> bool:
         return bool(self._nodes.get(node, {}).get("gone"))

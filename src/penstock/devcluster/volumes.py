@@ -47,8 +47,12 @@ class Volumes:
         self._group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
 
     def prepare(self) -> dict[str, Path]:
-        """Where each volume is now; raises MountError when one cannot be had yet."""
-        return {volume["name"]: self._one(volume) for volume in self._pod["spec"].get("volumes") or ()}
+        """Where each volume that a container mounts is now; raises MountError when one cannot be had yet."""
+        spec = self._pod["spec"]
+        containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        used = {mount["name"] for one in containers for mount in one.get("volumeMounts") or ()}
+        volumes = [volume for volume in spec.get("volumes") or () if volume["name"] in used]
+        return {volume["name"]: self._one(volume) for volume in volumes}
 
     def _one(self, volume: Json) -> Path:
         directory = self._directory / str(volume["name"])
@@ -122,15 +126,27 @@ def _host_path(source: Json, name: str) -> Path:
 
 
 def mounts_of(container: Json, sources: dict[str, Path]) -> list[Mount]:
-    """The bind mounts of one container; a missing subPath is made as a directory, as kubelet does."""
+    """The bind mounts of one container."""
     found = []
     for mount in container.get("volumeMounts") or ():
         source = sources[mount["name"]]
         if mount.get("subPath"):
-            base = source.resolve()
-            source = (base / mount["subPath"]).resolve()
-            if not source.is_relative_to(base):
-                raise MountError(f'subPath "{mount["subPath"]}" leads out of volume "{mount["name"]}"')
-            source.mkdir(parents=True, exist_ok=True) if not source.exists() else None
+            where = f'volumeMount "{mount["name"]}" of container "{container["name"]}"'
+            source = _sub_path(source.resolve(), mount["subPath"], where)
         found.append(Mount(str(source), os.path.normpath(mount["mountPath"]), bool(mount.get("readOnly"))))
     return found
+
+
+def _sub_path(base: Path, inside: str, where: str) -> Path:
+    """A folder that is missing is made as kubelet does: root's, with the volume's mode."""
+    path = (base / inside).resolve()
+    if not path.is_relative_to(base):
+        raise MountError(f"failed to prepare subPath for {where}")
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    try:
+        for folder in reversed(missing):
+            folder.mkdir()
+            folder.chmod(base.stat().st_mode & 0o7777)
+    except OSError as error:
+        raise MountError(f"failed to create subPath directory for {where}") from error
+    return path

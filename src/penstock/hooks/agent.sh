@@ -18,6 +18,18 @@ if [ "${1:-}" = hold ]; then # not rank 0: keep the room until the job ends
     while :; do sleep 3600 & wait $!; done
 fi
 
+# `look FOLDER…` runs before the job's container is made: a kubelet would make a folder that is missing, as root.
+if [ "${1:-}" = look ]; then
+    shift
+    for folder; do
+        [ ! -d "$folder" ] || continue
+        [ ! -w /dev/termination-log ] || exec 2>/dev/termination-log
+        note "#K8S_MOUNT=$folder: the job's owner sees no such folder on the node"
+        exit 1
+    done
+    exit 0
+fi
+
 # penstockd runs `collect FILE OFFSET` beside the agent: what that kept file holds from there on, until the script has ended and
 # all of it is out. Each `cat` goes on where the last one stopped, because they share the open file: every byte comes once.
 if [ "${1:-}" = collect ]; then

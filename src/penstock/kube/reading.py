@@ -4,7 +4,7 @@ to give.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -69,10 +69,16 @@ def is_over(pod: types.Pod) -> bool:
 
 def container_state(pod: types.Pod) -> types.ContainerState:
     """The state of the job's container; an empty one before kubelet has said anything."""
-    for status in pod.status.container_statuses:
-        if status.name == wellknown.CONTAINER_NAME:
-            return status.state
-    return types.ContainerState()
+    return _state_of(wellknown.CONTAINER_NAME, pod.status.container_statuses)
+
+
+def looking_state(pod: types.Pod) -> types.ContainerState:
+    """The same of the container that looks for the job's folders; an empty one where there is none."""
+    return _state_of(wellknown.LOOKING_NAME, pod.status.init_container_statuses)
+
+
+def _state_of(name: str, statuses: Iterable[types.ContainerStatus]) -> types.ContainerState:
+    return next((status.state for status in statuses if status.name == name), types.ContainerState())
 
 
 def has_started(pod: types.Pod) -> bool:

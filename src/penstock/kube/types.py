@@ -99,6 +99,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     message: str = ""
     container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
 
 
 class Pod(msgspec.Struct, frozen=True):

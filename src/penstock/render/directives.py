@@ -3,27 +3,31 @@
 The site decides about security, resources and placement; the script may add what concerns itself alone.
 Folders can be mounted only from within the site's shared mounts: anything else of the node is nobody's
 business. A kubelet follows a symbolic link in a hostPath to wherever it leads, but not out of a volume in a
-subPath; so a folder is mounted as a subPath of its shared mount. It is named as a volume, too,
-so that its absence is told; a real kubelet does not look at that one and makes an empty folder, as root.
+subPath; so a folder is mounted as a subPath of its shared mount. A subPath that is missing the kubelet
+makes, as root; so an init container looks first, on the node itself and as the job's owner.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.model.jobspec import Mount, PodSpec
 
 Manifest = dict[str, Any]
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where every program expects it
 
 
-def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...]) -> Manifest:
+def apply(
+    manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...], looking_image: str
+) -> Manifest:
     """The pod with what its script asked for; UsageError when it may not have that."""
     spec = manifest["spec"]
     (container,) = spec["containers"]
-    for number, mount in enumerate(asked.mounts):
-        _add_mount(spec, container, f"mount-{number}", mount, shared_mounts)
+    if asked.mounts:
+        spec["initContainers"] = [_looking(container, asked, looking_image)]
+    for mount in asked.mounts:
+        _add_mount(container, mount, shared_mounts)
     if asked.shm_mib:
         memory = {"medium": "Memory", "sizeLimit": f"{asked.shm_mib}Mi"}
         spec["volumes"].append({"name": "shm", "emptyDir": memory})
@@ -40,7 +44,20 @@ def apply(manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...])
     return manifest
 
 
-def _add_mount(spec: Manifest, container: Manifest, name: str, mount: Mount, shared: tuple[str, ...]) -> None:
+def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
+    """Runs before the job's container and its mounts are made; takes no more than that one will."""
+    requests = {name: container["resources"]["requests"][name] for name in ("cpu", "memory")}
+    words = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", "look", *(one.source for one in asked.mounts))
+    return {name: container[name] for name in ("imagePullPolicy", "securityContext") if name in container} | {
+        "name": wellknown.LOOKING_NAME,
+        "image": image,
+        "command": [word.replace("$(", "$$(") for word in words],
+        "resources": {"requests": requests, "limits": dict(requests)},
+        "volumeMounts": [dict(one) for one in container["volumeMounts"]],
+    }
+
+
+def _add_mount(container: Manifest, mount: Mount, shared: tuple[str, ...]) -> None:
     found = [(len(root), number) for number, root in enumerate(shared) if _lies_in(mount.source, root)]
     if not found or ".." in mount.source.split("/"):
         raise errors.UsageError(
@@ -48,7 +65,6 @@ def _add_mount(spec: Manifest, container: Manifest, name: str, mount: Mount, sha
         )
     length, number = max(found)
     inside = mount.source[length:].strip("/")
-    spec["volumes"].append({"name": name, "hostPath": {"path": mount.source, "type": "Directory"}})
     container["volumeMounts"].append(
         {"name": f"shared-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
         | ({"subPath": inside} if inside else {})

@@ -129,6 +129,14 @@ def image_of(request: launches.LaunchRequest, settings: PodSettings, partition: 
     return request.pod.image or settings.partition_images.get(partition) or settings.default_image
 
 
+def _with_a_shell(request: launches.LaunchRequest, settings: PodSettings, partition: str) -> str:
+    """The job's image; not one that runs itself, if there is another: it may be without a shell."""
+    own = image_of(request, settings, partition)
+    if not request.pod.own_entrypoint:
+        return own
+    return settings.partition_images.get(partition) or settings.default_image or own
+
+
 def render_pod(
     allocation: jobs.Allocation,
     rank: int,
@@ -158,7 +166,12 @@ def render_pod(
             "volumes": _volumes(identity, settings) + _output_volume(rank, request, settings),
         },
     }
-    return directives.apply(manifest, request.pod, shared_mounts=settings.shared_mounts)
+    return directives.apply(
+        manifest,
+        request.pod,
+        shared_mounts=settings.shared_mounts,
+        looking_image=_with_a_shell(request, settings, allocation.partition),
+    )
 
 
 def _site_choices(allocation: jobs.Allocation, rank: int, settings: PodSettings) -> Manifest:
