@@ -11,11 +11,13 @@ Two questions are put for every script of the corpus and every directive of test
   has not: those options are overridden on the command line, for sbatch and the compiler alike, only where
   the script sets them. Amounts are never overridden: slurmctld accepts a held job of any size.
 
-A difference fails the test; only scripts that sbatch refuses have no second question.
+A difference fails the test; only scripts that sbatch refuses have no second question. The compiler is given
+the release of the lab's Slurm: `make test-matrix` asks every one of them.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -57,7 +59,7 @@ def corpus() -> list[Path]:
 @pytest.fixture(scope="module")
 def deaf_conf(lab: lab_testing.RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The lab's slurm.conf with a port nobody listens on, and without our own advice: sbatch decides."""
-    changed = {"SlurmctldPort": "9", "MessageTimeout": "1"}
+    changed = {"SlurmctldPort": "9", "MessageTimeout": "0"}
     lines = []
     for line in lab.place.slurm_conf.read_text(encoding="utf-8").splitlines():
         name = line.partition("=")[0]
@@ -101,10 +103,18 @@ def overrides(done: compiler.Compilation) -> tuple[str, ...]:
     return (*ALWAYS, *(text for name, text in ELSEWHERE.items() if name in given))
 
 
+@functools.lru_cache(maxsize=1)
+def context(lab: lab_testing.RunningLab) -> compiler.Context:
+    """Whose rules the compiler is to have."""
+    version = lab.run(("sbatch", "--version")).stdout.split()[-1]
+    return compiler.Context(release=options.release_of(version))
+
+
 def check(lab: lab_testing.RunningLab, conf: Path, script: Path) -> str:
     """Both questions for one script; what differs, or nothing."""
     data = script.read_bytes()
-    done = compiler.compile_script(data, name=script.name)
+    ours = context(lab)
+    done = compiler.compile_script(data, name=script.name, context=ours)
     accepted, said = sbatch_accepts(lab, conf, script)
     if accepted and not done.ok:
         accepted, said = slurmctld_accepts(lab, script)
@@ -114,7 +124,7 @@ def check(lab: lab_testing.RunningLab, conf: Path, script: Path) -> str:
     if not accepted:
         return ""
     arguments = overrides(done)
-    spec = compiler.compile_script(data, name=script.name, arguments=arguments).spec
+    spec = compiler.compile_script(data, name=script.name, arguments=arguments, context=ours).spec
     if spec is None:
         return f"{script}: refused with {arguments}"
     different = testing.differences(spec, shown(lab, script, arguments), default_time=DEFAULT_TIME)
@@ -131,13 +141,12 @@ def test_every_corpus_script(lab: lab_testing.RunningLab, deaf_conf: Path) -> No
 
 def test_the_table_has_the_options_of_this_sbatch(lab: lab_testing.RunningLab) -> None:
     """For every first letter sbatch names its options: they are those of the table, no more and no less."""
-    version = lab.run(("sbatch", "--version")).stdout.split()[-1]
     names: set[str] = set()
     for letter in string.ascii_lowercase:
         said = lab.run(("sbatch", f"--{letter}"), check=False, stdin="").stderr
         names.update(re.findall(r"'--([a-z0-9-]+)'", said.partition("possibilities:")[2]))
         names.update(re.findall(r"option '--([a-z0-9-]+)' requires", said))
-    assert names == set(options.table(options.release_of(version)).by_name)
+    assert names == set(options.table(context(lab).release).by_name)
 
 
 def test_every_directive_of_ours(lab: lab_testing.RunningLab, deaf_conf: Path, tmp_path: Path) -> None:
@@ -148,7 +157,7 @@ def test_every_directive_of_ours(lab: lab_testing.RunningLab, deaf_conf: Path, t
         script.write_text(f"#!/bin/bash\n#SBATCH {directive}\nhostname\n", encoding="utf-8")
         problems.append(check(lab, deaf_conf, script))
         if directive.startswith("--dependency"):
-            ours = compiler.compile_script(script.read_bytes()).ok
+            ours = compiler.compile_script(script.read_bytes(), context=context(lab)).ok
             problems.append(
                 "" if slurmctld_accepts(lab, script)[0] == ours else f"{directive}: we say {ours}"
             )

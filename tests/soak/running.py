@@ -17,7 +17,7 @@ from penstock import clock, wellknown
 from penstock.checking import confirming, looking, rendering, snapshots
 from penstock.checking import running as checking
 from penstock.kube import client, kubeconfig
-from penstock.lab import testing
+from penstock.lab import inspecting, testing
 from tests.e2e import semantics
 from tests.soak import judging, plans
 from tests.soak import world as worlds
@@ -184,9 +184,10 @@ async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop:
     looker = looking.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
     onlooker = Onlooker(looker, report, log)
     try:
-        while not stop.is_set():
-            await onlooker.look()
-            await asyncio.sleep(LOOK_EVERY)
+        with inspecting.its_programs(variables):
+            while not stop.is_set():
+                await onlooker.look()
+                await asyncio.sleep(LOOK_EVERY)
     finally:
         await kube.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import caching, commands, components, paths, spec
+from penstock.lab import caching, commands, components, inspecting, paths, spec
 from penstock.lab.slurm import fetching, firststate, programs, suites, unpacking
 from penstock.model import releases
 from tests.unit import test_kubernetes_building as building
@@ -330,3 +331,11 @@ class TestFirstState:
             part.name for part in components.all_components(place, LAB) if firststate.STEP in part.after
         }
         assert waiting == {"slurmd-n1", "penstockd", "intake", "collector"}
+
+
+def test_a_look_at_a_lab_uses_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within, the lab's are first on the PATH; afterwards all is as before."""
+    monkeypatch.setenv("PATH", "/usr/bin")
+    with inspecting.its_programs({"PATH": "/lab/bin:/usr/bin"}):
+        assert os.environ["PATH"] == "/lab/bin:/usr/bin"
+    assert os.environ["PATH"] == "/usr/bin"
