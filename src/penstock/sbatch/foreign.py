@@ -138,7 +138,8 @@ class Translation:
         if len(value) > LONGEST_VALUE:
             raise Problem(f"{len(value)} characters are more than {LONGEST_VALUE}")
         if row.becomes == "*" and row.short == "l":
-            pairs = pbs.resources(value, self._gres)
+            own = rules.holds("pbs-gpus-per-node", self._table.release)
+            pairs = pbs.resources(value, self._gres, gpus_of_nodes=own)
             self._gres = next((text for name, text in reversed(pairs) if name == "gres"), self._gres)
             return pairs
         if row.becomes == "*":

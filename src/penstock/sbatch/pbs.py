@@ -49,8 +49,9 @@ def mail_types(letters: str) -> str:
     return ",".join(MAIL[letter] for letter in letters if letter in MAIL) or letters
 
 
-def resources(text: str, gres: str) -> list[tuple[str, str]]:
-    """-l: options and values in order; `gres` is what --gres says so far, because GPUs are added to it."""
+def resources(text: str, gres: str, *, gpus_of_nodes: bool = False) -> list[tuple[str, str]]:
+    """-l: options and values in order; `gres` is what --gres says so far, because GPUs are added to it, but
+    for those of nodes= where they have an option of their own."""
     found: list[tuple[str, str]] = []
     position = 0
     while known := _NAME.search(text, position):
@@ -65,6 +66,9 @@ def resources(text: str, gres: str) -> list[tuple[str, str]]:
         if name == "nodes=":
             counted, gpus = _nodes(value)
             found += counted
+            if gpus and gpus_of_nodes:
+                found.append(("gpus-per-node", gpus))
+                continue
         elif name in ("accelerator=", "naccelerators="):
             gpus = _accelerators(name, value)
         if gpus:

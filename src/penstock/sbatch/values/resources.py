@@ -16,6 +16,7 @@ from penstock.sbatch.values.problem import Problem
 DEFAULT_TYPES: Final = ("gpu",)
 _COUNT = Pattern(r"(-?[0-9]+)(?:([kKmMgGtTpP])(i?[bB])?)?")
 _EQUALS = Pattern(r"=([0-9]+)$")
+_MINUS_AFTER_TYPE = Pattern(r"[^:]+:[^:]+:-.*")
 _UNITS: Final = " KMGTP"
 _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
@@ -35,13 +36,23 @@ def gres_tres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, 
     """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: ."""
     if text.startswith("gres:") or ",gres:" in text:
         raise Problem(f"{text!r}: Slurm 24.11 takes no gres: before the name", _DASHES)
-    plain = ",".join(_EQUALS.sub(r":\1", entry.removeprefix("gres/")) for entry in text.split(","))
-    return gres(plain, known)
+    plain = [_EQUALS.sub(r":\1", entry.removeprefix("gres/")) for entry in text.split(",")]
+    _refuse_minus_after_type(plain)
+    return gres(",".join(plain), known)
 
 
 def gpus_named(text: str) -> tuple[Gres, ...]:
     """--gpus* of 24.11 and later: the name gpu may stand before type and count."""
-    return gpus(",".join(entry.removeprefix("gpu:") for entry in text.split(",")))
+    plain = [entry.removeprefix("gpu:") for entry in text.split(",")]
+    _refuse_minus_after_type([f"gpu:{entry}" for entry in plain])
+    return gpus(",".join(plain))
+
+
+def _refuse_minus_after_type(entries: list[str]) -> None:
+    """gpu:a100:-0, which counted as none before."""
+    for entry in entries:
+        if _MINUS_AFTER_TYPE.fullmatch(entry):
+            raise Problem(f"{entry!r}: Slurm 24.11 takes no minus after a type", _DASHES)
 
 
 def gpus(text: str) -> tuple[Gres, ...]:
