@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from tests.e2e import ailments
@@ -11,7 +12,7 @@ from tests.e2e import ailments
 from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
-from penstock.lab import spec, testing
+from penstock.lab import inspecting, spec, testing
 from penstock.site import schema
 
 CHECKS = {check.name: check for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
@@ -24,9 +25,10 @@ def found(name: str, site: schema.Site) -> list[checks.Result]:
 
 
 @pytest.fixture(scope="module")
-def ward(shared_lab: testing.RunningLab) -> testing.RunningLab:
+def ward(shared_lab: testing.RunningLab) -> Iterator[testing.RunningLab]:
     """The shared lab, where things are made wrong on purpose: a proof after each would find just that."""
-    return shared_lab
+    with inspecting.its_programs(shared_lab.env):
+        yield shared_lab
 
 
 def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:

@@ -249,7 +249,7 @@ class TestChoosing:
             chosen = programs.with_programs(lab, listener=building.Listener(), environment={})
             assert chosen.slurm_programs == ""
         assert machine.called("indextargets") == []
-        assert programs.plugin_dir(unasked) == ""
+        assert programs.folders(unasked) == {}
         assert programs.slurmd_options(unasked) == ()
 
     def test_another_release_is_fetched_and_used(self, machine: Machine, tmp_path: Path) -> None:
@@ -271,7 +271,10 @@ class TestChoosing:
         for name in ("slurmctld", "slurmdbd", "slurmd-n1", "penstockd"):
             assert daemons[name].environment["PATH"].startswith(f"{place.bin}:")
         assert daemons["slurmd-n1"].argv[-2:] == ("-d", "/cache/slurm/bin/slurmstepd")
-        assert programs.plugin_dir(lab) == "/cache/slurm/plugins"
+        assert programs.folders(lab) == {
+            "plugin_dir": "/cache/slurm/plugins",
+            "commands_dir": "/cache/slurm/bin",
+        }
 
     def test_a_lab_without_another_release_links_nothing(self, place: paths.LabPaths) -> None:
         """The machine's own programs are on PATH anyway."""

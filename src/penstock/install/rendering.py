@@ -127,6 +127,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         admit_timeout=site.timeouts.admit,
         release_timeout=site.timeouts.release,
         slurm_conf=site.slurm.conf,
+        slurm_commands=site.slurm.commands_dir,
         root_may_submit=site.penstockd.root_may_submit,
         crash_points=facts.crash_points,
     )

@@ -69,7 +69,7 @@ def _slurm(place: paths.LabPaths, lab: spec.LabSpec, address: str | None, *, gua
         "pid_dir": str(place.slurm_run),
         "log_dir": str(place.slurm_log),
         "gpu_device_dir": str(place.gpu_devices),
-        **({"plugin_dir": programs.plugin_dir(lab)} if programs.plugin_dir(lab) else {}),
+        **programs.folders(lab),
         **({"pam_file": str(place.pam / pam.SERVICE)} if lab.bridge and guarded else {}),
         "restart": [
             str(place.bin / "penstock"),

@@ -123,6 +123,10 @@ class Slurm(Part):
     plugin_dir: Annotated[
         Path | None, Field(description="PluginDir, when Slurm's plugins are elsewhere.")
     ] = None
+    commands_dir: Annotated[
+        Path,
+        Field(description="Folder of squeue on the slurmds' hosts, which the PAM session asks about a step."),
+    ] = "/usr/bin"
     max_array_size: Annotated[Positive, Field(description="MaxArraySize.")] = 10001
     restart: Annotated[
         tuple[str, ...], Field(description="Command that restarts slurmctld.", min_length=1)

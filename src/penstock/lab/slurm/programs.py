@@ -67,9 +67,11 @@ def link(place: paths.LabPaths, lab: spec.LabSpec) -> None:
         unfinished.replace(place.bin / name)
 
 
-def plugin_dir(lab: spec.LabSpec) -> str:
-    """Where its plugins are; empty for the machine's own, which knows."""
-    return f"{lab.slurm_programs}/plugins" if lab.slurm_programs else ""
+def folders(lab: spec.LabSpec) -> dict[str, str]:
+    """What the site file has to say of where it is; nothing for the machine's own, which knows."""
+    if not lab.slurm_programs:
+        return {}
+    return {"plugin_dir": f"{lab.slurm_programs}/plugins", "commands_dir": f"{lab.slurm_programs}/bin"}
 
 
 def slurmd_options(lab: spec.LabSpec) -> tuple[str, ...]:
