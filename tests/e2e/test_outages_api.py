@@ -11,6 +11,7 @@ import pytest
 from tests.e2e import semantics, storms
 from tests.e2e.storms import Rule
 
+from penstock.bridge import following
 from penstock.lab.faultproxy import control
 
 Lab = semantics.Lab
@@ -110,6 +111,15 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
     lives.end()
     lives.check_true_end()
     assert semantics.record(lab, greedy, timeout=180) == DONE
+
+
+def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:
+    """Also when a look at the job's own pod is due: it is asked for by name."""
+    job = storms.start(lab)
+    with switch.during(LISTS[0], Rule(fault="gone", times=2)):
+        stays_so(job.is_untouched, seconds=following.FIRST_LOOK + 2)
+    job.end()
+    job.check_true_end()
 
 
 WATCHES = {

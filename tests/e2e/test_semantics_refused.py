@@ -85,3 +85,23 @@ def test_a_kubelet_that_refuses_one_of_four(lab: Lab, folder: Path) -> None:
             comment_with(lab, job_id, "OutOfnvidia.com/gpu")
             check_nothing_ran(lab, job_id, folder / "o", "OutOfnvidia.com/gpu")
     check_ran_once(lab, job_id, folder / "o")
+
+
+def test_room_that_was_promised_and_is_not_taken_yet(lab: Lab, folder: Path) -> None:
+    """Rank 0 of a gang that is starting has no node yet, but nobody else is let onto its GPUs."""
+    with (
+        clusters.standing_still(lab, "n4") as go_on,
+        clusters.foreign_pod(lab, "notebook", node="n3", gpus=2),
+    ):
+        gang = held_up(lab, folder, 2, "--nodelist=n3,n4", "--gpus-per-node=2")
+        late = lab.sbatch(
+            "#!/bin/sh\necho ran\n", "--nodelist=n3", "--gres=gpu:2", "--output=late.o", cwd=folder
+        )
+        semantics.wait_until(
+            lambda: semantics.field(lab, late, "Comment") or (folder / "late.o").exists(), "the job is judged"
+        )
+        assert "waits for gpu on n3" in semantics.field(lab, late, "Comment")
+        go_on()
+        lab.wait_for(gang, "COMPLETED", timeout=120)
+    lab.run(("scancel", late))
+    assert "ran-0\n" in (folder / "o").read_text()

@@ -51,13 +51,28 @@ def test_a_broken_build_is_caught(build: str, scenario: str) -> None:
     assert sound.returncode == 0, sound.stdout + sound.stderr
 
 
+CAUGHT_END_TO_END = {
+    "epilog": (
+        "test_gang.py::test_a_node_whose_pods_cannot_be_known_gone_is_not_freed",
+        "== 'COMPLETING'",
+    ),
+    "admission": (
+        "test_semantics_refused.py::test_room_that_was_promised_and_is_not_taken_yet",
+        "assert 'waits for gpu on n3' in ''",
+    ),
+    "recovery": ("test_outages_api.py::test_an_empty_list_ends_no_job", "assert holds()"),
+}
+"""By build: a scenario on a lab of its own, and what it complains about."""
+
+
 @pytest.mark.skipif(
     bool(testing.missing()) or wellknown.ENV_TEST_KUBERNETES in os.environ,
     reason="needs a lab of the default kind",
 )
-def test_an_epilog_that_does_not_wait_is_caught_end_to_end() -> None:
-    """Slurm calls a cancelled job's node free while its pod is still there."""
-    scenario = "tests/e2e/test_gang.py::test_a_node_whose_pods_cannot_be_known_gone_is_not_freed"
-    broken = run(scenario, build="epilog")
+@pytest.mark.parametrize("build", CAUGHT_END_TO_END)
+def test_a_broken_build_is_caught_end_to_end(build: str) -> None:
+    """A node called free while a pod is there; a GPU promised twice; a job ended because a list was empty."""
+    scenario, complaint = CAUGHT_END_TO_END[build]
+    broken = run(f"tests/e2e/{scenario}", build=build)
     assert broken.returncode == FAILED, broken.stdout + broken.stderr
-    assert "== 'COMPLETING'" in broken.stdout
+    assert complaint in broken.stdout
