@@ -49,6 +49,8 @@ class GangMaker:
     follower: following.Follower
     settings: rendering.PodSettings
     namespaces: namespaces.Namespaces
+    bare: set[str] = dataclasses.field(default_factory=set)
+    """uids of pods that we have made and that have no Secret of theirs yet, as far as we know."""
 
     async def create(
         self,
@@ -71,6 +73,7 @@ class GangMaker:
                 crashpoints.reach("launch.a-pod-made")
             crashpoints.reach("launch.pods-made")
             await self._start(made, allocation, owner=owner, request=request, starting=starting)
+        self.bare.difference_update(pod.metadata.uid for pod in made)
         return tuple(made)
 
     async def complete(
@@ -149,11 +152,12 @@ class GangMaker:
     async def _make_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
         meta = manifest["metadata"]
         try:
-            answer = await self.kube.create("pods", manifest, namespace=meta["namespace"])
+            made = self._ours(await self.kube.create("pods", manifest, namespace=meta["namespace"]))
+            self.bare.add(made.metadata.uid)
+            return made
         except errors.KubeConflict:
             answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
-        cluster = rendering.label_of(self.settings.cluster)
-        pod = reading.as_seen_by(cluster, decoding.decode(answer, types.Pod))
+        pod = self._ours(answer)
         if reading.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
             raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
         if not reading.belongs_to(pod, identity):
@@ -161,6 +165,10 @@ class GangMaker:
                 f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
             )
         return pod
+
+    def _ours(self, answer: bytes) -> types.Pod:
+        cluster = rendering.label_of(self.settings.cluster)
+        return reading.as_seen_by(cluster, decoding.decode(answer, types.Pod))
 
     async def _create_secret(
         self,
@@ -170,11 +178,20 @@ class GangMaker:
         owner: launches.Owner,
         request: launches.LaunchRequest,
     ) -> None:
+        """One that is there already was made before a crash, or goes with a pod that was removed."""
+        uid = first.metadata.uid
         manifest = rendering.render_secret(
-            identity, owner=owner, request=request, settings=self.settings, owner_pod_uid=first.metadata.uid
+            identity, owner=owner, request=request, settings=self.settings, owner_pod_uid=uid
         )
-        with contextlib.suppress(errors.KubeConflict):
+        try:
             await self.kube.create("secrets", manifest, namespace=first.metadata.namespace)
+        except errors.KubeConflict:
+            if uid in self.bare:
+                raise errors.KubeUnavailable("the Secret of pods that were removed is still there") from None
+        except errors.KubeUnavailable:
+            self.bare.discard(uid)  # it may have been made all the same
+            raise
+        self.bare.discard(uid)
 
     async def _bind(self, pod: types.Pod, node: str) -> types.Pod:
         """The pod, on its node."""
@@ -196,6 +213,7 @@ class GangMaker:
     async def _remove(self, made: list[types.Pod]) -> None:
         for pod in made:
             meta = pod.metadata
+            self.bare.discard(meta.uid)
             try:
                 await self.kube.delete(
                     "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=1

@@ -1,0 +1,308 @@
+"""penstockd dies before or after any of its calls to the outside, again and again: the job comes out the same.
+
+The crash matrix kills at steps that somebody has named. Here every call to Slurm or Kubernetes is one, and
+every step is tried, alone and with a second death after it. Hooks and launchers ask again, as theirs do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from penstock import errors
+from penstock.bridge import attempts, gang, outcomes, owners, sweeping
+from penstock.bridge import bridge as bridging
+from penstock.kube import reflecting, types
+from penstock.render import pods as rendering
+from tests.unit import fakes
+
+NODES = ("n1", "n2", "n3")
+ALLOCATION = fakes.allocation(on=NODES)
+JOB = ALLOCATION.identity
+NAMESPACE = rendering.namespace_of(owners.owner_of(JOB.uid), fakes.SETTINGS)
+RANK_0 = ("pods", NAMESPACE, "slurm-17-0-0")
+SECRET = ("secrets", NAMESPACE, "slurm-17-0")
+TRIES = 20
+
+
+class Killed(BaseException):
+    """SIGKILL: nobody catches it, nothing is tidied up."""
+
+
+class Fate:
+    """How many calls penstockd still makes, life by life, and whether the last one takes effect."""
+
+    def __init__(self, *deaths: tuple[int, bool]) -> None:
+        self.deaths = list(deaths)
+        self.calls = 0
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        self.calls += 1
+        dies = bool(self.deaths) and self.deaths[0][0] == self.calls
+        after = self.deaths.pop(0)[1] if dies else False
+        if dies and not after:
+            raise Killed
+        yield
+        if dies:
+            raise Killed
+
+
+class MortalKube(fakes.FakeKube):
+    """The API, which outlives its client; Secrets go some time after the pod that owns them."""
+
+    def __init__(self, fate: Fate) -> None:
+        super().__init__()
+        self.fate = fate
+        self.on_delete: Callable[[tuple[str, str, str]], None] = lambda key: None
+
+    async def get(self, *args: Any, **named: Any) -> bytes:
+        with self.fate.call():
+            return await super().get(*args, **named)
+
+    async def create(self, resource: str, manifest: Mapping[str, Any], **named: Any) -> bytes:
+        with self.fate.call():
+            return await super().create(resource, manifest, **named)
+
+    async def delete(self, resource: str, *, namespace: str, name: str, **named: Any) -> None:
+        with self.fate.call():
+            await super().delete(resource, namespace=namespace, name=name, **named)
+            self.on_delete((resource, namespace, name))
+
+    def garbage(self) -> set[str]:
+        """Secrets whose pod is gone, by uid."""
+        uids = {found["metadata"]["uid"] for (kind, _, _), found in self.objects.items() if kind == "pods"}
+        kept = [found["metadata"] for (kind, _, _), found in self.objects.items() if kind == "secrets"]
+        return {meta["uid"] for meta in kept if meta["ownerReferences"][0]["uid"] not in uids}
+
+    def collect(self, garbage: set[str]) -> None:
+        """As Kubernetes does, sooner or later."""
+        for key, found in list(self.objects.items()):
+            if key[0] == "secrets" and found["metadata"]["uid"] in garbage:
+                del self.objects[key]
+
+
+class MortalSlurm(fakes.FakeSlurm):
+    """slurmctld, which outlives who asks it."""
+
+    def __init__(self, fate: Fate) -> None:
+        super().__init__()
+        self.fate = fate
+
+    async def live_jobs(self) -> Any:
+        with self.fate.call():
+            return await super().live_jobs()
+
+    async def live_job(self, job_id: int) -> Any:
+        with self.fate.call():
+            return await super().live_job(job_id)
+
+    async def details(self, job_id: int) -> Any:
+        with self.fate.call():
+            return await super().details(job_id)
+
+
+class World:
+    """What is there whether penstockd lives or not, and the penstockd that lives now."""
+
+    def __init__(self, state: Path, fate: Fate) -> None:
+        self.state, self.fate = state, fate
+        self.kube, self.slurm = MortalKube(fate), MortalSlurm(fate)
+        for name in NODES:
+            self.kube.add_node(fakes.node(name))
+        self.slurm.add(ALLOCATION)
+        self.told = False
+        self.refusing = 0
+        """How often rank 1 is refused by its kubelet."""
+        self.garbage: set[str] = set()
+        self.ran: list[str] = []
+        """uids of pods in which the script has begun."""
+        self.boot()
+
+    def boot(self) -> None:
+        """A penstockd that knows nothing but what it is shown. What was garbage at its last start is gone."""
+        self.kube.collect(self.garbage)
+        self.garbage = self.kube.garbage()
+        clock = fakes.ManualClock()
+        pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=clock)
+        nodes = reflecting.Reflector(self.kube, "nodes", types.Node, time=clock)
+        for (kind, namespace, name), found in self.kube.objects.items():
+            if kind == "pods":
+                pods.objects[f"{namespace}/{name}"] = as_pod(found)
+        nodes.objects = {f"/{name}": fakes.node(name) for name in NODES}
+        for picture in (pods, nodes):
+            picture.listed.set()
+            picture._broken_since = None
+        kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(self.state), now=lambda: 5.0)
+        self.bridge = bridging.Bridge(
+            slurm=self.slurm,
+            kube=self.kube,
+            pods=pods,
+            nodes=nodes,
+            settings=fakes.SETTINGS,
+            time=clock,
+            start_timeout=300,
+            attempts_kept=kept,
+        )
+        self.sweeper = sweeping.Sweeper(self.bridge, frozenset({"gpu"}))
+        self.kube.on_bind = self._bound
+        self.kube.on_delete = self._deleted
+
+    def _bound(self, key: tuple[str, str, str]) -> None:
+        status = fakes.running()
+        if key[2].endswith("-1") and self.refusing:
+            self.refusing -= 1
+            status = types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu")
+        if key == RANK_0:
+            self._script_begins()
+        self.bridge.pods._set("/".join(key[1:]), self.kube.show(key, status))
+
+    def _script_begins(self) -> None:
+        """Only in a gang that is whole, with the launcher told, and with its own Secret there to stay."""
+        self.ran.append(self.kube.objects[RANK_0]["metadata"]["uid"])
+        self.kube.collect(self.kube.garbage())
+        assert self.told, "the launcher would ask for another gang"
+        assert SECRET in self.kube.objects, "the script has gone with another pod's Secret"
+        others = [found for key, found in self.kube.objects.items() if key[0] == "pods" and key != RANK_0]
+        assert [found["status"]["phase"] for found in others] == ["Running"] * (len(NODES) - 1)
+
+    def _deleted(self, key: tuple[str, str, str]) -> None:
+        name = "/".join(key[1:])
+        if key[0] == "pods" and name in self.bridge.pods.objects:
+            self.bridge.pods._bury(name, self.bridge.pods.objects[name])
+
+    async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """As hooks and launchers do: until there is an answer, whoever dies meanwhile."""
+        for _ in range(TRIES):
+            try:
+                return await ask()
+            except Killed:
+                self.boot()
+                with contextlib.suppress(Killed):
+                    await self.sweeper.recover()
+            except errors.KubeUnavailable:
+                self.kube.collect(self.kube.garbage())
+        raise AssertionError("it never ends")
+
+    async def tell(self) -> None:
+        """The launcher hears that the script may run; who dies before has not said it."""
+        with self.fate.call():
+            self.told = True
+
+    async def launch(self) -> tuple[types.Pod, ...]:
+        if self.told:
+            return await self.bridge.attach(ALLOCATION, fakes.REQUEST)
+        return await self.bridge.launch(ALLOCATION, fakes.REQUEST, self.tell)
+
+    async def settle(self) -> None:
+        """Slurm is done with the job, and the sweeper has looked often enough."""
+        self.slurm.live.clear()
+        for _ in range(4):
+            await self.insist(self.sweeper.sweep)
+
+    def records(self, folder: str) -> list[str]:
+        return sorted(path.name for path in (self.state / folder).iterdir())
+
+
+def as_pod(found: dict[str, Any]) -> types.Pod:
+    return msgspec.json.decode(msgspec.json.encode(found), type=types.Pod)
+
+
+@contextlib.asynccontextmanager
+async def a_world(*deaths: tuple[int, bool]) -> AsyncIterator[World]:
+    with tempfile.TemporaryDirectory() as state:
+        yield World(Path(state), Fate(*deaths))
+
+
+async def live(world: World) -> None:
+    """A job from its admission until nothing is left of it."""
+    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    made = await world.insist(world.launch)
+    assert [pod.metadata.name for pod in made] == [f"slurm-17-0-{rank}" for rank in range(len(NODES))]
+    assert world.ran == [made[0].metadata.uid], "the script ran twice, or not at all"
+    await world.insist(lambda: world.bridge.note_end(JOB, outcomes.Outcome(3), made))
+    for node in NODES:
+        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+        assert not [key for key in world.kube.names("pods") if world_node(world, key) == node]
+    await check_nothing_left(world)
+
+
+def world_node(world: World, name: str) -> str:
+    node: str = world.kube.objects["pods", NAMESPACE, name]["spec"].get("nodeName", "")
+    return node
+
+
+async def check_nothing_left(world: World) -> None:
+    await world.settle()
+    assert world.kube.names("pods") == []
+    assert world.bridge.ledger.jobs() == ()
+    assert (world.records("running"), world.records("ended")) == ([], ["17-0.json"])
+
+
+async def refused_once(world: World) -> None:
+    """A gang that a kubelet refuses in part: told as such, however often penstockd dies over it."""
+    world.refusing = 2 * TRIES
+    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    with pytest.raises(gang.GangRefused, match="OutOfcpu") as caught:
+        await world.insist(world.launch)
+    assert caught.value.requeue
+    assert (world.told, world.ran) == (False, [])
+    for node in NODES:
+        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+    await check_nothing_left(world)
+
+
+async def taken_after_all(world: World) -> None:
+    """The kubelet refuses once, penstockd dies before it can say so, and the next try is a whole gang."""
+    world.refusing = 1
+    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    with contextlib.suppress(gang.GangRefused):
+        made = await world.insist(world.launch)
+        assert world.ran == [made[0].metadata.uid]
+    for node in NODES:
+        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+    await check_nothing_left(world)
+
+
+LIVES = (live, refused_once, taken_after_all)
+
+
+async def calls_of(life: Callable[[World], Awaitable[None]]) -> int:
+    async with a_world() as world:
+        await life(world)
+        return world.fate.calls
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
+async def test_one_death_at_every_call(life: Callable[[World], Awaitable[None]]) -> None:
+    """Before it and after it."""
+    for call in range(1, await calls_of(life) + 1):
+        for after in (False, True):
+            async with a_world((call, after)) as world:
+                await life(world)
+                assert world.fate.deaths == []
+
+
+@settings(max_examples=60)
+@given(
+    life=some.sampled_from(LIVES),
+    gaps=some.lists(some.tuples(some.integers(1, 25), some.booleans()), min_size=2, max_size=4),
+)
+def test_several_deaths(life: Callable[[World], Awaitable[None]], gaps: list[tuple[int, bool]]) -> None:
+    """Also while the last one is being made up for."""
+    deaths = [(sum(gap for gap, _ in gaps[: at + 1]), after) for at, (_, after) in enumerate(gaps)]
+
+    async def run() -> None:
+        async with a_world(*deaths) as world:
+            await life(world)
+
+    asyncio.run(run())
