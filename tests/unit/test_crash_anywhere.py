@@ -1,4 +1,4 @@
-"""penstockd dies before or after any of its calls to the outside, again and again: the job comes out the same.
+"""penstockd dies before or after any of its calls to the outside, again and again: the job ends the same.
 
 The crash matrix kills at steps that somebody has named. Here every call to Slurm or Kubernetes is one, and
 every step is tried, alone and with a second death after it. Hooks and launchers ask again, as theirs do.
