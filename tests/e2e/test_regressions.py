@@ -176,3 +176,31 @@ def test_the_same_name_in_two_namespaces(lab: Lab) -> None:
     assert storms.uids(semantics.pods(lab, second)) == (other["metadata"]["uid"],)
     (folders[1] / "stop").touch()
     assert semantics.record(lab, second) == DONE
+
+
+ONCE_MORE = """\
+#!/bin/sh
+echo attempt-${SLURM_RESTART_COUNT:-0} >> log-$SLURM_ARRAY_TASK_ID
+[ $SLURM_ARRAY_TASK_ID != 2 ] || [ -n "$SLURM_RESTART_COUNT" ] || sleep 100
+"""
+
+
+def test_the_last_task_of_an_array_is_sent_back_alone(lab: Lab) -> None:
+    """Its number is that of the array: tasks that have ended do not run again, nothing is said of them."""
+    folder = semantics.folder(lab)
+    array = lab.sbatch(ONCE_MORE, "--array=0-2", "--output=/dev/null", cwd=folder)
+    others = [f"{array}_0", f"{array}_1"]
+    semantics.wait_for_text(folder / "log-2", "attempt-0")
+    assert set(semantics.records(lab, others).values()) == {DONE}
+    (pod,) = semantics.pods(lab, array)
+    node = pod["spec"]["nodeName"]
+    try:
+        kubectl(lab, "drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
+        semantics.wait_until(lambda: lab.job(f"{array}_2")["Restarts"] == "1", "sent back")
+    finally:
+        kubectl(lab, "uncordon", node)
+    assert semantics.record(lab, f"{array}_2", timeout=120) == DONE
+    assert "vict" in semantics.field(lab, f"{array}_2", "Comment")
+    assert [semantics.field(lab, name, "Comment") for name in others] == ["", ""]
+    once, twice = "attempt-0\n", "attempt-0\nattempt-1\n"
+    assert [(folder / f"log-{task}").read_text() for task in range(3)] == [once, once, twice]

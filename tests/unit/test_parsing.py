@@ -141,3 +141,21 @@ def test_what_is_older_is_told_by_slurmctlds_own_times() -> None:
         parsing.start_time("JobId=7 JobName=x\n   StartTime=Unknown EndTime=Unknown\n")
     with pytest.raises(errors.SlurmError):
         parsing.boot_time("nothing")
+
+
+def test_a_task_of_an_array_has_a_name_of_its_own() -> None:
+    """The last task has the array's number, by which all tasks would be meant."""
+    squeue = "17|17|4|\n22|17|3|\n21|17|1|\n"
+    assert parsing.name_of_task(squeue, 17) == "17_4"
+    assert parsing.name_of_task(squeue, 22) == "17_3"
+    assert parsing.name_of_task("5|5|N/A|\n", 5) == "5"
+    for text in ("", "17|17|5|\n17|17|6|\n"):
+        with pytest.raises(errors.SlurmError):
+            parsing.name_of_task(text, 17)
+
+
+def test_an_arrays_number_shows_the_job_itself_first() -> None:
+    """Nodes of other tasks are not its own, also where it has none."""
+    waiting = "JobId=17 ArrayJobId=17\n   JobState=PENDING Reason=None\n"
+    with pytest.raises(errors.SlurmError):
+        parsing.details(f"{waiting}\nJobId=22 ArrayJobId=17\n{node_line('', nodes='n3')}")

@@ -64,15 +64,15 @@ class SlurmControl:
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
-        await self._update(f"JobId={job_id}", f"Comment={text}")
+        await self._update(f"JobId={await self._named(job_id)}", f"Comment={text}")
 
     async def requeue(self, job_id: int) -> None:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""
-        await commands.run(("scontrol", "requeue", str(job_id)), slurm_conf=self.slurm_conf)
+        await self._run(("scontrol", "requeue", await self._named(job_id)))
 
     async def cancel(self, job_id: int) -> None:
         """The job's end."""
-        await self._run(("scancel", str(job_id)))
+        await self._run(("scancel", await self._named(job_id)))
 
     async def is_older_than_controller(self, job_id: int) -> bool:
         """Whether slurmctld was started after this attempt of the job was."""
@@ -82,7 +82,7 @@ class SlurmControl:
 
     async def delay(self, job_id: int, seconds: int) -> None:
         """Do not try a pending job before that."""
-        await self._update(f"JobId={job_id}", f"StartTime=now+{seconds}")
+        await self._update(f"JobId={await self._named(job_id)}", f"StartTime=now+{seconds}")
 
     async def drain(self, node: str, reason: str) -> None:
         """No new jobs on the node, for this reason."""
@@ -98,6 +98,16 @@ class SlurmControl:
         text = await self._run(argv)
         lines = (line.split("|") for line in text.splitlines())
         return {fields[0].strip(): fields[1].strip() for fields in lines if len(fields) > 1}
+
+    async def _named(self, job_id: int) -> str:
+        """How commands that change something name this job and no other.
+
+        The last task of an array has the array's own id: by that number alone all of its tasks are meant, and
+        those that have ended would run again.
+        """
+        fields = f"--Format={parsing.ARRAY_FIELDS}"
+        argv = ("squeue", "--noheader", "--all", "--states=all", "--array", f"--jobs={job_id}", fields)
+        return parsing.name_of_task(await self._run(argv), job_id)
 
     async def _update(self, *words: str) -> None:
         await self._run(("scontrol", "update", *words))

@@ -18,6 +18,7 @@ from penstock.slurm import hostlists
 SQUEUE_FIELDS = (
     "JobID:|,UserID:|,RestartCnt:|,State:|,Partition:|"  # numbers and site's names only: no text of users'
 )
+ARRAY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|"
 
 _NODE_LINE = re.compile(
     r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d{1,15}) GRES=(?P<gres>\S*)\s*"
@@ -72,6 +73,15 @@ def _live_job(line: str) -> jobs.LiveJob:
         raise errors.SlurmError(f"squeue printed a line that we do not understand: {line[:120]!r}") from None
 
 
+def name_of_task(text: str, job_id: int) -> str:
+    """17 or, for a task of an array, 12_3, from `squeue -h -r -O` with ARRAY_FIELDS."""
+    rows = ([field.strip() for field in line.split("|")] for line in text.splitlines())
+    names = {f"{row[1]}_{row[2]}" if row[2].isdigit() else row[0] for row in rows if row[0] == str(job_id)}
+    if len(names) != 1:
+        raise errors.SlurmError(f"squeue knows {len(names)} jobs by the number {job_id}")
+    return names.pop()
+
+
 def details(text: str) -> jobs.JobDetails:
     """Partition, QOS and the share of every node, in the order of the allocation, from `scontrol show job
     -d`.
@@ -94,7 +104,9 @@ def details(text: str) -> jobs.JobDetails:
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
     inside = False
-    for line in text.splitlines():
+    for line in text.partition("\n\nJobId=")[
+        0
+    ].splitlines():  # an array's id shows all its tasks, its own first
         match = _NODE_LINE.fullmatch(line)
         if match:
             inside = True
