@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics, storms
 
-from penstock.lab import testing
+from penstock.lab import files, testing
 from penstock.lab.faultproxy import control
 
 Lab = semantics.Lab
@@ -135,7 +135,7 @@ def test_the_clock_jumps(lab: Lab, offset: Path, switch: control.Control) -> Non
     for seconds in (FAR, -FAR):
         ends = storms.start(lab)
         with switch.during(storms.Rule(fault="unreachable")):
-            offset.write_text(str(seconds))
+            files.write(offset, str(seconds))
             ends.end()
             storms.stays_so(lives.is_untouched, seconds=1)
         ends.check_true_end()
