@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import json
 import os
 import signal
 import time
@@ -47,6 +49,28 @@ class LongJob:
         assert semantics.record(self.lab, self.job_id, timeout=timeout) == TRUE_END
         assert (self.folder / "o").read_text() == "begin\nend\n"
         assert self.lab.job(self.job_id)["Restarts"] == "0"
+
+
+def watched(lab: Lab, job_ids: list[str], folder: Path) -> list[LongJob]:
+    """Many jobs that run already, by one look."""
+    by_job = collections.defaultdict(list)
+    for pod in all_pods(lab):
+        by_job[pod["metadata"]["labels"]["penstock.dev/job-id"]].append(pod)
+    return [LongJob(lab, job_id, folder, uids(by_job[job_id])) for job_id in job_ids]
+
+
+def all_untouched(jobs: list[LongJob]) -> bool:
+    """None of them has lost a pod, by one look."""
+    pods = all_pods(jobs[0].lab)
+    living = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    return all(job.uids and living.issuperset(job.uids) for job in jobs)
+
+
+def all_pods(lab: Lab) -> list[semantics.Json]:
+    """Every pod of a job."""
+    argv = ("kubectl", "get", "pods", "-A", "-l", "app=slurm-job", "-o", "json")
+    items: list[semantics.Json] = json.loads(lab.run(argv).stdout)["items"]
+    return items
 
 
 def uids(pods: list[semantics.Json]) -> tuple[str, ...]:
@@ -110,6 +134,12 @@ def foreign_pod(name: str, node: str, *, gpus: int) -> semantics.Json:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]},
     }
+
+
+def hurry(lab: Lab, job_id: str) -> None:
+    """A job that was sent back or refused is tried now: how long Slurm lets it wait is not what is tested."""
+    lab.wait_for(job_id, "PENDING", "COMPLETED")
+    lab.run(("scontrol", "update", f"JobId={job_id}", "StartTime=now"), check=False)
 
 
 def drained(lab: Lab) -> list[str]:

@@ -5,7 +5,6 @@ and all converges when the API is well again, without anybody's help.
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from tests.e2e import semantics, storms
@@ -52,17 +51,23 @@ def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
     assert storms.drained(lab) == []
 
 
+def struck(switch: control.Control, rule: Rule) -> int:
+    """How often such a fault has met a request so far."""
+    return switch.figures().struck.get(rule.fault, 0)
+
+
 def test_an_api_that_is_slow(lab: Lab, switch: control.Control) -> None:
     """Every answer takes its time: so do jobs, and nothing else changes."""
-    lives = storms.start(lab)
-    with switch.during(Rule(fault="delay", seconds=1)):
+    lives, slow = storms.start(lab), Rule(fault="delay", seconds=1)
+    before = struck(switch, slow)
+    with switch.during(slow):
         gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
         found = semantics.records(lab, (gang, short))
         assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
         assert lives.is_untouched()
         lives.end()
         lives.check_true_end()
-    assert switch.figures().struck["delay"] > 0
+    assert struck(switch, slow) > before
 
 
 def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> None:
@@ -74,16 +79,16 @@ def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> Non
         Rule(fault="cut", chance=0.2),
         Rule(fault="delay", seconds=0.3, chance=0.5),
     )
+    before = {rule: struck(switch, rule) for rule in broken}
     with switch.during(*broken):
         job_ids = [
             lab.sbatch("#!/bin/sh\necho ran >> ran.$SLURM_JOB_ID\nexit 3\n", "--output=/dev/null", cwd=folder)
             for _ in range(8)
         ]
-        time.sleep(5)
+        semantics.wait_until(lambda: all(struck(switch, rule) > before[rule] for rule in broken), "all met")
     found = semantics.records(lab, job_ids)
     assert set(found.values()) == {semantics.Record("FAILED", "3:0")}
     assert [(folder / f"ran.{job_id}").read_text() for job_id in job_ids] == ["ran\n"] * 8
-    assert switch.figures().struck["swallow"] > 0
 
 
 LISTS = (Rule(fault="empty", verbs=("list",)), Rule(fault="partial", keep=0.5, verbs=("list",)))
@@ -110,7 +115,8 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
         lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
     lives.end()
     lives.check_true_end()
-    assert semantics.record(lab, greedy, timeout=180) == DONE
+    storms.hurry(lab, greedy)
+    assert semantics.record(lab, greedy) == DONE
 
 
 def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:

@@ -72,15 +72,11 @@ def test_a_deleted_node_and_a_restart_of_slurmctld_leave_all_others_alone(lab: L
         ]
         for job_id in job_ids:
             semantics.wait_for_text(folder / f"o.{job_id}", "begin")
-        running = [
-            storms.LongJob(lab, job_id, folder, storms.uids(semantics.pods(lab, job_id)))
-            for job_id in job_ids
-        ]
+        running = storms.watched(lab, job_ids, folder)
         cluster.set("nodes/n4", {"gone": True})
         with storms.away(lab, "slurmctld"):
             pass
-        time.sleep(2)
-        assert all(job.is_untouched() for job in running)
+        storms.stays_so(lambda: storms.all_untouched(running), seconds=2)
     running[0].end()
     assert set(semantics.records(lab, job_ids).values()) == {storms.TRUE_END}
     assert {lab.job(job_id)["Restarts"] for job_id in job_ids} == {"0"}
@@ -97,10 +93,12 @@ def metrics(lab: Lab) -> str:
     return answer[1].decode()
 
 
-def calls(lab: Lab) -> int:
-    """Requests to the API and commands of Slurm so far."""
-    counters = re.findall(r"^penstock_(?:api_requests|slurm_commands)_total\{.*\} (\S+)$", metrics(lab), re.M)
-    return int(sum(map(float, counters)))
+def calls(lab: Lab, what: str = "") -> int:
+    """Requests to the API and commands of Slurm so far, or one kind of them."""
+    counters = re.findall(
+        r"^penstock_(?:api_requests|slurm_commands)_total(\{.*\}) (\S+)$", metrics(lab), re.M
+    )
+    return int(sum(float(count) for labels, count in counters if what in labels))
 
 
 def test_a_long_queue_costs_nothing(lab: Lab) -> None:
@@ -109,8 +107,8 @@ def test_a_long_queue_costs_nothing(lab: Lab) -> None:
     queue = lab.sbatch(TRUE, "--array=0-899", "--gres=gpu:4")
     try:
         semantics.wait_until(lambda: "Resources" in lab.job(queue)["Reason"], "the queue waits")
-        before = calls(lab)
-        time.sleep(17)  # longer than a sweep takes to come again
+        before, sweeps = calls(lab), calls(lab, "squeue")
+        semantics.wait_until(lambda: calls(lab, "squeue") > sweeps, "a sweep")
         assert calls(lab) - before <= 20, metrics(lab)
     finally:
         lab.run(("scancel", queue))
@@ -199,6 +197,7 @@ def test_the_last_task_of_an_array_is_sent_back_alone(lab: Lab) -> None:
         semantics.wait_until(lambda: lab.job(f"{array}_2")["Restarts"] == "1", "sent back")
     finally:
         kubectl(lab, "uncordon", node)
+    storms.hurry(lab, f"{array}_2")
     assert semantics.record(lab, f"{array}_2", timeout=120) == DONE
     assert "vict" in semantics.field(lab, f"{array}_2", "Comment")
     assert [semantics.field(lab, name, "Comment") for name in others] == ["", ""]
