@@ -35,22 +35,26 @@ class Execs:
         entry = self._objects.get(kinds.PODS, namespace, name)
         container = socket.query_params.get("container") or entry.obj["spec"]["containers"][0]["name"]
         pid = self._agents.pid_of(entry.uid, container)
-        if pid is None:
-            raise statuses.bad_request(f"container {container} of pod {name} is not running")
+        try:
+            if pid is None:
+                raise ProcessLookupError
+            way, variables = _entering(pid), _environment(pid)
+        except (ProcessLookupError, FileNotFoundError):  # it may end at any moment
+            raise statuses.bad_request(f"container {container} of pod {name} is not running") from None
         offered = socket.scope.get("subprotocols", [])
         await socket.accept(subprotocol=next((one for one in _PROTOCOLS if one in offered), None))
-        result = await self._run(socket, pid, socket.query_params.getlist("command"))
+        command = [*way, *socket.query_params.getlist("command")]
+        result = await self._run(socket, command, variables)
         await socket.send_bytes(_ERROR + msgspec.json.encode(result))
         await socket.close()
 
-    async def _run(self, socket: WebSocket, pid: int, command: list[str]) -> Json:
+    async def _run(self, socket: WebSocket, command: list[str], variables: dict[str, str]) -> Json:
         process = await asyncio.create_subprocess_exec(
-            *_entering(pid),
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=_environment(pid),
+            env=variables,
         )
         assert process.stdout is not None and process.stderr is not None  # noqa: PT018, S101  both are pipes
         try:
