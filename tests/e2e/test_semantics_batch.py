@@ -23,6 +23,11 @@ ROWS = {
     "killed-TERM": Row(script="#!/bin/sh\nkill -TERM $$\n"),
     "killed-HUP": Row(script="#!/usr/bin/python3\nimport os\nos.kill(os.getpid(), 1)\n"),
     "killed-USR1": Row(script="#!/bin/bash\nkill -USR1 $$\n"),
+    "killed-by-each": Row(
+        script="#!/usr/bin/python3\nimport os, signal\nnumber = int(os.environ['SLURM_ARRAY_TASK_ID'])\n"
+        "signal.signal(number, signal.SIG_DFL)\nos.kill(os.getpid(), number)\n",
+        options=("--array=2,3,13,14,25,31,34", "--output=o-%a"),
+    ),
     "killed-ABRT": Row(script="#!/usr/bin/python3\nimport os\nos.abort()\n"),
     "trapped-INT": Row(script="#!/bin/bash\ntrap 'echo it' INT QUIT\nkill -INT $$; kill -QUIT $$\necho on\n"),
     "exit-143-by-itself": Row(script="#!/bin/sh\nexit 143\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +26,10 @@ class Stage:
     def __init__(self, folder: Path, shell: list[str]) -> None:
         self.folder = folder
         self.shell = shell
-        (folder / "agent.sh").write_bytes(pods.AGENT)
+        self.last_words = folder / "termination-log"
+        self.last_words.touch()
+        agent = pods.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
+        (folder / "agent.sh").write_bytes(agent)
         (folder / "srun").write_bytes(pods.NO_SRUN)
         (folder / "srun").chmod(0o755)
 
@@ -197,9 +201,36 @@ def test_the_scripts_own_traps_of_interrupts_work(stage: Stage, name: str) -> No
     assert finish(process)[:2] == (3, "got\n")
 
 
-def test_a_script_that_dies_of_a_signal(stage: Stage) -> None:
-    """Outside a container there is nobody to tell, but the number is a shell's for it."""
-    assert stage.run("kill -KILL $$\n")[0] == 128 + signal.SIGKILL
+SIGNALS = [number for number in range(1, 32) if signal.Signals(number).name not in (
+    "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"
+)]  # fmt: skip
+"""Those that a process dies of."""
+DIE = "import os, signal\nsignal.signal({0}, 0) if {0} != 9 else 0\nos.kill(os.getpid(), {0})\n"
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["told", "kept-in-tmp"])
+def test_a_script_that_dies_of_a_signal(stage: Stage, readable: bool) -> None:
+    """Every signal is told from the exit code of the same number."""
+    if not readable:
+        stage.last_words.unlink()
+    for number in SIGNALS if readable else (2, 9):
+        script = "ulimit -c 0; exec python3 - <<'EOF'\n" + DIE.format(number) + "EOF\n"
+        assert stage.run(script)[0] == 128 + number
+        if readable:
+            assert stage.last_words.read_text().startswith("signal\n"), number
+        assert stage.run(f"exit {128 + number}\n")[0] == 128 + number
+        if readable:
+            assert not stage.last_words.read_text().startswith("signal"), number
+
+
+def test_the_agents_own_variables_are_not_the_users(stage: Stage) -> None:
+    """Whatever the user exports arrives as it is, and the agent goes on in peace."""
+    words = pods.AGENT.decode()
+    names = {*re.findall(r"\b([a-z][a-z_]*)=", words), *re.findall(r"\bfor ([a-z_]+)", words)}
+    exported = {name: "mine" for name in names if not name.startswith("penstock_")} | {"IFS": "/e"}
+    shown = "".join(f'printf "%s " "${name}"; ' for name in exported if name != "IFS")
+    code, out, err = stage.run(f"{shown}exit 9\n", exported=exported)
+    assert (code, out, err) == (9, "mine " * (len(exported) - 1), "")
 
 
 def test_two_signals_are_two(stage: Stage) -> None:
@@ -285,7 +316,8 @@ def test_an_image_that_cannot_be_read_from_is_said(stage: Stage, kept: dict[str,
         pytest.skip("busybox brings them itself")
     process = stage.start("echo ran\n", start_path="/nonexistent", **kept)
     expected = "penstock: the image has no cat, so output can only go to the shared folders\n"
-    assert finish(process) == (126, "", expected)
+    assert finish(process) == (126, "", "")
+    assert stage.last_words.read_text() == expected
     assert not Path(kept["stdout"]).exists()
 
 

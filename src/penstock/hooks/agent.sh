@@ -51,7 +51,6 @@ fi
 # The end of the agent, and not before penstockd has all that was written: with the container its files are out of reach.
 finish() {
     status=$1
-    PATH=$penstock_path # the image's: the user's may hold nothing
     [ -s "$penstock_stdout" ] || [ -s "$penstock_stderr" ] || penstock_mirrors=
     for fd in $penstock_mirrors; do dd bs=65536 count=16 <&"$fd" >&7; done # what the copy still lacks, within reason
     [ -n "$penstock_kept" ] || exit "$status"
@@ -81,7 +80,7 @@ mirror() { # FD FILE
     [ ! -s "$2" ] || tail -c 1 <&"$1" >/dev/null
     ( trap '' TERM; tail -c +1 -f <&"$1" >&7 & )
 }
-penstock_mirrors= penstock_path=$PATH
+penstock_mirrors=
 if [ $$ -eq 1 ] && command -v tail >/dev/null; then
     if [ -f "$penstock_stdout" ] && [ -r "$penstock_stdout" ] && exec 5<"$penstock_stdout"; then
         penstock_mirrors=5
@@ -112,34 +111,42 @@ if [ -n "$penstock_output_dir" ] && ! mkdir -m 700 "$penstock_output_dir"; then
     note "the folder for outputs could not be made; PENSTOCK_OUTPUT_DIR is not set"
     penstock_output_dir=
 fi
-. "$here/environment"
-. "$here/arguments"
-unset PENSTOCK_OUTPUT_DIR
-[ -z "$penstock_output_dir" ] || export PENSTOCK_OUTPUT_DIR="$penstock_output_dir"
-command -v srun >/dev/null 2>&1 || PATH=$PATH:$here # one that says why it does nothing
 
-if ! command -v "$1" >/dev/null 2>&1; then
-    note "the image has no $1, which the script's first line asks for"
-    finish 127
-fi
-
-# A shell shows "exit 137" and "killed by signal 9" as the same number, but announces only the latter on its stderr, and
-# only if it starts no other process before it waits.
-announced=/tmp/.penstock-${SLURM_JOB_ID:-0}-${SLURM_RESTART_COUNT:-0}
-exec 9>&2
-( : >"$announced" ) 2>/dev/null && exec 2>"$announced" || exec 2>/dev/null
+# A shell gives "exit 137" and "killed by signal 9" the same number. Its list of jobs tells them apart: of an exit it names the
+# number, in whatever language. Bash forgets a job that was waited for, and has to be asked when it hears of the end.
+ending=/dev/termination-log noted= child=
+[ -r "$ending" ] && [ -w "$ending" ] || ending=/tmp/.penstock-$$
+note_ending() {
+    [ -z "$child" ] || [ -n "$noted" ] || kill -0 "$child" || { noted=1; jobs >"$ending"; }
+}
+exec 9>&2 2>/dev/null # what the shell itself announces is not the job's
+( : >"$ending" ) || ending=/dev/null
+[ -z "${BASH_VERSION:-}" ] || trap note_ending CHLD
 
 # Shells start background processes with SIGINT and SIGQUIT ignored, so that a script could not even trap them. Bash can undo
 # that, others need the env of GNU coreutils; where there is neither, those two signals do not reach the script.
 undo=
-/usr/bin/env --default-signal=INT,QUIT true 2>/dev/null && undo='/usr/bin/env --default-signal=INT,QUIT'
+/usr/bin/env --default-signal=INT,QUIT true && undo='/usr/bin/env --default-signal=INT,QUIT'
+
+# What becomes the script. The user's variables are set here and last: they may be named as the agent's own.
 begin() {
     trap - INT QUIT
-    exec $undo "$@"
+    . "$here/arguments"
+    penstock_program=$1 penstock_here=$here
+    set -- $undo "$@"
+    . "$here/environment"
+    unset PENSTOCK_OUTPUT_DIR
+    [ -z "$penstock_output_dir" ] || export PENSTOCK_OUTPUT_DIR="$penstock_output_dir"
+    command -v srun >/dev/null 2>&1 || PATH=$PATH:$penstock_here # one that says why it does nothing
+    if ! command -v "$penstock_program" >/dev/null 2>&1; then
+        note "the image has no $penstock_program, which the script's first line asks for"
+        exit 127
+    fi
+    exec "$@"
 }
 
 # A signal may come before the script is there: it is kept, and passed on then.
-child= passed= early= died=
+passed= early= died=
 pass_on() {
     passed="$passed $1"
     if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
@@ -148,7 +155,7 @@ for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "pass_on $name" "$name"
 done
-begin "$@" <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
+begin <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
 child=$!
 for name in $early; do kill "-$name" "$child" 2>/dev/null; done
 # Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
@@ -157,7 +164,7 @@ everyone=$child
 trap 'kill -TERM $everyone 2>/dev/null' TERM
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
-# a trap, asking again gives its own status (127: the shell has told it already).
+# a trap, asking again gives its own status (127: the shell has told it already; bash never forgets it).
 while :; do
     wait "$child"
     status=$?
@@ -166,11 +173,16 @@ done
 if [ "$status" -gt 128 ]; then
     wait "$child"
     again=$?
-    [ "$again" -eq 127 ] || status=$again
-    # What ends in the moment of a trap is not announced; then a signal that was passed on tells as much.
-    name=$(kill -l "$status" 2>/dev/null)
-    case "$passed " in *" ${name:-none} "*) echo passed >>"$announced" ;; esac
-    [ -s "$announced" ] && died=signal
+    [ "$again" -eq 127 ] && [ -z "${BASH_VERSION:-}" ] || status=$again
+    note_ending
+    state=
+    read -r state <"$ending"
+    : >"$ending"
+    case "$state" in "" | *"$status"*) ;; *) died=signal ;; esac
+    if [ -z "$state" ]; then # nobody knows; then a signal that was passed on tells as much
+        name=$(kill -l "$status")
+        case "$passed " in *" ${name:-none} "*) died=signal ;; esac
+    fi
 fi
 exec 2>&9
 
@@ -181,7 +193,6 @@ keep() {
     cp -RPp -- "$1" "$penstock_output_dir/$1"
 }
 copy_out() {
-    PATH=$penstock_path # the image's
     IFS='
 '
     set -f

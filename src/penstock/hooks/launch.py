@@ -174,7 +174,10 @@ def current_umask() -> int:
 
 def die_of(number: int) -> None:
     """End as the container did: Slurm records the signal, not a number that looks like one."""
-    if number in PASSED_ON:
+    if number not in (
+        _signal.SIGKILL,
+        _signal.SIGSTOP,
+    ):  # Python ignores SIGPIPE and SIGXFSZ, we catch others
         _signal.signal(number, _signal.SIG_DFL)
     posix.kill(posix.getpid(), number)
 

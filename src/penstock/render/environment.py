@@ -21,11 +21,13 @@ _HOST_ONLY = frozenset(
         b"KUBECONFIG", b"LS_COLORS", b"LESSOPEN", b"LESSCLOSE", b"VIRTUAL_ENV",
     )
 )  # fmt: skip
-_HOST_PREFIXES = (b"SUDO_", b"XDG_", b"PENSTOCK_", b"SYSTEMD_")
+_HOST_PREFIXES = (b"SUDO_", b"XDG_", b"PENSTOCK_", b"penstock_", b"SYSTEMD_")
 _NEVER = frozenset(
     (
         b"SLURM_CONF", b"CUDA_VISIBLE_DEVICES", b"NVIDIA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES",
         b"HIP_VISIBLE_DEVICES", b"ZE_AFFINITY_MASK", b"GPU_DEVICE_ORDINAL",
+        # no shell lets these be set: bash ends when it is tried
+        b"UID", b"EUID", b"PPID", b"SHELLOPTS", b"BASHOPTS", b"BASH_VERSINFO",
     )
 )  # fmt: skip
 _PUT_ASIDE = wellknown.PUT_ASIDE.encode()
