@@ -123,7 +123,7 @@ def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:
     """Also when a look at the job's own pod is due: it is asked for by name."""
     job = storms.start(lab)
     with switch.during(LISTS[0], Rule(fault="gone", times=2)):
-        stays_so(job.is_untouched, seconds=following.FIRST_LOOK + 2)
+        storms.stays_so(job.is_untouched, seconds=following.FIRST_LOOK + 2)
     job.end()
     job.check_true_end()
 

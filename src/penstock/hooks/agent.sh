@@ -164,7 +164,7 @@ everyone=$child
 trap 'kill -TERM $everyone 2>/dev/null' TERM
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
-# a trap, asking again gives its own status (127: the shell has told it already; bash never forgets it).
+# a trap, asking again gives its own status. 127 then mostly means that the shell has told it already, and forgotten.
 while :; do
     wait "$child"
     status=$?
@@ -173,11 +173,11 @@ done
 if [ "$status" -gt 128 ]; then
     wait "$child"
     again=$?
-    [ "$again" -eq 127 ] && [ -z "${BASH_VERSION:-}" ] || status=$again
     note_ending
     state=
     read -r state <"$ending"
     : >"$ending"
+    case "$again $state" in 127\ *127*) status=127 ;; 127\ *) ;; *) status=$again ;; esac
     case "$state" in "" | *"$status"*) ;; *) died=signal ;; esac
     if [ -z "$state" ]; then # nobody knows; then a signal that was passed on tells as much
         name=$(kill -l "$status")

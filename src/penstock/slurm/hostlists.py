@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from penstock import errors
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
+_DIGITS = 18  # of the numbers in names, leading zeros included
 _LIMIT = 100_000  # more names than any cluster has: a typo must not fill the memory
 
 
@@ -57,6 +58,8 @@ def _numbers(ranges: str) -> Iterator[str]:
         if match is None:
             yield piece
             continue
+        if len(match[2]) > _DIGITS or len(match[1]) > _DIGITS:
+            raise errors.SlurmError(f"a number of more than {_DIGITS} digits in a host list: {piece[:80]}")
         width = len(match[1])
         for number in range(int(match[1]), int(match[2]) + 1):
             yield f"{number:0{width}d}"
