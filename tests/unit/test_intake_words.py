@@ -205,9 +205,11 @@ class TestIntake:
         intakes.drop(nas, "a.sh")
         nas.rename(tmp_path / "away")
         nas.mkdir()
+        intake.wake.set()
         for _ in range(3):
             intake.tick()
         assert "marker is missing" in intake.problem
+        assert not intake.wake.is_set(), "it would spin until the NAS is back"
         assert list(nas.iterdir()) == []
         nas.rmdir()
         (tmp_path / "away").rename(nas)

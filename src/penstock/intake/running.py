@@ -50,9 +50,9 @@ class Intake:
             self._look()
         except errors.NasUnavailable as error:
             self._unprepare()
-            self._say(error.message)
+            self._give_up(error.message)
         except OSError as error:
-            self._say(f"{self.path}: {error.strerror or error}")
+            self._give_up(f"{self.path}: {error.strerror or error}")
         else:
             self._say("")
         now = self.desk.clock.now()
@@ -95,6 +95,12 @@ class Intake:
             asyncio.get_running_loop().remove_reader(self.watch.descriptor)
             self.watch.close()
         self.watch, self.prepared = None, False
+
+    def _give_up(self, problem: str) -> None:
+        """Until the next poll: what woke us cannot be looked at, and must not wake us for ever."""
+        self.wake.clear()
+        self._next_scan = 0.0
+        self._say(problem)
 
     def _say(self, problem: str) -> None:
         if problem == self.problem:
