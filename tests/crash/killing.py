@@ -87,8 +87,12 @@ class Trap:
 
 
 def end(pid: int) -> None:
-    """SIGKILL, and wait until there is no such process or only what its parent has not fetched yet."""
-    os.kill(pid, signal.SIGKILL)
+    """SIGKILL, and wait until there is no such process or only what its parent has not fetched yet.
+
+    Slurm may have been faster: it ends the hooks and the launcher of a job that is cancelled.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     semantics.wait_until(lambda: is_dead(pid), f"{pid} is dead", timeout=GONE_SECONDS)
 
 

@@ -97,7 +97,7 @@ SHAPES = {
     "deleted": Shape(
         script=LONG,
         act=happenings.delete,
-        record=("FAILED", "1:0"),
+        record=("FAILED", ""),
         texts=("begin\n", "begin\npenstock: the job's pod was deleted from outside\n"),
         reason="deleted from outside",
     ),
