@@ -18,6 +18,7 @@ WHOLE = "PENSTOCK_TEST_CRASH"
 """Environment variable: `all` runs every row, otherwise the quick ones."""
 WIDTHS = (22, 10, 15, 26, 6, 6)
 LAST_LINES = 60
+LAST_CHARACTERS = 1500
 FAILED = pytest.StashKey[bool]()
 
 
@@ -82,6 +83,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
             for name in ("penstockd", "slurmctld"):
                 report.sections.append((f"{name}.log", last_words(lab.place.log, name)))
     return report  # type: ignore[return-value]  # as above
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once why a row failed: the whole matrix takes its time."""
+    if report.failed and "tests/crash/" in report.nodeid:
+        print(f"\n{report.nodeid}: {report.longreprtext[-LAST_CHARACTERS:]}", flush=True)
 
 
 def last_words(folder: Path, name: str) -> str:
