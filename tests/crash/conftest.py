@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Say at once why a row failed: the whole matrix takes its time."""
     if report.failed and "tests/crash/" in report.nodeid:
-        print(f"\n{report.nodeid}: {report.longreprtext[-LAST_CHARACTERS:]}", flush=True)
+        sys.stdout.write(f"\n{report.nodeid}: {report.longreprtext[-LAST_CHARACTERS:]}\n")
+        sys.stdout.flush()
 
 
 def last_words(folder: Path, name: str) -> str:
