@@ -21,6 +21,7 @@ from tests.e2e import semantics
 
 Lab = testing.RunningLab
 SECONDS = 150
+OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
 SLURMS_WORD = re.compile(r"^slurmstepd.*CANCELLED.*\n", re.MULTILINE)
 """What Slurm itself writes into a cancelled job's output."""
 
@@ -55,7 +56,7 @@ def test_a_crash_does_not_change_the_end(
     note(row, record_property)
     shape = shapes.SHAPES[row.shape]
     job = crash(row, shape, trap, crash_lab, outside)
-    records = semantics.records(crash_lab, [task.job_id for task in job.tasks], timeout=SECONDS)
+    records = final_records(crash_lab, [task.job_id for task in job.tasks])
     record_property("ended", summary(records))
     ends = [how_it_ended(crash_lab, task, shape, records[task.job_id]) for task in job.tasks]
     assert row.allows(ends), f"{ends}: {records}, output {[task.text for task in job.tasks]}"
@@ -105,6 +106,23 @@ def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, ou
         trap.repair()
     shape.after(lab, job)
     return job
+
+
+def final_records(lab: Lab, job_ids: list[str]) -> dict[str, semantics.Record]:
+    """How the tasks ended for good: the accounting shows an attempt that was sent back as ended for a while."""
+
+    def states() -> dict[str, str]:
+        return {job_id: lab.job(job_id)["JobState"] for job_id in job_ids}
+
+    semantics.wait_until(lambda: set(states().values()) <= OVER, "Slurm has ended the job", timeout=SECONDS)
+    wanted = states()
+
+    def told() -> bool:
+        found = semantics.ended(lab, job_ids)
+        return {job_id: record.state for job_id, record in found.items()} == wanted
+
+    semantics.wait_until(told, f"the accounting has {wanted}", timeout=SECONDS)
+    return semantics.records(lab, job_ids)
 
 
 def how_it_ended(lab: Lab, task: tasks.Task, shape: shapes.Shape, record: semantics.Record) -> str:
