@@ -109,7 +109,7 @@ def crash(row: matrix.Row, shape: shapes.Shape, trap: killing.Trap, lab: Lab, ou
 
 
 def final_records(lab: Lab, job_ids: list[str]) -> dict[str, semantics.Record]:
-    """How the tasks ended for good: the accounting shows an attempt that was sent back as ended for a while."""
+    """How the tasks ended for good: for a while the accounting shows what was sent back as ended."""
 
     def states() -> dict[str, str]:
         return {job_id: lab.job(job_id)["JobState"] for job_id in job_ids}
