@@ -150,6 +150,25 @@ def test_a_job_cancelled_and_a_pod_deleted_while_the_api_is_down(lab: Lab, switc
     semantics.wait_until(lambda: not semantics.pods(lab, cancelled.job_id), "the cancelled job's pod is gone")
 
 
+LOST_ANSWER = (
+    storms.Rule(fault="swallow", verbs=("bind",), times=1),
+    storms.Rule(fault="status", status=503, verbs=("get",), resources=("pods",)),
+)
+
+
+def test_a_pod_deleted_after_its_binding_went_unanswered(lab: Lab, switch: control.Control) -> None:
+    """penstockd cannot know that the script runs, and does not start it a second time."""
+    folder = semantics.folder(lab)
+    with switch.during(*LOST_ANSWER):
+        job_id = lab.sbatch(storms.LOOP, "--output=o", "--open-mode=append", cwd=folder)
+        semantics.wait_for_text(folder / "o", "begin")
+        (pod,) = semantics.pods(lab, job_id)
+        kubectl(lab, "delete", "pod", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    assert semantics.record(lab, job_id).state == "FAILED"
+    assert "deleted from outside" in semantics.field(lab, job_id, "Comment")
+    assert (folder / "o").read_text().count("begin") == 1
+
+
 def state(lab: Lab, job_id: str) -> str:
     return lab.run(("squeue", "-h", "-j", job_id, "-o", "%T")).stdout.strip()
 
