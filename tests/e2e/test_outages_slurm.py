@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -147,7 +147,7 @@ def test_the_clock_jumps(lab: Lab, offset: Path, switch: control.Control) -> Non
     lives.check_true_end()
 
 
-@contextmanager
+@contextlib.contextmanager
 def full(directory: Path) -> Iterator[None]:
     """Not a byte more can be written to the file system that is mounted there."""
     ballast = directory / "ballast"
@@ -168,24 +168,26 @@ def stop_all_who_look(lab: Lab) -> None:
 
 
 @pytest.fixture
-def small_log(lab: Lab) -> Iterator[Path]:
-    """penstockd logs, and has its socket, on a file system with next to no room."""
-    places = (lab.place.log, lab.place.penstockd_run)
+def small_disks(lab: Lab) -> Iterator[tuple[Path, ...]]:
+    """penstockd logs, has its socket and keeps its notes on file systems with next to no room."""
+    places = (lab.place.log, lab.place.penstockd_run, lab.place.attempts)
     stop_all_who_look(lab)
     for place in places:
         lab.run(("mount", "-t", "tmpfs", "-o", "size=64k,mode=0777", "tmpfs", str(place)))
     storms.restart(lab)
-    yield lab.place.log
+    yield places
     stop_all_who_look(lab)
     for place in places:
         lab.run(("umount", "--lazy", str(place)))
     storms.restart(lab)
 
 
-def test_a_full_disk(lab: Lab, small_log: Path) -> None:
-    """Nobody can log any more: what runs runs on, and new jobs start, run and end all the same."""
+def test_a_full_disk(lab: Lab, small_disks: tuple[Path, ...]) -> None:
+    """Nobody can log or note anything: what runs runs on, and new jobs start, run and end all the same."""
     lives = storms.start(lab)
-    with full(small_log), full(lab.place.penstockd_run):
+    with contextlib.ExitStack() as stack:
+        for place in small_disks:
+            stack.enter_context(full(place))
         job_ids = [lab.sbatch(HELLO) for _ in range(3)]
         assert set(semantics.records(lab, job_ids).values()) == {DONE}
         assert all(semantics.pods(lab, job_id) == [] for job_id in job_ids)
