@@ -22,6 +22,7 @@ def controllers(tmp_path: Path) -> Path:
     """Two controllers of cgroup v1, as plain directories."""
     for name in ("cpuset", "memory"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").touch()
     (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-1\n")
     (tmp_path / "cpuset" / "cpuset.mems").write_text("0\n")
     (tmp_path / "cpuacct").symlink_to("cpuset")
@@ -30,7 +31,8 @@ def controllers(tmp_path: Path) -> Path:
 
 class TestCgroups:
     def test_a_cgroup_is_made_in_every_tree(self, controllers: Path) -> None:
-        """Links are other names of the same tree and left alone."""
+        """Links are other names of the same tree and left alone; what is not mounted is no tree."""
+        (controllers / "hugetlb").mkdir()
         cgroups.make("lab/n1", root=controllers)
         assert (controllers / "memory/lab/n1").is_dir()
         assert (controllers / "cpuset/lab/n1").is_dir()

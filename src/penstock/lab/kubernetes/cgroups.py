@@ -17,6 +17,7 @@ from pathlib import Path
 from penstock import errors
 
 ROOT = Path("/sys/fs/cgroup")
+_PROCESSES = "cgroup.procs"
 _INHERITED_CPUSET = ("cpuset.cpus", "cpuset.mems")
 
 
@@ -45,10 +46,10 @@ def remove(name: str, *, root: Path = ROOT, rounds: int = 100) -> None:
 
 
 def trees(root: Path = ROOT) -> list[Path]:
-    """The tops of all trees: one with cgroup v2, one for each controller with v1."""
+    """The tops of all trees: one with cgroup v2, one for each controller with v1, as far as it is mounted."""
     if (root / "cgroup.controllers").exists():
         return [root]
-    return [path for path in sorted(root.iterdir()) if path.is_dir() and not path.is_symlink()]
+    return [path for path in sorted(root.iterdir()) if not path.is_symlink() and (path / _PROCESSES).exists()]
 
 
 def writable(tree: Path) -> bool:
@@ -64,7 +65,7 @@ def writable(tree: Path) -> bool:
 
 def processes_in(top: Path) -> set[int]:
     """Pids of all processes in the cgroup and below it."""
-    return {int(word) for folder in _with_descendants(top) for word in _read(folder / "cgroup.procs").split()}
+    return {int(word) for folder in _with_descendants(top) for word in _read(folder / _PROCESSES).split()}
 
 
 def _hand_down(parent: Path, place: Path) -> None:
