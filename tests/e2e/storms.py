@@ -46,8 +46,10 @@ class LongJob:
 
     def check_true_end(self, *, timeout: float = 90) -> None:
         """Slurm's record and the output are those of the one container."""
-        assert semantics.record(self.lab, self.job_id, timeout=timeout) == TRUE_END
-        assert (self.folder / "o").read_text() == "begin\nend\n"
+        found = semantics.record(self.lab, self.job_id, timeout=timeout)
+        assert found == TRUE_END, f"{found}: {semantics.field(self.lab, self.job_id, 'Comment')}"
+        output = (self.folder / "o").read_text()
+        assert output == "begin\nend\n", output
         assert self.lab.job(self.job_id)["Restarts"] == "0"
 
 

@@ -198,6 +198,7 @@ class Onlooker:
     def __init__(self, looker: looking.Looker, report: Report, log: EventLog) -> None:
         self._looker, self._report, self._log = looker, report, log
         self._seen: snapshots.Snapshot | None = None
+        self._unknown = ""
         self._checker = checking.Checker(self._see, clock.SystemClock(), confirming.Confirmer(PATIENCE))
 
     async def _see(self) -> snapshots.Snapshot:
@@ -209,6 +210,9 @@ class Onlooker:
         found = await self._checker.look()
         self._report.looks += 1
         self._report.blind += bool(found.unknown)
+        if found.unknown != self._unknown:
+            self._unknown = found.unknown
+            self._log.note("looks", unknown=found.unknown)
         for one in found.violations:
             if one.kind == "crowded" and self._seen and judging.is_room_for_all(self._seen, one.subject):
                 self._report.contended += 1
