@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock import wellknown
-from penstock.lab import configuration, ports, sitefile, spec, supervision, testing
+from penstock.lab import listening, ports, sitefile, spec, supervision, testing
 from penstock.lab.components import PENSTOCKD, all_components
 from penstock.lab.kubernetes import images
 from penstock.lab.slurm import programs
@@ -131,7 +131,7 @@ def _take_the_bridge_out(lab: testing.RunningLab) -> None:
         if path.is_file():
             path.unlink()
     plain = msgspec.structs.replace(choices, bridge=False)
-    address = configuration.own_loopback_address()
+    address = listening.shared_address()
     site = loading.loads(sitefile.render(place, plain, address=address).encode())
     cluster = clusters.describe(site, resolving.groups(site), release=programs.release_of(place))
     without = tuple(node for node in cluster.nodes if node.name != NEW_NODE)

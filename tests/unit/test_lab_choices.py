@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import bringup, components, configuration, passwd, paths, ports, sitefile, spec, users
+from penstock.lab import bringup, components, passwd, paths, ports, sitefile, spec, users
 from penstock.model import cluster as model
 from penstock.render import slurmconf
 from penstock.site import clusters, daemons, loading, resolving, schema
@@ -237,26 +237,9 @@ class TestConfiguration:
         assert described(plain).hooks is None
         assert described(LAB).hooks is not None
 
-    def test_daemons_listen_on_one_address_only_where_that_is_possible(self) -> None:
-        """A machine whose name is no loopback address gets daemons that can be reached at all."""
+    def test_one_address_is_listened_on_only_where_that_is_possible(self) -> None:
+        """A machine whose name is no loopback address gets programs that can be reached at all."""
         there = described(LAB, address="127.0.1.1")
         assert (there.address, there.listen_on_address_only) == ("127.0.1.1", True)
         elsewhere = described(LAB)
         assert (elsewhere.address, elsewhere.listen_on_address_only) == ("127.0.0.1", False)
-
-    @pytest.mark.parametrize(("resolved", "wanted"), [("127.0.1.1", "127.0.1.1"), ("192.0.2.7", None)])
-    def test_only_a_loopback_address_will_do(
-        self, resolved: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """What the machine's name stands for decides."""
-        monkeypatch.setattr(socket, "gethostbyname", lambda name: resolved)
-        assert configuration.own_loopback_address() == wanted
-
-    def test_a_name_that_stands_for_nothing_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Many machines have one."""
-
-        def fail(name: str) -> str:
-            raise socket.gaierror("Name or service not known")
-
-        monkeypatch.setattr(socket, "gethostbyname", fail)
-        assert configuration.own_loopback_address() is None

@@ -24,6 +24,8 @@ class Component:
     complaint: Check = health.nothing
     """What a person should know although a restart would not change it."""
     user: str = "root"
+    on_loopback: bool = False
+    """Listens on the address of the machine's name, which therefore must stand for loopback."""
     after: tuple[str, ...] = ()
     """Steps that must be done before this one starts."""
     port: int | None = None

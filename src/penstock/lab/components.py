@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from penstock.lab import component, environment, health, paths, sessions, spec
+from penstock.lab import component, environment, health, listening, paths, sessions, spec
 from penstock.lab.faultproxy import setup as faulty
 from penstock.lab.kubernetes import choosing
 from penstock.lab.slurm import firststate, programs
@@ -91,9 +91,11 @@ def _slurmdbd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     return Component(
         name=SLURMDBD,
         user="slurm",
+        on_loopback=True,
         after=(MUNGED, MARIADBD, "configuration"),
         argv=("slurmdbd", "-D"),
-        environment=environment.slurm(place) | {"MYSQL_UNIX_PORT": str(place.mariadb_socket)},
+        environment=environment.slurm(place, conf=listening.accounting_conf(place))
+        | {"MYSQL_UNIX_PORT": str(place.mariadb_socket)},
         port=lab.accounting_port,
         check=lambda: health.accounting(place, lab.accounting_port),
     )
@@ -103,9 +105,10 @@ def _slurmctld(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
     return Component(
         name=SLURMCTLD,
         user="slurm",
+        on_loopback=True,
         after=("accounts",),
-        argv=("slurmctld", "-D", "-f", str(place.slurm_conf)),
-        environment=environment.slurm(place),
+        argv=("slurmctld", "-D", "-f", str(listening.slurm_conf(place))),
+        environment=environment.slurm(place, conf=listening.slurm_conf(place)),
         port=lab.controller_port,
         check=lambda: health.controller(place, lab.controller_port),
     )
@@ -115,6 +118,7 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
     node = lab.node_specs[number]
     return Component(
         name=f"slurmd-{node.name}",
+        on_loopback=True,
         after=(firststate.STEP,),
         argv=(
             *(sessions.prefix(place) if lab.bridge else ()),
@@ -123,10 +127,10 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
             "-N",
             node.name,
             "-f",
-            str(place.slurm_conf),
+            str(listening.slurm_conf(place)),
             *programs.slurmd_options(lab),
         ),
-        environment=environment.slurm(place),
+        environment=environment.slurm(place, conf=listening.slurm_conf(place)),
         port=node.port,
         check=lambda: health.node(place, node.name, node.port),
         complaint=lambda: health.drained(place, node.name),

@@ -5,11 +5,10 @@ site.yaml, and the code that renders a site renders the lab.
 from __future__ import annotations
 
 import os
-import socket
 
 from penstock import wellknown
 from penstock.install import facts, rendering
-from penstock.lab import files, passwd, paths, places, sessions, sitefile, spec, wrapper
+from penstock.lab import files, listening, passwd, paths, places, sessions, sitefile, spec, wrapper
 from penstock.lab.slurm import programs
 from penstock.model import releases
 from penstock.site import loading, resolving
@@ -21,13 +20,14 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     if lab.bridge:
         sessions.guard(place)
     programs.link(place, lab)
-    text = sitefile.render(place, lab, address=own_loopback_address(), guarded=sessions.are_guarded())
+    text = sitefile.render(place, lab, address=listening.shared_address(), guarded=sessions.are_guarded())
     files.write(place.site_yaml, text)
     site = loading.load(place.site_yaml)
     for rendered in rendering.all_files(site, known_facts(site, release=programs.release_of(place))):
         files.directory(rendered.path.parent)
         owner = passwd.owner_of(rendered.owner) if rendered.owner != "root" else None
         files.write(rendered.path, rendered.content, mode=rendered.mode, owner=owner)
+    listening.write(place)
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
     return "written"
 
@@ -41,15 +41,3 @@ def known_facts(site: site_schema.Site, *, release: releases.Release) -> facts.F
         default_partition=next(name for name, each in site.partitions.items() if each.default),
         crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
     )
-
-
-def own_loopback_address() -> str | None:
-    """The loopback address this machine's own name stands for, if it stands for one.
-
-    Slurm's daemons can listen on all addresses or on that of the machine's name, and on no other.
-    """
-    try:
-        address = socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return None
-    return address if address.startswith("127.") else None

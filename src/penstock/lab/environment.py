@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from penstock import wellknown
 from penstock.lab import commands, paths
@@ -24,10 +25,10 @@ def variables(place: paths.LabPaths, *, root: bool, user: str = "") -> dict[str,
     }
 
 
-def slurm(place: paths.LabPaths) -> dict[str, str]:
-    """What a program needs that is one of the lab's Slurm or runs its commands."""
+def slurm(place: paths.LabPaths, *, conf: Path | None = None) -> dict[str, str]:
+    """What a program needs that is one of the lab's Slurm (with its `conf`) or runs its commands."""
     return {
-        wellknown.ENV_SLURM_CONF: str(place.slurm_conf),
+        wellknown.ENV_SLURM_CONF: str(conf or place.slurm_conf),
         "PATH": f"{place.bin}:{commands.SYSTEM_PATH}",
     }
 

@@ -82,6 +82,16 @@ class LabPaths:
         return self.etc / "slurmdbd.conf"
 
     @property
+    def daemons_slurm_conf(self) -> Path:
+        """What slurmctld and the slurmds read where people's programs must not listen as they do."""
+        return self.etc / "slurm-daemons.conf"
+
+    @property
+    def daemons_slurmdbd_conf(self) -> Path:
+        """The same for slurmdbd."""
+        return self.etc / "slurmdbd" / "slurmdbd.conf"
+
+    @property
     def penstockd_conf(self) -> Path:
         return self.etc / "penstockd.json"
 

@@ -22,7 +22,7 @@ FOREIGN_START_TIMEOUT = 300
 
 
 def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, guarded: bool = False) -> str:
-    """site.yaml of this lab; `address` is the machine's own loopback address, if its name stands for one,
+    """site.yaml of this lab; `address` is the one that everything listens on alone, if there is one,
     `guarded` whether its slurmds have a PAM configuration of their own.
     """
     document = {

@@ -15,7 +15,7 @@ import time
 import msgspec
 
 from penstock import errors
-from penstock.lab import commands, components, files, passwd, paths, ports, processes
+from penstock.lab import commands, components, files, listening, passwd, paths, ports, processes
 
 POLL_SECONDS = 0.05
 
@@ -89,10 +89,11 @@ class Supervisor:
 
     def _spawn(self, component: components.Component) -> subprocess.Popen[bytes]:
         log = self.place.component_log(component.name)
+        named = component.on_loopback and listening.has_own_name()
         try:
             with log.open("ab") as stream:
                 child = subprocess.Popen(
-                    component.argv,
+                    (*listening.prefix(component.user), *component.argv) if named else component.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,
@@ -100,7 +101,7 @@ class Supervisor:
                     cwd="/",
                     umask=0o022,
                     start_new_session=True,
-                    **passwd.identity(component.user),
+                    **passwd.identity(None if named else component.user),
                 )
         except FileNotFoundError as error:
             hint = commands.package_hint(component.argv[0])

@@ -187,10 +187,14 @@ def new_place() -> paths.LabPaths:
     return paths.LabPaths(PARENT / f"penstock-t{secrets.token_hex(4)}")
 
 
-def lab_command(place: paths.LabPaths, *arguments: str, check: bool = True, **variables: str) -> Result:
-    """Run `penstock lab …` as root on this lab, with none of our own settings leaking in."""
+def lab_command(
+    place: paths.LabPaths, *arguments: str, check: bool = True, before: Sequence[str] = (), **variables: str
+) -> Result:
+    """Run `penstock lab …` as root on this lab, with none of our own settings leaking in; `before` may be a
+    program that runs another one.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in ("SUDO_USER", wellknown.ENV_LAB)}
-    argv = (sys.executable, "-m", "penstock", "lab", *arguments, "--dir", str(place.directory))
+    argv = (*before, sys.executable, "-m", "penstock", "lab", *arguments, "--dir", str(place.directory))
     return run(argv, env=kept | variables, timeout=UP_SECONDS, check=check, cwd=Path("/"))
 
 
