@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -104,10 +103,8 @@ async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(children, "_START_TIMEOUT", 0.3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    begin = time.monotonic()
     with pytest.raises(children.StartError, match="not started within"):
-        await run(tmp_path, "true", cgroup=str(fifo))
-    assert time.monotonic() - begin < 3
+        await asyncio.wait_for(run(tmp_path, "true", cgroup=str(fifo)), 60)
 
 
 def test_start_time_of_nobody() -> None:
@@ -119,7 +116,7 @@ def test_start_time_of_nobody() -> None:
 def test_signal_to_a_process_that_ended_is_no_error() -> None:
     """Processes end whenever they like."""
     ended = subprocess.Popen(["true"])
-    ended.wait(10)
+    ended.wait(60)
     for number in (signal.SIGKILL, signal.SIGTERM):
         children.send(ended.pid, number)
     assert children.start_time(ended.pid) == ""
@@ -176,8 +173,8 @@ async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
     waiters = [asyncio.create_task(bell.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     bell.ring()
-    await asyncio.wait_for(asyncio.gather(*waiters), 1)
-    await asyncio.wait_for(bell.wait(0.01), 1)
+    await asyncio.wait_for(asyncio.gather(*waiters), 60)
+    await asyncio.wait_for(bell.wait(0.01), 60)
 
 
 async def test_bell_survives_a_waiter_that_gives_up() -> None:
@@ -188,7 +185,7 @@ async def test_bell_survives_a_waiter_that_gives_up() -> None:
     first.cancel()
     await asyncio.sleep(0)
     bell.ring()
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, 60)
     assert first.cancelled()
 
 

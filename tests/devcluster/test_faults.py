@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.devcluster import marks
 
 from penstock.devcluster import collector, testing
 from penstock.devcluster.testing import pod
@@ -28,15 +29,21 @@ def waiting_reason(found: dict[str, Any]) -> str:
     return str(states[0]["state"].get("waiting", {}).get("reason", ""))
 
 
-def test_unreachable_node_keeps_its_pods_and_hides_their_fate(own: testing.Client) -> None:
+def test_unreachable_node_keeps_its_pods_and_hides_their_fate(own: testing.Client, tmp_path: Path) -> None:
     """While a node is NotReady nothing is heard of its pods and deletions hang; then all catches up."""
-    own.create("pods", pod("p", "sh", "-c", "sleep 0.5; exit 3", nodeName="n1"))
+    mark = marks.new()
+    script = f": {mark}; until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 3"
+    volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": str(tmp_path)}]}
+    own.create("pods", pod("p", "sh", "-c", script, nodeName="n1", volumes=volumes, container=mounts))
     own.create("pods", pod("q", "sleep", "60", nodeName="n1", terminationGracePeriodSeconds=0))
     own.phase("p", "Running")
     own.phase("q", "Running")
     fault(own, "nodes/n1", {"ready": False})
     assert node_ready(own, "n1") == "Unknown"
     own.delete("pods", "q", {"gracePeriodSeconds": 1})
+    (tmp_path / "go").touch()
+    assert marks.left_over(mark) == []
     time.sleep(1.3)
     assert own.get("pods", "p")["status"]["phase"] == "Running"
     assert "deletionTimestamp" in own.get("pods", "q")["metadata"]
@@ -64,28 +71,31 @@ def test_forced_deletion_on_an_unreachable_node_leaves_the_process(
     beat = tmp_path / "beat"
     volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    script = "while :; do date +%s%N > /v/beat; sleep 0.05; done"
+    mark = marks.new()
+    script = f": {mark}; while :; do date +%s%N > /v/beat; sleep 0.05; done"
     own.create("pods", pod("p", "sh", "-c", script, nodeName="n1", volumes=volumes, container=mounts))
     own.phase("p", "Running")
     fault(own, "nodes/n1", {"ready": False})
     own.delete("pods", "p", {"gracePeriodSeconds": 0})
     assert own.get("pods", "p")["code"] == 404
-    assert is_changing(beat)
+    wait_for_a_beat(beat)
+    assert marks.carriers(mark)
     fault(own, "nodes/n1")
-    time.sleep(0.3)
-    assert not is_changing(beat)
+    assert marks.left_over(mark) == []
 
 
-def is_changing(path: Path) -> bool:
-    """Does somebody still write this file?"""
+def wait_for_a_beat(path: Path) -> None:
+    """Until somebody writes this file."""
     before = path.stat().st_mtime_ns if path.exists() else 0
-    time.sleep(0.4)
-    return path.stat().st_mtime_ns != before
+    end = time.monotonic() + marks.SECONDS
+    while not path.exists() or path.stat().st_mtime_ns == before:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Node object disappears, then the pods that were on it; clearing brings the node back, empty."""
-    monkeypatch.setattr(collector, "ORPHAN_DELAY", 0.5)
+    monkeypatch.setattr(collector, "ORPHAN_DELAY", 2.0)
     own.create("pods", pod("p", "sleep", "60", nodeName="n2"))
     own.phase("p", "Running")
     fault(own, "nodes/n2", {"gone": True})
@@ -124,7 +134,7 @@ def test_pod_that_waits_for_its_image_can_be_deleted(own: testing.Client) -> Non
     own.create("pods", pod("p", "true", container={"image": "none"}))
     own.until(lambda found: waiting_reason(found) == "ImagePullBackOff", "pods", "p")
     own.delete("pods", "p")
-    own.gone("p", patience=2)
+    own.gone("p", patience=20)
 
 
 def test_pod_stuck_terminating(own: testing.Client) -> None:

@@ -50,7 +50,7 @@ def test_objects_are_typed(client: Client) -> None:
 def test_create_wait_log_delete(client: Client) -> None:
     """A pod's whole life through the library."""
     client.create(make_pod("p", "sh", "-c", "echo hello; exit 4"))
-    for event, found in client.watch(Pod, fields={"metadata.name": "p"}, server_timeout=10):
+    for event, found in client.watch(Pod, fields={"metadata.name": "p"}, server_timeout=60):
         if event != "DELETED" and found.status and found.status.phase == "Failed":
             break
     assert found.status is not None

@@ -51,7 +51,7 @@ async def test_follower_gets_every_byte_and_the_end(tmp_path: Path) -> None:
         if number % 10 == 0:
             await asyncio.sleep(0)
     log.close()
-    assert await asyncio.wait_for(follower, 5) == b"".join(b"%d\n" % number for number in range(100))
+    assert await asyncio.wait_for(follower, 60) == b"".join(b"%d\n" % number for number in range(100))
 
 
 async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: 
     sink = log.open_pipe()
     try:
         os.write(sink, b"lost\n")
-        await asyncio.wait_for(log.ended.wait(), 2)
+        await asyncio.wait_for(log.ended.wait(), 60)
         with pytest.raises(BrokenPipeError):
             os.write(sink, b"more\n")
     finally:
@@ -132,7 +132,7 @@ def test_follow_ends_with_the_container_and_keeps_the_tail(api: testing.Client) 
     """Following from the start gives every byte of a burst at the very end."""
     script = "echo start; sleep 0.3; seq 20000; printf last"
     api.create("pods", pod("p", "sh", "-c", script))
-    api.phase("p", "Running")
+    api.phase("p", "Running", "Succeeded")
     text = api.log("p", follow="true")
     assert text == "start\n" + "".join(f"{number}\n" for number in range(1, 20001)) + "last"
 

@@ -271,7 +271,7 @@ def test_read_only_root_filesystem(api: testing.Client) -> None:
 def test_first_process_takes_all_others_with_it(api: testing.Client, tmp_path: Path) -> None:
     """When the first process ends, what it started in the background is gone too."""
     tmp_path.chmod(0o777)
-    script = "(while :; do date +%N > /v/beat; sleep 0.05; done) & sleep 0.3"
+    script = "(while :; do date +%N > /v/beat; sleep 0.05; done) & until [ -s /v/beat ]; do sleep 0.05; done"
     volumes = [{"name": "v", "hostPath": {"path": str(tmp_path)}}]
     run(
         api,
@@ -288,19 +288,19 @@ def test_first_process_takes_all_others_with_it(api: testing.Client, tmp_path: P
 
 
 def test_noop_pod_is_fast(api: testing.Client) -> None:
-    """From binding to the terminated status a no-op pod takes well under 200 ms; the best counts, of five or,
-    where the machine is busy with others, of more.
+    """From binding to its terminated status a no-op pod can take under 200 ms: nothing waits for a clock.
+
+    A busy machine may need many attempts to show it; one with a pause in it never does.
     """
-    best, number = 9.0, 0
-    while number < 5 or (best >= 0.2 and number < 60):
-        number += 1
-        name = f"p{number}"
-        api.create("pods", pod(name, "true", schedulerName="nobody"))
-        begin = time.monotonic()
-        _bind(api, name)
-        api.phase(name, "Succeeded")
-        best = min(best, time.monotonic() - begin)
-    assert best < 0.2
+    assert any(_seconds_of_a_noop(api, f"p{number}") < 0.2 for number in range(100))
+
+
+def _seconds_of_a_noop(api: testing.Client, name: str) -> float:
+    api.create("pods", pod(name, "true", schedulerName="nobody"))
+    begin = time.monotonic()
+    _bind(api, name)
+    api.phase(name, "Succeeded")
+    return time.monotonic() - begin
 
 
 def _bind(api: testing.Client, name: str, node: str = "n1") -> dict[str, Any]:

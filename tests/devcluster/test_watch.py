@@ -105,7 +105,7 @@ def test_timeout_ends_the_watch(api: testing.Client) -> None:
 def test_bookmarks_come_when_asked_for(api: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle watch with bookmarks hears the current version after a few seconds (here fewer)."""
     monkeypatch.setattr(watching_module, "BOOKMARK_SECONDS", 0.3)
-    query = {"allowWatchBookmarks": "true", "resourceVersion": version(api), "timeoutSeconds": "7"}
+    query = {"allowWatchBookmarks": "true", "resourceVersion": version(api), "timeoutSeconds": "60"}
     with watching(api, api.path("configmaps"), **query) as events:
         event = next(events)
     assert event["type"] == "BOOKMARK"
@@ -151,9 +151,9 @@ def test_many_watchers_see_everything(api: testing.Client) -> None:
 
     def watch(number: int) -> None:
         headers = dict(api.http.headers)
-        query = {"watch": "1", "resourceVersion": start, "timeoutSeconds": "10"}
+        query = {"watch": "1", "resourceVersion": start, "timeoutSeconds": "60"}
         url = f"{api.http.base_url}{api.path('configmaps')}"
-        with httpx2.stream("GET", url, params=query, headers=headers, timeout=15) as answer:
+        with httpx2.stream("GET", url, params=query, headers=headers, timeout=90) as answer:
             lines = answer.iter_lines()
             seen[number] = [brief(msgspec.json.decode(next(lines)))[1] for _ in range(50)]
 

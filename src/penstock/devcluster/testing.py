@@ -25,7 +25,8 @@ TWO_NODES: Final = (
     NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4),
     NodeSpec("n2", cpus=8, memory_mb=32768, gpus=4),
 )
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
+"""Only a failure takes that long, and a machine may be busy with other tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Client:
 
     def __init__(self, url: str, token: str, namespace: str) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx2.Client(base_url=url, headers=headers, timeout=20)
+        self.http = httpx2.Client(base_url=url, headers=headers, timeout=_PATIENCE)
         self.namespace = namespace
 
     def __enter__(self) -> Client:
@@ -86,7 +87,9 @@ class Client:
     def log(self, name: str, **more: Any) -> str:
         return self.http.get(self.path("pods", f"{name}/log"), params=more).text
 
-    def until(self, ready: Callable[[Json], Any], plural: str, name: str, *, patience: float = 10.0) -> Json:
+    def until(
+        self, ready: Callable[[Json], Any], plural: str, name: str, *, patience: float = _PATIENCE
+    ) -> Json:
         """Ask again until the object is as wanted; the last answer is in the failure."""
         end = time.monotonic() + patience
         while True:
@@ -97,13 +100,13 @@ class Client:
                 raise AssertionError(f"{plural} {name} did not get there: {found}")
             time.sleep(0.02)
 
-    def phase(self, name: str, *phases: str, patience: float = 10.0) -> Json:
+    def phase(self, name: str, *phases: str, patience: float = _PATIENCE) -> Json:
         """Wait until the pod is in one of these phases."""
         return self.until(
             lambda pod: pod.get("status", {}).get("phase") in phases, "pods", name, patience=patience
         )
 
-    def gone(self, name: str, *, patience: float = 10.0) -> Json:
+    def gone(self, name: str, *, patience: float = _PATIENCE) -> Json:
         return self.until(lambda pod: pod.get("code") == 404, "pods", name, patience=patience)
 
 
