@@ -136,7 +136,7 @@ def test_hooks_of_the_site_and_ours_are_run_together(
     chain = tmp_path / "chain"
     chain.write_text(includes.render_chain(kind, own=str(tmp_path / "ours"), site=f"{tmp_path}/d/*"))
     done = subprocess.run(
-        ["/bin/sh", str(chain), "x"], capture_output=True, text=True, timeout=20, check=False
+        ["/bin/sh", str(chain), "x"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout.replace(" x\n", " ").strip()) == (code, order)
 

@@ -142,7 +142,7 @@ def make(base: Path, **changes: Any) -> Stage:
 def sha256sum(folder: Path) -> str:
     """What the real program says: nothing when all is well."""
     argv = ["sha256sum", "--check", "--strict", "--quiet", "checksums.txt"]
-    result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     return result.stdout + result.stderr
 
 

@@ -33,7 +33,7 @@ NASTY = [
 
 def sha256sum(folder: Path) -> subprocess.CompletedProcess[bytes]:
     argv = ["sha256sum", "--check", "--strict", "--quiet", checksums.NAME]
-    return subprocess.run(argv, cwd=folder, capture_output=True, timeout=30, check=False)
+    return subprocess.run(argv, cwd=folder, capture_output=True, timeout=60, check=False)
 
 
 def fill(folder: Path, names: list[bytes]) -> None:

@@ -136,7 +136,7 @@ def test_users_cannot_be_there_first(stage: Stage, name: str) -> None:
                 pass
         return done
 
-    assert acting.run_as(OTHER, attack, type=list[str], timeout=10) == (
+    assert acting.run_as(OTHER, attack, type=list[str], timeout=60) == (
         ["folder"] if name.startswith(".outputs/") else []
     )
 
@@ -164,7 +164,7 @@ def test_output_folders_of_others_can_be_neither_listed_nor_taken(stage: Stage) 
                 pass
         return done
 
-    assert acting.run_as(OTHER, attack, type=list[str], timeout=10) == []
+    assert acting.run_as(OTHER, attack, type=list[str], timeout=60) == []
 
 
 @as_root

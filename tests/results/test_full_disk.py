@@ -20,13 +20,13 @@ def small(stage: Stage) -> Iterator[Stage]:
     if not staging.IS_ROOT:
         pytest.skip("only root can mount")
     argv = ["mount", "-t", "tmpfs", "-o", f"size={ROOM},mode=755", "tmpfs", str(stage.results)]
-    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     if result.returncode:
         pytest.skip(f"no mount here: {result.stderr}")
     try:
         yield stage
     finally:
-        subprocess.run(["umount", str(stage.results)], check=True, timeout=20)
+        subprocess.run(["umount", str(stage.results)], check=True, timeout=60)
 
 
 def fill(folder: Path, *, leave: int) -> Path:

@@ -32,7 +32,7 @@ def test_child_is_the_user_with_his_groups_and_nothing_more() -> None:
         nobody(),
         lambda: [*os.getresuid(), *os.getresgid(), *sorted(os.getgroups())],
         type=list[int],
-        timeout=10,
+        timeout=60,
     )
     uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
     assert seen == [uid, uid, uid, gid, gid, gid, *sorted(nobody().groups)]
@@ -46,7 +46,7 @@ def test_kernel_decides_what_the_child_may_read(tmp_path: Path) -> None:
     secret.write_text("no")
     secret.chmod(0o600)
     with pytest.raises(PermissionError):
-        acting.run_as(nobody(), secret.read_text, type=str, timeout=10)
+        acting.run_as(nobody(), secret.read_text, type=str, timeout=60)
 
 
 def test_errors_of_ours_cross_with_their_words() -> None:
@@ -56,14 +56,14 @@ def test_errors_of_ours_cross_with_their_words() -> None:
         raise errors.UsageError("that is a link", hint="copy the file")
 
     with pytest.raises(errors.ActingError) as caught:
-        acting.run_as(me(), refuse, type=str, timeout=10)
+        acting.run_as(me(), refuse, type=str, timeout=60)
     assert (caught.value.message, caught.value.hint) == ("that is a link", "copy the file")
 
 
 def test_a_broken_step_arrives_with_its_trace() -> None:
     """What nobody foresaw is not swallowed: the trace is in the hint."""
     with pytest.raises(errors.ActingError) as caught:
-        acting.run_as(me(), lambda: 1 // 0, type=int, timeout=10)
+        acting.run_as(me(), lambda: 1 // 0, type=int, timeout=60)
     assert "ZeroDivisionError" in caught.value.hint
 
 
@@ -86,12 +86,12 @@ def test_a_step_that_does_not_end_is_killed() -> None:
 def test_a_child_that_dies_is_noticed() -> None:
     """A child that ends without a word is an error, not an empty result."""
     with pytest.raises(errors.ActingError, match="killed"):
-        acting.run_as(me(), lambda: os.kill(os.getpid(), 9), type=type(None), timeout=10)
+        acting.run_as(me(), lambda: os.kill(os.getpid(), 9), type=type(None), timeout=60)
 
 
 def test_large_results_cross_whole() -> None:
     """More than a pipe holds arrives complete."""
-    assert len(acting.run_as(me(), lambda: "x" * 1_000_000, type=str, timeout=30)) == 1_000_000
+    assert len(acting.run_as(me(), lambda: "x" * 1_000_000, type=str, timeout=60)) == 1_000_000
 
 
 def test_unknown_uid_is_refused_in_words() -> None:

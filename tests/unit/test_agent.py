@@ -64,7 +64,7 @@ class Stage:
 
 
 def finish(process: Process) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -165,7 +165,7 @@ def test_a_missing_interpreter_is_said(stage: Stage) -> None:
     finish(process)
     (stage.folder / "arguments").write_bytes(environment.set_line((b"/opt/none", b"x")))
     argv = [*stage.shell, str(stage.folder / "agent.sh")]
-    result = subprocess.run(argv, capture_output=True, timeout=10, check=False, text=True)
+    result = subprocess.run(argv, capture_output=True, timeout=60, check=False, text=True)
     assert result.returncode == 127
     assert "the image has no /opt/none, which the script's first line asks for" in result.stderr
 
@@ -192,7 +192,7 @@ def test_a_signal_reaches_the_scripts_trap(stage: Stage, name: str) -> None:
 @pytest.mark.parametrize("name", ["INT", "QUIT"])
 def test_the_scripts_own_traps_of_interrupts_work(stage: Stage, name: str) -> None:
     """A background process ignores these for good unless that is undone, which needs GNU env or bash."""
-    if subprocess.run(["/usr/bin/env", "--default-signal=INT", "true"], check=False, timeout=5).returncode:
+    if subprocess.run(["/usr/bin/env", "--default-signal=INT", "true"], check=False, timeout=60).returncode:
         pytest.skip("env cannot set signals back here")
     process = stage.start(f"trap 'echo got; exit 3' {name}\necho up\nwhile :; do sleep 0.05; done\n")
     assert process.stdout is not None
@@ -302,7 +302,7 @@ def test_a_pod_that_is_removed_does_not_wait_to_be_fetched(stage: Stage, kept: d
     """SIGTERM once the script has ended: nobody will come."""
     agent = stage.start("exit 4\n", **kept)
     ended = Path(kept["kept"]) / "ended"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not ended.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -336,12 +336,15 @@ def test_other_ranks_hold_until_they_are_told(stage: Stage) -> None:
     argv = [*stage.shell, str(stage.folder / "agent.sh"), "hold"]
     process = subprocess.Popen(argv, start_new_session=True)
     try:
-        time.sleep(0.2)
+        deadline = time.monotonic() + 60
+        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
+            assert time.monotonic() < deadline  # it waits for a child, behind its trap
+            time.sleep(0.02)
         assert process.poll() is None
         process.terminate()
-        assert process.wait(timeout=5) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         subprocess.run(
-            ["/bin/kill", "-KILL", "--", f"-{process.pid}"], check=False, capture_output=True, timeout=5
+            ["/bin/kill", "-KILL", "--", f"-{process.pid}"], check=False, capture_output=True, timeout=60
         )

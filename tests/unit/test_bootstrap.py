@@ -32,7 +32,7 @@ def test_without_apt_the_packages_are_named(tmp_path: Path) -> None:
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert result.returncode == 1
@@ -48,7 +48,7 @@ def test_services_stay_off_while_packages_are_installed(
 
     def fail_halfway() -> None:
         with bootstrap.no_services_started():
-            assert subprocess.run([str(policy)], check=False, timeout=10).returncode == 101
+            assert subprocess.run([str(policy)], check=False, timeout=60).returncode == 101
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -85,7 +85,7 @@ async def answer_to(path: Path, data: bytes) -> bytes:
     try:
         writer.write(data)
         writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     finally:
         writer.close()
         await writer.wait_closed()

@@ -15,7 +15,7 @@ BYTES = st.binary(max_size=60).map(lambda value: value.replace(b"\0", b"0"))
 
 def shell(text: bytes) -> bytes:
     """What /bin/sh prints when it runs the text."""
-    result = subprocess.run(["/bin/sh"], input=text, capture_output=True, timeout=10, check=True)
+    result = subprocess.run(["/bin/sh"], input=text, capture_output=True, timeout=60, check=True)
     return result.stdout
 
 

@@ -218,7 +218,7 @@ class TestIntake:
             desk.clock.time += 1
             intake.tick()
             await asyncio.sleep(0)
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < 120
         assert len(desk.slurm.jobs) == 1
         assert sum("marker is missing" in record.message for record in caplog.records) == 1
         intake._unprepare()

@@ -109,7 +109,7 @@ class TestView:
         nodeview.prepare(view, cpus=5, memory_mb=12345)
         before = mounting.mount_points()
         argv = [sys.executable, "-m", nodeview.__name__, str(view), "/bin/cat", "/proc/meminfo"]
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
         assert f"{12345 * 1024} kB" in said.splitlines()[0]
         assert nodeview.MEMORY.read_text().splitlines()[0] != said.splitlines()[0]
         assert mounting.mount_points() == before

@@ -25,7 +25,7 @@ def sh(script: str, **variables: str) -> str:
     """What a POSIX shell prints."""
     argv = ["sh", "-c", script]
     env = {"PATH": "/usr/bin:/bin", **variables}
-    return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=20).stdout
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 class TestEnvironment:
@@ -78,7 +78,7 @@ class TestWrapper:
     def test_without_a_substitute_it_says_what_is_wrong(self) -> None:
         """Exit code 126, as shells use for what may not be executed."""
         text = wrapper.render_for(interpreter="/not/there", substitute="", import_path="")
-        result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=20)
+        result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == 126
         assert "/not/there is out of reach" in result.stderr
 

@@ -51,7 +51,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.LabPaths]:
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The real program, as this user."""
     argv = [sys.executable, "-m", "penstock", "lab", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
 class TestMistakes:

@@ -62,7 +62,7 @@ class TestOrder:
 
     def test_independent_steps_run_side_by_side(self) -> None:
         """Two that need each other's presence both get through."""
-        together = threading.Barrier(2, timeout=5)
+        together = threading.Barrier(2, timeout=60)
 
         def meet() -> str:
             together.wait()

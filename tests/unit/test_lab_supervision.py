@@ -50,14 +50,19 @@ def supervisor(place: paths.LabPaths) -> Iterator[supervision.Supervisor]:
 
 
 def component(
-    *argv: str, check: Callable[[], str] = health.nothing, seconds: float = 5
+    *argv: str, check: Callable[[], str] = health.nothing, seconds: float = 60, patience: float = 0.3
 ) -> components.Component:
     return components.Component(
-        name="thing", argv=argv, check=check, start_seconds=seconds, recover_seconds=0.3, stop_seconds=2
+        name="thing",
+        argv=argv,
+        check=check,
+        start_seconds=seconds,
+        recover_seconds=patience,
+        stop_seconds=2,
     )
 
 
-def server(path: Path, seconds: float = 5) -> components.Component:
+def server(path: Path, seconds: float = 60) -> components.Component:
     """A daemon that is healthy once it listens."""
     return component(
         sys.executable, "-c", SERVER, str(path), check=lambda: health.unix_socket(path), seconds=seconds
@@ -166,7 +171,7 @@ class TestEnsure:
         before = supervisor.record("thing")
         assert before is not None
         processes.send(before.identity, signal.SIGKILL)
-        processes.wait_gone([before.identity], seconds=5)
+        processes.wait_gone([before.identity], seconds=60)
         assert supervisor.ensure(thing)
         after = supervisor.record("thing")
         assert after is not None
@@ -189,7 +194,8 @@ class TestEnsure:
         supervisor.start(component("sleep", "60"))
         before = supervisor.record("thing")
         complaints = iter(["still waiting for slurmctld"])
-        assert not supervisor.ensure(component("sleep", "60", check=lambda: next(complaints, "")))
+        thing = component("sleep", "60", check=lambda: next(complaints, ""), patience=60)
+        assert not supervisor.ensure(thing)
         assert supervisor.record("thing") == before
 
     def test_a_stranger_with_the_same_pid_is_never_touched(

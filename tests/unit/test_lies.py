@@ -335,7 +335,7 @@ async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     kube.show(("pods", "default", "p"), fakes.ended(0, reason="Completed"))
     pods.put(fakes.pod("p", status=types.PodStatus(), version="2"))
     clock.time += 1000
-    assert await asyncio.wait_for(task, 20) == outcomes.Outcome(0)
+    assert await asyncio.wait_for(task, 60) == outcomes.Outcome(0)
 
 
 def test_questions_become_rarer() -> None:

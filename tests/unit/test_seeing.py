@@ -89,7 +89,7 @@ async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
     figures.admitted.inc()
     serving = asyncio.create_task(metrics.serve(figures, unused_tcp_port))
     try:
-        for _ in range(100):
+        for _ in range(6000):
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
                 break

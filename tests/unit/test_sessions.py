@@ -81,7 +81,7 @@ class Peer:
         self.writer.write(wire.pack(*fields))
 
     async def hear(self) -> list[bytes]:
-        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 5), "big")
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 60), "big")
         return wire.unpack(await self.reader.readexactly(size))
 
 
@@ -147,10 +147,7 @@ async def test_a_signal_reaches_the_pod(world: World) -> None:
     await peer.hear()
     peer.send("signal", "number", "10", "everyone", "0")
     peer.send("signal", "number", "15", "everyone", "1")
-    for _ in range(200):
-        if len(world.kube.commands) == 2:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: len(world.kube.commands) == 2)
     assert [command[2] for command in world.kube.commands] == ["kill -USR1 1", "kill -TERM -1"]
     assert [await peer.hear(), await peer.hear()] == [[b"delivered"], [b"delivered"]]
     world.end(fakes.ended(137, message="signal"))
@@ -224,7 +221,7 @@ class RunsOut(dict[tuple[str, str], Exception]):
 
 
 async def until(true: Callable[[], bool]) -> None:
-    for _ in range(500):
+    for _ in range(6000):
         if true():
             return
         await asyncio.sleep(0.01)

@@ -104,7 +104,7 @@ class TestSubmitting:
             monkeypatch,
             'echo "u $(id -u)"; echo "g $(id -G)"; echo "m $(umask)"; pwd; env; echo "$2"; cat "$2"; echo 17',
         )
-        answer = await submitting.submit(submission(data=b"#!/bin/sh\necho x\n"), spool=spool, seconds=20)
+        answer = await submitting.submit(submission(data=b"#!/bin/sh\necho x\n"), spool=spool, seconds=60)
         said = (spool.folder / f"{TOKEN}.out").read_text().splitlines()
         assert answer == answers.Answer("accepted", job_id="17")
         assert said[:4] == [f"u {NOBODY.pw_uid}", f"g {NOBODY.pw_gid}", "m 0022", "/"]
@@ -125,7 +125,7 @@ class TestSubmitting:
         fake_sbatch(tmp_path, monkeypatch, "echo 17")
         closed = tmp_path / "closed"
         closed.mkdir(mode=0o700)
-        answer = await submitting.submit(submission(str(closed)), spool=spool, seconds=20)
+        answer = await submitting.submit(submission(str(closed)), spool=spool, seconds=60)
         assert answer.kind == "rejected"
         assert f"{closed}: Permission denied" in answer.words
 
@@ -146,7 +146,7 @@ class TestSubmitting:
         fake_sbatch(tmp_path, monkeypatch, f"until [ -e {gate} ]; do sleep 0.05; done; echo 23")
         task = asyncio.ensure_future(submitting.submit(submission(), spool=spool, seconds=60))
         later = spooling.Spool(spool.folder)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not later.running(TOKEN):  # noqa: ASYNC110  # another process is waited for
                 await asyncio.sleep(0.02)
         assert later.started(TOKEN)
