@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich import console
 
-from benchmarks import figures, footprint, intake, scale, start, throughput
+from benchmarks import bringup, figures, footprint, intake, scale, start, throughput
 from penstock.lab import testing
 
 Measure = Callable[[testing.RunningLab], list[figures.Figure]]
@@ -24,6 +24,7 @@ SUITES: dict[str, tuple[Measure, tuple[str, ...]]] = {
     "footprint": (footprint.measure, ("--cpus", "64", "--memory-gb", "64")),
     "scale": (scale.measure, ()),
     "intake": (intake.measure, ()),
+    "lab": (bringup.measure, ("--no-bridge", "--nodes", "1")),
 }
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: make bench writes them -->\n", "<!-- end of figures -->\n"

@@ -25,7 +25,7 @@ class DevCluster:
             base_url=cluster["server"],
             headers={"Authorization": f"Bearer {user.get('token', '')}"},
             verify=ssl.create_default_context(cadata=authority),
-            timeout=20,
+            timeout=60,
             trust_env=False,
         )
 

@@ -22,7 +22,7 @@ def kill(place: paths.LabPaths, name: str) -> None:
     record = supervision.read_record(place, name)
     assert record is not None
     processes.send(record.identity, signal.SIGKILL)
-    assert processes.wait_gone([record.identity], seconds=5) == []
+    assert processes.wait_gone([record.identity], seconds=60) == []
 
 
 def left_behind(place: paths.LabPaths) -> list[str]:

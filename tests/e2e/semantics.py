@@ -81,7 +81,7 @@ def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
     return {row[0]: Record(row[1].split()[0], row[2]) for row in final}
 
 
-def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 90) -> dict[str, Record]:
+def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 180) -> dict[str, Record]:
     """How all these jobs ended, once they have; TimeoutError that names those that have not."""
     wanted = set(job_ids)
     deadline = time.monotonic() + timeout
@@ -95,11 +95,11 @@ def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 90) -> dict[st
         time.sleep(POLL)
 
 
-def record(lab: Lab, job_id: str, *, timeout: float = 60) -> Record:
+def record(lab: Lab, job_id: str, *, timeout: float = 180) -> Record:
     return records(lab, (job_id,), timeout=timeout)[job_id]
 
 
-def wait_until(true: Callable[[], object], what: str, *, timeout: float = 60) -> None:
+def wait_until(true: Callable[[], object], what: str, *, timeout: float = 120) -> None:
     """Poll; an AssertionError says what did not become true."""
     deadline = time.monotonic() + timeout
     while not true():
@@ -107,7 +107,7 @@ def wait_until(true: Callable[[], object], what: str, *, timeout: float = 60) ->
         time.sleep(POLL)
 
 
-def wait_for_text(file: Path, text: str, *, timeout: float = 60) -> None:
+def wait_for_text(file: Path, text: str, *, timeout: float = 120) -> None:
     """The file is there and says so."""
     wait_until(lambda: file.exists() and text in file.read_text(), f"{file} says {text!r}", timeout=timeout)
 

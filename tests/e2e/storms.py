@@ -44,7 +44,7 @@ class LongJob:
     def end(self) -> None:
         (self.folder / "stop").touch()
 
-    def check_true_end(self, *, timeout: float = 90) -> None:
+    def check_true_end(self, *, timeout: float = 180) -> None:
         """Slurm's record and the output are those of the one container."""
         found = semantics.record(self.lab, self.job_id, timeout=timeout)
         assert found == TRUE_END, f"{found}: {semantics.field(self.lab, self.job_id, 'Comment')}"
@@ -103,7 +103,7 @@ def kill(lab: Lab, name: str) -> None:
     record = supervision.read_record(lab.place, name)
     assert record is not None
     processes.send(record.identity, signal.SIGTERM if name == "slurmctld" else signal.SIGKILL)
-    assert processes.wait_gone([record.identity], seconds=20) == []
+    assert processes.wait_gone([record.identity], seconds=60) == []
 
 
 def restart(lab: Lab) -> None:

@@ -172,7 +172,7 @@ def test_a_link_on_the_nas_leads_nowhere_else(lab: Lab) -> None:
     testing.until(lambda: lab.job(job_id)["JobState"] in ("RUNNING", "FAILED"))
     time.sleep(3)
     lab.run(("scancel", job_id))
-    lab.accounted(job_id, timeout=60)
+    lab.accounted(job_id)
     output = lab.home / f"slurm-{job_id}.out"
     assert "passwd" not in (output.read_text() if output.exists() else "")
 
@@ -227,7 +227,7 @@ def test_another_user_cannot_read_output_secret_or_script(lab: Lab, running: str
     kubectl = ("kubectl", "get", "secrets", "-n", f"user-{lab.user}")
     assert lab.run_as_user(kubectl, check=False).returncode != 0
     spool = next(lab.place.spool.glob("*/job*/slurm_script"))
-    denied = testing.run(("cat", str(spool)), env={}, timeout=10, check=False, cwd=Path("/"), user=labs.GUEST)
+    denied = testing.run(("cat", str(spool)), env={}, timeout=60, check=False, cwd=Path("/"), user=labs.GUEST)
     assert denied.returncode != 0
 
 

@@ -38,12 +38,12 @@ def nas(lab: testing.RunningLab) -> Iterator[Path]:
 
 
 def mount(*words: str) -> None:
-    subprocess.run(("mount", *words), check=True, timeout=20)
+    subprocess.run(("mount", *words), check=True, timeout=60)
 
 
 def unmount(path: Path) -> None:
     while os.path.ismount(path):
-        subprocess.run(("umount", str(path)), check=True, timeout=20)
+        subprocess.run(("umount", str(path)), check=True, timeout=60)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def intake(lab: testing.RunningLab, nas: Path) -> Iterator[intakes.OwnIntake]:
 
 def become_job(intake: intakes.OwnIntake, *names: str) -> None:
     """All of these files, and no others, have become jobs."""
-    testing.until(lambda: len(intake.filed("processed")) >= len(names), seconds=60)
+    testing.until(lambda: len(intake.filed("processed")) >= len(names))
     assert sorted(name.rpartition(".")[0] for name in intake.filed("processed")) == sorted(names)
 
 
@@ -64,16 +64,16 @@ def test_a_nas_that_is_taken_away_loses_nothing(intake: intakes.OwnIntake, nas: 
     become_job(intake, "before.sh")
     intake.drop(".later.sh")
     unmount(nas)
-    testing.until(lambda: "not the NAS" in intake.problem() or "cannot open" in intake.problem(), seconds=30)
+    testing.until(lambda: "not the NAS" in intake.problem() or "cannot open" in intake.problem())
     intake.kill()
     intake.start()
-    testing.until(lambda: intake.process is not None and intake.process.poll() is None, seconds=5)
+    testing.until(lambda: intake.process is not None and intake.process.poll() is None)
     time.sleep(1.0)
     assert list(nas.iterdir()) == []
     mount("--bind", str(nas.parent / "store"), str(nas))
     (intake.submit / ".later.sh").rename(intake.submit / "later.sh")
     become_job(intake, "before.sh", "later.sh")
-    testing.until(lambda: intake.problem() == "", seconds=30)
+    testing.until(lambda: intake.problem() == "")
 
 
 def test_a_read_only_nas_is_waited_for(intake: intakes.OwnIntake, nas: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_read_only_nas_is_waited_for(intake: intakes.OwnIntake, nas: Path) -> 
     mount("-o", "remount,ro", str(nas.parent / "store"))
     try:
         intake.start()
-        testing.until(lambda: "Read-only" in intake.problem(), seconds=30)
+        testing.until(lambda: "Read-only" in intake.problem())
         assert intake.jobs() == []
     finally:
         mount("-o", "remount,rw", str(nas.parent / "store"))
@@ -107,9 +107,9 @@ def test_what_did_not_fit_on_a_full_nas_is_not_run(intake: intakes.OwnIntake, na
     become_job(intake, "whole.sh")
     with pytest.raises(AssertionError, match="No space left"):
         intake.drop("cut.sh", intakes.PLAIN + "# a long line of a long script\n" * 4000)
-    testing.until(lambda: any(item.name == "cut.sh" for item in intake.said().waiting), seconds=30)
+    testing.until(lambda: any(item.name == "cut.sh" for item in intake.said().waiting))
     (nas / "filler").unlink()
-    testing.until(lambda: "cut.sh.error.txt" in intake.filed("failed"), seconds=60)
+    testing.until(lambda: "cut.sh.error.txt" in intake.filed("failed"))
     letter = intake.filed("failed")["cut.sh.error.txt"].read_text()
     assert "while the NAS was full" in letter or "may be cut short" in letter
     become_job(intake, "whole.sh")
@@ -149,8 +149,8 @@ def test_attacks_are_refused_and_leak_nothing(lab: testing.RunningLab, outside: 
         lab.run_as_user(("python3", "-c", ATTACK, str(intake.submit), str(secret)))
         linked = intake.submit / "linked.sh"
         os.link(secret, linked)
-        testing.until(lambda: len(intake.filed("processed")) == len(HARMLESS), seconds=90)
-        testing.until(intake.idle, seconds=60)
+        testing.until(lambda: len(intake.filed("processed")) == len(HARMLESS))
+        testing.until(intake.idle)
         letters = {
             name.removesuffix(".error.txt") for name in intake.filed("failed") if name.endswith(".txt")
         }
@@ -199,7 +199,7 @@ def test_swapping_a_file_for_a_link_at_any_moment_gains_nothing(
         argv = ("python3", "-c", SWAP, str(intake.submit), str(secret))
         swapper = subprocess.Popen(argv, **passwd.identity(lab.user))
         assert swapper.wait(60) == 0
-        testing.until(intake.idle, seconds=60)
+        testing.until(intake.idle)
         assert {name for _, name in intake.jobs()} <= {"swap.sh"}
         for path in (*intake.filed("processed").values(), *intake.filed("failed").values()):
             assert path.is_symlink() or SECRET not in path.read_text()

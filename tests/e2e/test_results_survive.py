@@ -36,7 +36,7 @@ def own_collector(lab: Lab, **changes: object) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         path.unlink()
         testing.lab_command(lab.place, "up")
 
@@ -76,15 +76,15 @@ def test_killed_penstockd_loses_no_record(lab: Lab) -> None:
 @contextlib.contextmanager
 def mounted(*argv: str, over: Path) -> Iterator[None]:
     """Something else at that place for a while."""
-    subprocess.run(["mount", *argv, str(over)], check=True, timeout=20)
+    subprocess.run(["mount", *argv, str(over)], check=True, timeout=60)
     try:
         yield
     finally:
-        subprocess.run(["umount", str(over)], check=True, timeout=20)
+        subprocess.run(["umount", str(over)], check=True, timeout=60)
 
 
 def read_only(folder: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True, timeout=20)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True, timeout=60)
 
 
 def wait_for_log(lab: Lab, text: str, *, since: int) -> None:

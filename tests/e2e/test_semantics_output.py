@@ -97,7 +97,7 @@ def test_a_hundred_megabytes_arrive_whole(lab: Lab, outside: Path) -> None:
     jobs = [lab.sbatch(script, f"--output={place}/big.o") for place in (folder, outside)]
     expected = digest_of_seq(BIG_LINES)
     assert expected[0] > 100_000_000
-    semantics.records(lab, jobs, timeout=120)
+    semantics.records(lab, jobs, timeout=240)
     for place in (folder, outside):
         file = place / "big.o"
         with file.open("rb") as opened:
@@ -115,7 +115,7 @@ def test_output_goes_on_where_a_killed_penstockd_stopped(lab: Lab, outside: Path
     semantics.wait_until(lambda: file.exists() and file.stat().st_size > 100_000, "output comes")
     os.kill(clusters.pid_of(lab, "penstockd"), signal.SIGKILL)
     lab.penstock("lab", "up", "--dir", str(lab.place.directory))
-    assert semantics.record(lab, job_id, timeout=90) == semantics.Record("COMPLETED", "0:0")
+    assert semantics.record(lab, job_id, timeout=180) == semantics.Record("COMPLETED", "0:0")
     with file.open("rb") as opened:
         assert (file.stat().st_size, hashlib.file_digest(opened, "sha256").hexdigest()) == (size, digest)
 

@@ -28,7 +28,7 @@ def held_up(lab: Lab, folder: Path, nodes: int, *options: str) -> str:
 
 def comment_with(lab: Lab, job_id: str, words: str) -> None:
     semantics.wait_until(
-        lambda: words in semantics.field(lab, job_id, "Comment"), f"job {job_id} says {words!r}", timeout=90
+        lambda: words in semantics.field(lab, job_id, "Comment"), f"job {job_id} says {words!r}", timeout=180
     )
 
 
@@ -43,7 +43,7 @@ def check_nothing_ran(lab: Lab, job_id: str, output: Path, words: str) -> None:
 
 def check_ran_once(lab: Lab, job_id: str, output: Path) -> None:
     """In the end, under the number of the attempt that Slurm counts; it may have been refused before."""
-    lab.wait_for(job_id, "COMPLETED", timeout=120)
+    lab.wait_for(job_id, "COMPLETED", timeout=240)
     restarts = int(lab.job(job_id)["Restarts"])
     assert restarts >= 1
     assert [line for line in output.read_text().splitlines() if "ran-" in line] == [f"ran-{restarts}"]
@@ -102,6 +102,6 @@ def test_room_that_was_promised_and_is_not_taken_yet(lab: Lab, folder: Path) -> 
         )
         assert "waits for gpu on n3" in semantics.field(lab, late, "Comment")
         go_on()
-        lab.wait_for(gang, "COMPLETED", timeout=120)
+        lab.wait_for(gang, "COMPLETED", timeout=240)
     lab.run(("scancel", late))
     assert "ran-0\n" in (folder / "o").read_text()

@@ -47,14 +47,14 @@ def _lose_all(lab: Lab, healing: contextlib.ExitStack, folder: Path) -> dict[str
     jobs = {node: lab.sbatch(SCRIPT, f"--nodelist={node}", cwd=folder) for node in (DRAINED, DOWN, GONE)}
     jobs["fixed"] = lab.sbatch(SCRIPT, f"--nodelist={DOWN}", "--no-requeue", cwd=folder)
     for job_id in jobs.values():
-        semantics.wait_for_text(folder / f"log-{job_id}", "attempt-0", timeout=60)
+        semantics.wait_for_text(folder / f"log-{job_id}", "attempt-0", timeout=120)
     if not clusters.is_real():
         healing.enter_context(clusters.refusing_node(lab, REFUSING))
         jobs[REFUSING] = lab.sbatch(SCRIPT, f"--nodelist={REFUSING}", cwd=folder)
     healing.enter_context(clusters.without_node(lab, GONE))
     _collect_garbage(lab, jobs[GONE])
     lab.run(("scontrol", "update", f"NodeName={DOWN}", "State=DOWN", "Reason=test"))
-    lab.run(("kubectl", "drain", DRAINED, "--force", "--ignore-daemonsets", "--timeout=30s"))
+    lab.run(("kubectl", "drain", DRAINED, "--force", "--ignore-daemonsets", "--timeout=100s"))
     found = {}
     for name, job_id in jobs.items():
         if name != "fixed":
@@ -81,7 +81,7 @@ def _collect_garbage(lab: Lab, job_id: str) -> None:
 
 
 def _end(lab: Lab, job_id: str, comment: str, folder: Path) -> SentBack:
-    job = lab.wait_for(job_id, "COMPLETED", "FAILED", "NODE_FAIL", timeout=90)
+    job = lab.wait_for(job_id, "COMPLETED", "FAILED", "NODE_FAIL", timeout=240)
     log = folder / f"log-{job_id}"
     return SentBack(comment, log.read_text() if log.exists() else "", job["Restarts"], job["JobState"])
 

@@ -62,7 +62,7 @@ def killed_apply(site: plainsite.PlainSite) -> None:
         while child.poll() is None and not journal.exists():
             time.sleep(0.005)
         child.kill()
-        said = child.communicate(timeout=20)[0].decode()
+        said = child.communicate(timeout=120)[0].decode()
     assert journal.exists(), f"it ended before it could be killed: {said}"
 
 
@@ -70,7 +70,7 @@ def run_bridged(site: plainsite.PlainSite) -> None:
     """A job in a pod on a node new to Slurm, its true exit code, and the site's own Lua asked first."""
     lab = site.lab
     job = submitted(site, "k8s", "bridged.out", f"--nodelist={plainsite.NEW_NODE}", "--gpus-per-node=1")
-    assert lab.wait_for(job, "FAILED", timeout=90)["ExitCode"] == "7:0"
+    assert lab.wait_for(job, "FAILED", timeout=180)["ExitCode"] == "7:0"
     testing.until(lambda: "in a pod" in (lab.home / "bridged.out").read_text())
     refused = lab.run_as_user(("sbatch", "--partition=k8s", "--job-name=forbidden"), stdin=SEVEN, check=False)
     assert "the site says no" in refused.stderr

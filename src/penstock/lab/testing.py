@@ -23,7 +23,9 @@ from penstock.lab import commands, environment, inspecting, passwd, paths, prepa
 from penstock.lab.kubernetes import requirements
 
 PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
-UP_SECONDS = 120
+UP_SECONDS = 300
+COMMAND_SECONDS = 120
+"""Only a failure takes that long: tests wait for what they need, on a machine that may be busy."""
 POLL_SECONDS = 0.05
 Result = subprocess.CompletedProcess[str]
 
@@ -49,7 +51,7 @@ class RunningLab:
         self,
         argv: Sequence[str],
         *,
-        timeout: float = 60,
+        timeout: float = COMMAND_SECONDS,
         check: bool = True,
         cwd: Path | None = None,
         stdin: str = "",
@@ -62,7 +64,7 @@ class RunningLab:
         argv: Sequence[str],
         *,
         user: str = "",
-        timeout: float = 60,
+        timeout: float = COMMAND_SECONDS,
         check: bool = True,
         cwd: Path | None = None,
         stdin: str = "",
@@ -85,7 +87,7 @@ class RunningLab:
         text = self.run(("scontrol", "show", "job", "--detail", "--oneliner", job_id)).stdout.splitlines()[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
-    def wait_for(self, job_id: str, *states: str, timeout: float = 60) -> dict[str, str]:
+    def wait_for(self, job_id: str, *states: str, timeout: float = 120) -> dict[str, str]:
         """Wait until the job is in one of the states; TimeoutError that says in which it is instead."""
         deadline = time.monotonic() + timeout
         while True:
@@ -96,7 +98,7 @@ class RunningLab:
                 raise TimeoutError(f"job {job_id} is {job['JobState']} ({job.get('Reason')}), not {states}")
             time.sleep(POLL_SECONDS)
 
-    def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 20) -> list[str]:
+    def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 120) -> list[str]:
         """The fields of the job's record in the accounting, once it has ended there."""
         argv = (
             "sacct",
@@ -155,7 +157,7 @@ def run(
     return result
 
 
-def until(holds: Callable[[], object], *, seconds: float = 20) -> None:
+def until(holds: Callable[[], object], *, seconds: float = 120) -> None:
     """Wait for something to become true; AssertionError when it does not."""
     deadline = time.monotonic() + seconds
     while not holds():
