@@ -135,6 +135,8 @@ def make_venv(*, requirements: tuple[str, ...]) -> None:
     wanted = hashlib.sha256(sys.version.encode() + b"".join(file.read_bytes() for file in files)).hexdigest()
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
+    if VENV.exists() and not os.access(VENV, os.W_OK):
+        fail(f"{VENV} is somebody else's: they can remove it with `make clean`, or use a clone of your own")
     began = time.monotonic()
     say(f"making the virtual environment .venv ({', '.join(requirements)})")
     if not (VENV / "bin" / "pip").exists():
@@ -172,4 +174,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        fail(str(problem))

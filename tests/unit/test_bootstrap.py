@@ -85,3 +85,15 @@ def test_a_file_may_have_five_hundred_lines(
     path = tmp_path / "f.py"
     path.write_text("x = 1\n" * lines)
     assert len(list(check_sizes.check(path))) == complaints
+
+
+def test_an_environment_of_somebody_elses_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After `sudo make demo`, a user with other requirements: one line that says what to do."""
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(SystemExit):
+        bootstrap.make_venv(requirements=("build", "runtime"))
+    assert f"{tmp_path} is somebody else's" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

@@ -86,12 +86,14 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
     members = choosing.members(wishes.kubernetes or spec.DEV)
     nodes = len(members) or wishes.nodes or spec.DEFAULT_NODES
     count = spec.port_count(nodes, wishes.kubernetes or spec.DEV, fault_proxy=bool(wishes.fault_proxy))
+    base = wishes.port_base or ports.choose_base(count)
+    ports.require_row(base, count)
     chosen: dict[str, Any] = {
         "members": members,
         "nodes": nodes,
         **({"gpus": max(member.gpus for member in members)} if members else {}),
         "name": name,
-        "port_base": wishes.port_base or ports.choose_base(count),
+        "port_base": base,
         "user": person or users.free_name(name),
         "user_created": not person,
     }

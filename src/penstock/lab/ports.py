@@ -44,6 +44,15 @@ def choose_base(count: int, *, attempts: int = 200) -> int:
     )
 
 
+def require_row(base: int, count: int) -> None:
+    """Complain about a row of ports that would go on where there are none."""
+    if base + count - 1 > HIGHEST_PORT:
+        raise errors.UsageError(
+            f"this lab needs {count} ports in a row, and from {base} on there are {HIGHEST_PORT - base + 1}",
+            hint=f"Choose a --port-base of at most {HIGHEST_PORT - count + 1}.",
+        )
+
+
 def require_free(wanted: Iterable[tuple[str, int]]) -> None:
     """Complain about the first port that somebody else already listens on."""
     for component, port in wanted:
