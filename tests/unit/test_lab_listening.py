@@ -97,6 +97,23 @@ def test_otherwise_all_read_the_same_file(
     assert listening.slurm_conf(place) == listening.accounting_conf(place) == place.slurm_conf
 
 
+@pytest.mark.parametrize(
+    ("machine", "namespaces", "wanted"),
+    [
+        ("192.0.2.7", True, True),
+        ("127.0.1.1", False, True),
+        ("192.0.2.7", False, False),
+        (None, False, False),
+    ],
+)
+def test_daemons_that_can_be_reached_from_outside_are_known(
+    stage: Stage, machine: str | None, namespaces: bool, wanted: bool
+) -> None:
+    """`lab up` tells."""
+    stage(machine=machine, namespaces=namespaces)
+    assert listening.is_on_loopback() is wanted
+
+
 @pytest.mark.parametrize("localhost", ["127.0.0.2", "192.0.2.7", None])
 def test_a_localhost_that_is_none_is_not_used(
     monkeypatch: pytest.MonkeyPatch, stage: Stage, localhost: str | None

@@ -29,7 +29,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
         files.write(rendered.path, rendered.content, mode=rendered.mode, owner=owner)
     listening.write(place)
     files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
-    return "written"
+    return "written" if listening.is_on_loopback() else f"written; {listening.EXPOSED}"
 
 
 def known_facts(site: site_schema.Site, *, release: releases.Release) -> facts.Facts:

@@ -18,6 +18,9 @@ from pathlib import Path
 from penstock.lab import commands, files, passwd, paths, places, ports
 
 NAME = "localhost"
+EXPOSED = (
+    "Slurm listens on all addresses: this machine allows no UTS namespaces, and its name is not loopback"
+)
 _IN_A_NAMESPACE = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', NAME)
 
 
@@ -46,6 +49,11 @@ def shared_address() -> str | None:
     if has_own_name():
         return machine if machine == ports.LOOPBACK else None
     return machine if machine is not None and machine.startswith("127.") else None
+
+
+def is_on_loopback() -> bool:
+    """Whether the daemons can be kept from listening elsewhere."""
+    return has_own_name() or shared_address() is not None
 
 
 def slurm_conf(place: paths.LabPaths) -> Path:
