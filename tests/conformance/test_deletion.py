@@ -36,9 +36,9 @@ def test_a_running_pod_stays_until_its_process_has_ended(api: client.Client, nod
     now = api.get("pods", "polite")
     assert now["metadata"]["deletionTimestamp"]
     assert now["metadata"]["deletionGracePeriodSeconds"] == 10
-    events = list(api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=6))
-    assert events[-1]["type"] == "DELETED"
-    assert client.terminated(events[-1]["object"])["exitCode"] == 3
+    events = api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=60)
+    last = next(event for event in events if event["type"] == "DELETED")
+    assert client.terminated(last["object"])["exitCode"] == 3
 
 
 def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> None:
@@ -47,7 +47,7 @@ def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> N
     began = time.monotonic()
     api.delete("pods", "stubborn", {"gracePeriodSeconds": 2})
     api.gone("pods", "stubborn")
-    assert 1.5 <= time.monotonic() - began < 10
+    assert 1.5 <= time.monotonic() - began < 25  # where nothing is said it would be 30
 
 
 def test_only_the_very_object_is_deleted(api: client.Client) -> None:

@@ -16,7 +16,7 @@ def test_a_watch_goes_on_where_the_list_ended(api: client.Client) -> None:
     api.delete("pods", "before", {"gracePeriodSeconds": 0})
     seen = [
         (event["type"], event["object"]["metadata"]["name"])
-        for event in api.watch("pods", version=version, seconds=2)
+        for event in api.watch("pods", version=version, seconds=5)
         if event["type"] in ("ADDED", "DELETED")
     ]
     assert seen == [("ADDED", "between"), ("DELETED", "before")]
@@ -26,9 +26,9 @@ def test_versions_rise_and_the_last_one_can_be_watched_from(api: client.Client) 
     """A watch from the last version seen begins with what is new."""
     version = api.get("pods")["metadata"]["resourceVersion"]
     api.create("pods", client.pod("one"))
-    first = next(event for event in api.watch("pods", version=version, seconds=5))
+    first = next(event for event in api.watch("pods", version=version, seconds=30))
     api.create("pods", client.pod("two"))
-    again = api.watch("pods", version=first["object"]["metadata"]["resourceVersion"], seconds=5)
+    again = api.watch("pods", version=first["object"]["metadata"]["resourceVersion"], seconds=30)
     assert next(event["object"]["metadata"]["name"] for event in again) == "two"
 
 
@@ -37,7 +37,7 @@ def test_a_watch_ends_when_its_time_is_over(api: client.Client) -> None:
     version = api.get("pods")["metadata"]["resourceVersion"]
     began = time.monotonic()
     assert list(api.watch("pods", version=version, seconds=2)) == []
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 20
 
 
 def test_events_come_while_they_happen(api: client.Client) -> None:
@@ -46,17 +46,17 @@ def test_events_come_while_they_happen(api: client.Client) -> None:
     late = threading.Timer(0.5, lambda: api.create("pods", client.pod("late")))
     late.start()
     began = time.monotonic()
-    event = next(iter(api.watch("pods", version=version, seconds=20)))
+    event = next(iter(api.watch("pods", version=version, seconds=60)))
     late.join()
     assert event["object"]["metadata"]["name"] == "late"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40  # and not when the watch ends
 
 
 def test_a_deletion_shows_the_object_as_it_was_last(api: client.Client) -> None:
     """The version of a DELETED event is newer than any before: a watcher goes on from it."""
     made = api.create("pods", client.pod("short"))
     api.delete("pods", "short", {"gracePeriodSeconds": 0})
-    events = list(api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=2))
+    events = list(api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=5))
     last = events[-1]
     assert last["type"] == "DELETED"
     assert last["object"]["metadata"]["uid"] == made["metadata"]["uid"]
@@ -69,6 +69,6 @@ def test_label_selectors_turn_changes_into_comings_and_goings(api: client.Client
     patch = {"metadata": {"labels": {"colour": "blue"}}}
     api.call("PATCH", api.path("pods", "p"), patch, kind="application/merge-patch+json")
     version = made["metadata"]["resourceVersion"]
-    (event,) = api.watch("pods", version=version, seconds=2, labelSelector="colour=red")
+    (event,) = api.watch("pods", version=version, seconds=5, labelSelector="colour=red")
     assert event["type"] == "DELETED"
     assert api.get("pods", "p")["metadata"]["labels"] == {"colour": "blue"}

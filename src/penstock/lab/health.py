@@ -16,7 +16,7 @@ from penstock.intake import status
 from penstock.lab import commands, environment, paths, ports
 
 SECONDS = 3.0
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
 """A Slurm command on a busy machine."""
 SILENCE_SECONDS = 30.0
 _BROKEN_NODE_STATES = ("down", "fail", "error", "unk", "*")
