@@ -288,19 +288,19 @@ def test_first_process_takes_all_others_with_it(api: testing.Client, tmp_path: P
 
 
 def test_noop_pod_is_fast(api: testing.Client) -> None:
-    """From binding to its terminated status a no-op pod can take under 200 ms: nothing waits for a clock.
-
-    A busy machine may need many attempts to show it; one with a pause in it never does.
+    """From binding to the terminated status a no-op pod takes well under 200 ms; the best counts, of five or,
+    where the machine is busy with others, of more.
     """
-    assert any(_seconds_of_a_noop(api, f"p{number}") < 0.2 for number in range(100))
-
-
-def _seconds_of_a_noop(api: testing.Client, name: str) -> float:
-    api.create("pods", pod(name, "true", schedulerName="nobody"))
-    begin = time.monotonic()
-    _bind(api, name)
-    api.phase(name, "Succeeded")
-    return time.monotonic() - begin
+    best, number = 9.0, 0
+    while number < 5 or (best >= 0.2 and number < 60):
+        number += 1
+        name = f"p{number}"
+        api.create("pods", pod(name, "true", schedulerName="nobody"))
+        begin = time.monotonic()
+        _bind(api, name)
+        api.phase(name, "Succeeded")
+        best = min(best, time.monotonic() - begin)
+    assert best < 0.2
 
 
 def _bind(api: testing.Client, name: str, node: str = "n1") -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_an_image_that_cannot_be_pulled(lab: Lab) -> None:
     folder = semantics.folder(lab)
     with clusters.without_image(lab, MISSING):
         job_id = lab.sbatch(f"#!/bin/sh\n#K8S_IMAGE={MISSING}\ntrue\n", "--output=o", cwd=folder)
-        assert semantics.record(lab, job_id, timeout=180) == LOST
+        assert semantics.record(lab, job_id, timeout=60) == LOST
     check_words(lab, job_id, folder / "o", f"^(ImagePullBackOff|ErrImagePull): .*{MISSING}")
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
 

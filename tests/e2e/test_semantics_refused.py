@@ -28,7 +28,7 @@ def held_up(lab: Lab, folder: Path, nodes: int, *options: str) -> str:
 
 def comment_with(lab: Lab, job_id: str, words: str) -> None:
     semantics.wait_until(
-        lambda: words in semantics.field(lab, job_id, "Comment"), f"job {job_id} says {words!r}", timeout=180
+        lambda: words in semantics.field(lab, job_id, "Comment"), f"job {job_id} says {words!r}", timeout=90
     )
 
 
