@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -131,8 +130,7 @@ def requested(lab: Lab) -> dict[str, list[tuple[int, int]]]:
             lab.wait_for(job_id, "RUNNING")
         for name, job_id in jobs.items():
             wanted = len(REQUESTS[name][1])
-            while len(semantics.pods(lab, job_id)) < wanted:
-                time.sleep(semantics.POLL)
+            semantics.wait_until(lambda: len(semantics.pods(lab, job_id)) >= wanted, f"pods of {name}")  # noqa: B023  # now
         return {name: _amounts(lab, job_id) for name, job_id in jobs.items()}
     finally:
         lab.run(("scancel", *jobs.values()))
