@@ -54,6 +54,12 @@ CASES = {
     "interrupt-trapped": Case(
         f"trap 'echo got; exit 5' INT\necho up\n{LOOP}", scancel("--batch", "--signal=INT")
     ),
+    "alarm-not-trapped": Case(f"echo up\n{LOOP}", scancel("--batch", "--signal=ALRM")),
+    "ended-not-trapped": Case(f"echo up\n{LOOP}", scancel("--batch", "--signal=TERM")),
+    "ended-alone": Case(
+        "trap 'echo got; exit 4' TERM\necho up\nsh -c 'sleep 6; echo child'\necho on\n",
+        scancel("--batch", "--signal=TERM"),
+    ),
     "signal-to-steps-only": Case(
         "trap 'echo got' USR1\necho up\nsleep 6\necho on\n", scancel("--signal=USR1")
     ),

@@ -179,7 +179,7 @@ def test_srun_says_why_it_does_nothing(stage: Stage) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "ABRT", "WINCH"])
+@pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "ABRT", "ALRM", "WINCH"])
 def test_a_signal_reaches_the_scripts_trap(stage: Stage, name: str) -> None:
     """The agent passes it on and waits on for the script's own end."""
     process = stage.start(f"trap 'echo got; exit 3' {name}\necho up\nwhile :; do sleep 0.05; done\n")
@@ -231,6 +231,22 @@ def test_the_agents_own_variables_are_not_the_users(stage: Stage) -> None:
     shown = "".join(f'printf "%s " "${name}"; ' for name in exported if name != "IFS")
     code, out, err = stage.run(f"{shown}exit 9\n", exported=exported)
     assert (code, out, err) == (9, "mine " * (len(exported) - 1), "")
+
+
+def test_a_sigterm_may_be_for_the_script_alone(stage: Stage) -> None:
+    """Its children do not hear it; without a trap the script dies of it."""
+    script = "trap 'echo it' TERM\nsh -c 'echo up; sleep 0.3; echo child'\necho on\n"
+    process = stage.start(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGTTIN)
+    assert finish(process) == (0, "child\nit\non\n", "")
+    process = stage.start("echo up\nsleep 1\necho on\n")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGTTIN)
+    assert finish(process) == (128 + signal.SIGTERM, "", "")
+    assert stage.last_words.read_text().startswith("signal\n")
 
 
 def test_two_signals_are_two(stage: Stage) -> None:

@@ -239,11 +239,22 @@ async def test_a_trusted_partition_is_not_checked(world: World) -> None:
     assert await world.bridge.admit(fakes.identity(1)) == ()
 
 
-@pytest.mark.parametrize(("everyone", "target"), [(False, "1"), (True, "-1")])
-async def test_signals_go_into_the_pod(world: World, everyone: bool, target: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "how", "command"),
+    [
+        (signal.SIGUSR1, {"everyone": False}, "kill -USR1 1"),
+        (signal.SIGUSR1, {"everyone": True}, "kill -USR1 -1"),
+        (signal.SIGTERM, {"everyone": True}, "kill -TERM -1"),
+        (signal.SIGTERM, {"everyone": False}, "kill -TTIN 1"),
+        (signal.SIGTERM, {"everyone": False, "agent": False}, "kill -TERM 1"),
+    ],
+)
+async def test_signals_go_into_the_pod(
+    world: World, number: signal.Signals, how: dict[str, bool], command: str
+) -> None:
     """To the agent, which passes them to the script, or to all processes at once."""
-    await world.bridge.signal(fakes.pod("p"), signal.SIGUSR1, everyone=everyone)
-    assert world.kube.commands == [("/bin/sh", "-c", f"kill -USR1 {target}")]
+    await world.bridge.signal(fakes.pod("p"), number, **how)
+    assert world.kube.commands == [("/bin/sh", "-c", command)]
 
 
 async def test_a_node_that_cannot_be_known_clean_is_drained_and_freed_later(world: World) -> None:

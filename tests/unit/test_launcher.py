@@ -148,12 +148,13 @@ def test_it_ends_as_the_container_did(stage: Stage) -> None:
     assert finish(process) == (7, b"line\n", b"penstock: OOMKilled\n")
 
 
-def test_it_dies_of_the_containers_signal(stage: Stage) -> None:
-    """Slurm records the signal itself."""
+@pytest.mark.parametrize("number", [2, 9, 13, 14, 15, 24, 25, 34])
+def test_it_dies_of_the_containers_signal(stage: Stage, number: int) -> None:
+    """Slurm records the signal itself, also one that Python ignores or the launcher uses."""
     process = stage.start()
     with stage.accept() as (peer, _):
-        peer.sendall(wire.pack("started") + wire.pack("signal", "9"))
-    assert finish(process)[0] == -signal.SIGKILL
+        peer.sendall(wire.pack("started") + wire.pack("signal", str(number)))
+    assert finish(process)[0] == -number
 
 
 def test_it_says_when_all_is_written(stage: Stage) -> None:
@@ -219,6 +220,20 @@ def test_slurms_way_of_ending_a_job_is_for_all_processes(stage: Stage) -> None:
         process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGTERM)
         assert wire.receive(peer) == [b"signal", b"number", b"15", b"everyone", b"1"]
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
+
+
+def test_an_alarm_is_a_signal_like_others(stage: Stage) -> None:
+    """Although the launcher has alarms of its own: no more and no fewer than were sent."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("output", "."))
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"."
+        for number in (14, 10, 14, 12):
+            process.send_signal(number)
+            assert wire.receive(peer) == [b"signal", b"number", b"%d" % number, b"everyone", b"0"]
         peer.sendall(wire.pack("exit", "0"))
     assert finish(process)[0] == 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.model.jobspec import PodSpec
+from penstock.model.jobspec import Mount, PodSpec
 from penstock.render import pods
 from penstock.sbatch import pods as scripts
 from tests.unit import fakes
@@ -222,3 +222,15 @@ def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -
     """Other user names fall back to the number."""
     owner = dataclasses.replace(fakes.OWNER, name=user)
     assert pods.namespace_of(owner, fakes.SETTINGS) == namespace
+
+
+def test_the_sites_image_looks_for_folders() -> None:
+    """Not the script's, which may have no shell or one that lies; unless the site has none."""
+    asked = PodSpec(image="own/image:1", mounts=(Mount("/nas/data", "/data"),))
+    request = dataclasses.replace(fakes.REQUEST, pod=asked)
+    allocation = fakes.allocation(on=("n1",))
+    for default, expected in (("site/default:1", "site/default:1"), ("", "own/image:1")):
+        settings = dataclasses.replace(fakes.SETTINGS, default_image=default)
+        found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        (looks,) = found["spec"]["initContainers"]
+        assert (looks["image"], looks["command"][-2:]) == (expected, ["look", "/nas/data"])

@@ -239,10 +239,17 @@ class Bridge:
             namespace=pod.metadata.namespace, name=pod.metadata.name, container=wellknown.CONTAINER_NAME
         )
 
-    async def signal(self, pod: types.Pod, number: signal.Signals, *, everyone: bool) -> None:
-        """Deliver a signal to the script (through the agent) or to all processes of the job."""
+    async def signal(
+        self, pod: types.Pod, number: signal.Signals, *, everyone: bool, agent: bool = True
+    ) -> None:
+        """Deliver a signal to the script (through the agent, if there is one) or to all processes of the job.
+
+        An agent that gets a SIGTERM ends them all: kubelets have no other word for that.
+        """
         target = "-1" if everyone else "1"
-        command = ("/bin/sh", "-c", f"kill -{number.name.removeprefix('SIG')} {target}")
+        alone = agent and not everyone and number == signal.SIGTERM
+        name = wellknown.TERM_FOR_THE_SCRIPT if alone else number.name
+        command = ("/bin/sh", "-c", f"kill -{name.removeprefix('SIG')} {target}")
         meta = pod.metadata
         await self.kube.run(
             command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME

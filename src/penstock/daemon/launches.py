@@ -62,6 +62,7 @@ class LaunchSession:
     over: bool = False
     announced: bool = False
     """Whether the launcher knows that the script may run: from then on there is only this gang."""
+    agent: bool = True
     gang: tuple[types.Pod, ...] = ()
     output: outputs.Output | None = None
     placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -116,6 +117,7 @@ class LaunchSession:
         else:
             self.metrics.start_seconds.observe(self.clock.now() - began)
             self.bridge.timeline.note(job_id, "placed", ", ".join(share.node for share in allocation.shares))
+        self.agent = not request.pod.own_entrypoint
         self.placed.set()
         crashpoints.reach("launch.told")
         sent = {1: message.number("skip"), 2: message.number("skip_error")}
@@ -185,7 +187,7 @@ class LaunchSession:
     async def _passed_on(self, number: signal.Signals, *, everyone: bool) -> bool:
         """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again."""
         try:
-            await self.bridge.signal(self.gang[0], number, everyone=everyone)
+            await self.bridge.signal(self.gang[0], number, everyone=everyone, agent=self.agent)
             crashpoints.reach("signal.delivered")
         except errors.KubeError as error:
             log.warning("cannot pass %s on: %s", number.name, error.message)

@@ -151,7 +151,7 @@ pass_on() {
     passed="$passed $1"
     if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
 }
-for name in HUP INT QUIT ABRT USR1 USR2 URG WINCH XCPU; do
+for name in HUP INT QUIT ABRT ALRM USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "pass_on $name" "$name"
 done
@@ -162,6 +162,7 @@ for name in $early; do kill "-$name" "$child" 2>/dev/null; done
 everyone=$child
 [ $$ -eq 1 ] && everyone=-1
 trap 'kill -TERM $everyone 2>/dev/null' TERM
+trap 'pass_on TERM' TTIN # how penstockd tells a SIGTERM that is for the script alone
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
 # a trap, asking again gives its own status. 127 then mostly means that the shell has told it already, and forgotten.

@@ -35,6 +35,7 @@ class Launcher:
         self.written = {1: 0, 2: 0}
         self.lost_output = ""
         self.continued = -ENDING_SECONDS
+        self.waiting = False  # for our own SIGALRM
         self.signals: list[int] = []
         self.told: list[bytes] = []  # signals that penstockd has not delivered yet, as far as we know
         self.notes: list[bytes] = []
@@ -51,9 +52,14 @@ class Launcher:
         self.signals.append(int(number))
         if not self.started and number == _signal.SIGTERM:
             die_of(number)
+        self.waiting = True
         _signal.setitimer(_signal.ITIMER_REAL, TOGETHER)
 
     def on_alarm(self, number: int, frame: object) -> None:
+        """The moment is over; a SIGALRM that we did not ask for is the script's."""
+        if not self.waiting:
+            self.signals.append(int(number))
+        self.waiting = False
         self.pass_signals_on()
 
     def on_suspend(self, number: int, frame: object) -> None:

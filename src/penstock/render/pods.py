@@ -129,12 +129,10 @@ def image_of(request: launches.LaunchRequest, settings: PodSettings, partition: 
     return request.pod.image or settings.partition_images.get(partition) or settings.default_image
 
 
-def _with_a_shell(request: launches.LaunchRequest, settings: PodSettings, partition: str) -> str:
-    """The job's image; not one that runs itself, if there is another: it may be without a shell."""
-    own = image_of(request, settings, partition)
-    if not request.pod.own_entrypoint:
-        return own
-    return settings.partition_images.get(partition) or settings.default_image or own
+def _looking_image(request: launches.LaunchRequest, settings: PodSettings, partition: str) -> str:
+    """The site's image, if there is one: the script's may have a shell of its own making, or none."""
+    sites = settings.partition_images.get(partition) or settings.default_image
+    return sites or image_of(request, settings, partition)
 
 
 def render_pod(
@@ -170,7 +168,7 @@ def render_pod(
         manifest,
         request.pod,
         shared_mounts=settings.shared_mounts,
-        looking_image=_with_a_shell(request, settings, allocation.partition),
+        looking_image=_looking_image(request, settings, allocation.partition),
     )
 
 
