@@ -29,6 +29,7 @@ class Stage:
         self.last_words = folder / "termination-log"
         self.last_words.touch()
         agent = pods.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
+        agent = agent.replace(b"/tmp/.penstock-", bytes(folder / "penstock-"))
         (folder / "agent.sh").write_bytes(agent)
         (folder / "srun").write_bytes(pods.NO_SRUN)
         (folder / "srun").chmod(0o755)

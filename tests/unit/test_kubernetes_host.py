@@ -19,9 +19,10 @@ from penstock.lab.kubernetes import building, cgroups, mounting, nodeview, remai
 
 @pytest.fixture
 def controllers(tmp_path: Path) -> Path:
-    """Two controllers of cgroup v1, as plain directories."""
-    for name in ("cpuset", "memory"):
+    """Two controllers of cgroup v1, as plain directories, and the place for a third."""
+    for name in ("cpuset", "memory", "net_cls,net_prio"):
         (tmp_path / name).mkdir()
+    for name in ("cpuset", "memory"):
         (tmp_path / name / "cgroup.procs").touch()
     (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-1\n")
     (tmp_path / "cpuset" / "cpuset.mems").write_text("0\n")
@@ -71,7 +72,9 @@ class TestCgroups:
     def test_removing_what_is_not_there_is_nothing(self, controllers: Path) -> None:
         """A lab that never got so far is taken down as well."""
         cgroups.remove("lab", root=controllers)
-        assert sorted(path.name for path in controllers.iterdir()) == ["cpuacct", "cpuset", "memory"]
+        assert sorted(path.name for path in controllers.iterdir()) == [
+            *("cpuacct", "cpuset", "memory", "net_cls,net_prio")
+        ]
 
     def test_a_tree_that_cannot_be_written_is_noticed(self, tmp_path: Path) -> None:
         """By trying."""

@@ -1,5 +1,6 @@
 -- Runs inside sbatch, on the submit host, before anything is sent: the findings of `penstock validate` for scripts that go
 -- to bridged partitions. For all other partitions nothing is started and nothing is read.
+-- Inside srun it refuses steps of jobs that run as pods: their nodes would, too, but srun 22.05 ends with 0 after that.
 --
 -- It only advises and refuses early: whoever leaves the plugin out meets the same refusals in job_submit.lua. So when the
 -- check itself cannot run, crashes or takes too long, the job is let through. Python exits with 1 when it crashes, which
@@ -11,6 +12,7 @@ local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
 local REJECTED = 1 -- exit status of `penstock validate` when a script is wrong
 local SECONDS = 10 -- a check takes a twentieth of a second; a file system that hangs must not hold sbatch
+local NO_STEPS = "penstock: job steps (srun) do not run in pods yet; put the command into the batch script"
 
 local function is_bridged(partitions)
    for name in string.gmatch(partitions or DEFAULT_PARTITION, "[^,]+") do
@@ -37,11 +39,31 @@ local function check(script)
    return said or "", tonumber(status or 0)
 end
 
+-- The partition of the job that a step is for; nil when srun asks for a job of its own, or nobody knows.
+local function partition_of_step(options)
+   local job = options["jobid"]
+   if job == nil or job == os.getenv("SLURM_JOB_ID") then return os.getenv("SLURM_JOB_PARTITION") end
+   local words = { "timeout", "-k", "1", tostring(SECONDS), "squeue", "--noheader", "--format=%P", "--jobs=" .. quoted(job) }
+   local pipe = io.popen(table.concat(words, " ") .. " 2>/dev/null", "r")
+   if pipe == nil then return nil end
+   local partition = string.match(pipe:read("*a"), "^%S+")
+   pipe:close()
+   return partition
+end
+
+local function refuse_step(options)
+   local partition = partition_of_step(options)
+   if partition == nil or not is_bridged(partition) then return slurm.SUCCESS end
+   slurm.log_error("%s", NO_STEPS)
+   return slurm.ERROR
+end
+
 function slurm_cli_setup_defaults(options, early_pass)
    return slurm.SUCCESS
 end
 
 function slurm_cli_pre_submit(options, pack_offset)
+   if options["type"] == "srun" then return refuse_step(options) end
    if options["type"] ~= "sbatch" or not is_bridged(options["partition"]) then return slurm.SUCCESS end
    local argv = options["argv"]
    if argv == nil or argv[1] == nil or options["wrap"] ~= nil then return slurm.SUCCESS end
