@@ -7,6 +7,7 @@ nothing has looked in the right place.
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -85,13 +86,27 @@ def marking_program(lab: Lab, marker: Path) -> Path:
     return program
 
 
-def test_no_step_runs_on_the_node(lab: Lab, running: str) -> None:
+@pytest.fixture
+def unfiltered(lab: Lab) -> Iterator[Path]:
+    """What a user can do about a filter in his own srun: another slurm.conf, that names none."""
+    folder = lab.home / "own"
+    folder.mkdir()
+    text = lab.place.slurm_conf.read_text()
+    assert "CliFilterPlugins=lua\n" in text
+    (folder / "slurm.conf").write_text(text.replace("CliFilterPlugins=lua\n", ""))
+    (folder / "gres.conf").write_bytes(lab.place.gres_conf.read_bytes())
+    yield folder / "slurm.conf"
+    shutil.rmtree(folder)
+
+
+def test_no_step_runs_on_the_node(lab: Lab, running: str, unfiltered: Path) -> None:
     """srun into an own job, with everything that runs beside the step, and what it says of itself."""
     marker = lab.home / "escaped"
     for options in steps(marker, marking_program(lab, marker)):
-        argv = ("srun", f"--jobid={running}", "--overlap", *options)
+        argv = ("env", f"SLURM_CONF={unfiltered}", "srun", f"--jobid={running}", "--overlap", *options)
         result = lab.run_as_user(argv, check=False)
         assert "launch failed" in result.stderr or result.returncode != 0, options
+        assert "cli_filter" not in result.stderr, options
         assert SAID_BY_THE_LOADER not in result.stderr, options
         assert not marker.exists(), options
     assert lab.job(running)["JobState"] == "RUNNING"

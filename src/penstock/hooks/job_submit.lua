@@ -97,7 +97,7 @@ local function problem_with(job_desc)
       return "root's jobs do not run as pods here: submit as an ordinary user"
    end
    if job_desc.script == nil or job_desc.script == "" then
-      return "jobs in this partition run as pods and need a batch script: use sbatch (salloc and srun are not there yet)"
+      return "jobs in this partition run as pods and need a batch script: use sbatch (salloc, srun and heterogeneous jobs are not there yet)"
    end
    if job_desc.container ~= nil and job_desc.container ~= "" then
       return "--container is not used here: name the image with a line #K8S_IMAGE=... in the script"
