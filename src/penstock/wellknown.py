@@ -29,6 +29,7 @@ ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line
+ENV_CACHE = "PENSTOCK_CACHE"  # where what takes long to make is kept for all labs
 ENV_SITE = "PENSTOCK_SITE"  # the site file that commands are about
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start

@@ -14,13 +14,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from penstock import wellknown
 from penstock.lab import commands
 
 SYSTEM_CACHE = Path("/var/cache/penstock-lab")
 
 
 def root(environment: Mapping[str, str]) -> Path:
-    """Where finished things are kept: for all labs of this machine, or for one who is not root."""
+    """Where finished things are kept: as told, for all labs of this machine, or for one who is not root."""
+    if environment.get(wellknown.ENV_CACHE):
+        return Path(environment[wellknown.ENV_CACHE])
     if os.geteuid() == 0:
         return SYSTEM_CACHE
     home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

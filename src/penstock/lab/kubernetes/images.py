@@ -1,30 +1,24 @@
 """Container images made of this machine's own programs, without a registry.
 
-An archive in docker's format is a tar of a few JSON files and a tar per layer; two kinds are written here:
-`pause`, which every pod needs, and a userland with a shell and the usual tools, taken from the host's own
-files so that nothing has to be downloaded. Archives are the same bytes for the same files.
+`pause` is what every pod needs; the userland has a shell and the usual tools, taken from the host's own files
+so that nothing has to be downloaded. Its files are a layer that all labs of the machine share; whom the host
+knows by name differs from lab to lab and is a small layer on top. The same files are the same bytes.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import grp
-import hashlib
 import io
-import json
-import os
 import pwd
 import re
 import stat
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.lab import commands
-from penstock.lab.kubernetes import layout
 
 PAUSE = "lab/pause:1"
 USERLAND = "lab/host-userland:1"
@@ -54,61 +48,44 @@ UNWANTED = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/lintian/")
 TOP_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 LOCALE = Path("/usr/lib/locale/C.utf8")
 """The one locale that every Debian has: programs complain when theirs is missing."""
-SEARCH_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CTR_SECONDS = 120.0
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
-    """What becomes an image."""
+class Contents:
+    """What becomes a layer."""
 
-    reference: str
-    entrypoint: tuple[str, ...]
-    sources: tuple[Path, ...]
+    sources: tuple[Path, ...] = ()
     """Files and links of the host, which have the same place in the image."""
-    programs: Mapping[str, Path]
+    programs: Mapping[str, Path] = field(default_factory=dict)
     """Files of the host that have another place in the image."""
-    links: Mapping[str, str]
-    texts: dict[str, str]
-    folders: Mapping[str, int]
+    links: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, int] = field(default_factory=dict)
     """Empty directories with their modes."""
 
 
-def pause(program: Path) -> Image:
-    """The image of the container that holds a pod's namespaces."""
-    return Image(
-        reference=PAUSE,
-        entrypoint=("/pause",),
-        sources=(),
-        programs={"pause": program},
-        links={},
-        texts={},
-        folders={},
-    )
+def pause(program: Path) -> Contents:
+    """The one file of the container that holds a pod's namespaces."""
+    return Contents(programs={"pause": program})
 
 
-@functools.cache
-def userland() -> Image:
-    """A shell and the usual tools, with the libraries they need."""
+def userland() -> Contents:
+    """A shell and the usual tools, with the libraries they need: the same for every lab of this machine."""
     programs = [path for path in _package_programs() if path.exists()]
     whole = _whole_packages()
     top_links = {path.name: str(path.readlink()) for path in map(Path, TOP_LINKS) if path.is_symlink()}
-    return Image(
-        reference=USERLAND,
-        entrypoint=("/bin/bash",),
+    return Contents(
         sources=tuple(sorted({*programs, *whole, *libraries_of([*programs, *whole]), *_files_below(LOCALE)})),
-        programs={},
         links=top_links | {"usr/bin/awk": "mawk", "usr/bin/sh": "dash"},
-        texts={"etc/passwd": _users(), "etc/group": _groups()},
         folders={"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700, "dev": 0o755, "proc": 0o755, "sys": 0o755},
     )
 
 
-def tools() -> Image:
-    """The same userland by another name, which it knows: a job can see that this image is not that one."""
-    plain = userland()
-    return dataclasses.replace(plain, texts=plain.texts | {"etc/image": "lab/tools\n"})
+def names(**more: str) -> Contents:
+    """Whom the host knows now, as an image of the site would; and files such as `image` in /etc."""
+    texts = {"etc/passwd": _users(), "etc/group": _groups()}
+    return Contents(texts=texts | {f"etc/{name}": text for name, text in more.items()})
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -154,52 +131,21 @@ def _is_elf(path: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def write_archive(image: Image, target: Path) -> None:
-    """Put the image at `target` as a docker archive, in one step."""
-    layer, config = parts_of(image)
-    digest = hashlib.sha256(layer).hexdigest()
-    name = f"{hashlib.sha256(config).hexdigest()}.json"
-    index = [{"Config": name, "RepoTags": [image.reference], "Layers": [f"{digest}/layer.tar"]}]
-    unfinished = target.with_suffix(".new")
-    with tarfile.open(unfinished, "w") as archive:
-        for path, content in ((f"{digest}/layer.tar", layer), (name, config)):
-            _add_bytes(archive, path, content)
-        _add_bytes(archive, "manifest.json", json.dumps(index).encode())
-    unfinished.replace(target)
-
-
-def parts_of(image: Image) -> tuple[bytes, bytes]:
-    """The image's layer, and the configuration that speaks of it."""
-    layer = layer_of(image)
-    digest = hashlib.sha256(layer).hexdigest()
-    return layer, json.dumps(_config(image, digest), sort_keys=True).encode()
-
-
-def _config(image: Image, layer_digest: str) -> dict[str, object]:
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
-    return {
-        "architecture": machine,
-        "os": "linux",
-        "config": {"Entrypoint": list(image.entrypoint), "Env": [SEARCH_PATH], "WorkingDir": "/"},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
-    }
-
-
-def layer_of(image: Image) -> bytes:
+def layer_of(contents: Contents) -> bytes:
     """One layer; parents are made as they are needed, and a place is taken only once."""
     stream = io.BytesIO()
     seen: set[str] = set()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as layer:
-        for name, mode in image.folders.items():
+        for name, mode in contents.folders.items():
             _add_folders(layer, name, seen, mode=mode)
-        for name, target in image.links.items():
+        for name, target in contents.links.items():
             _add_link(layer, name, target, seen)
-        for name, text in image.texts.items():
+        for name, text in contents.texts.items():
             _add_folders(layer, str(Path(name).parent), seen)
             _add_bytes(layer, name, text.encode())
-        for name, path in image.programs.items():
+        for name, path in contents.programs.items():
             _add_file(layer, name, path, seen)
-        for path in image.sources:
+        for path in contents.sources:
             _add_source(layer, path, seen)
     return stream.getvalue()
 
@@ -247,32 +193,3 @@ def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     archive.addfile(entry, io.BytesIO(content))
-
-
-def ensure(cluster: layout.Cluster) -> list[Path]:
-    """The archives of all images, written unless they are there."""
-    cluster.images.mkdir(mode=0o700, exist_ok=True)
-    wanted: dict[str, Callable[[], Image]] = {
-        "pause": lambda: pause(cluster.programs / "pause"),
-        "userland": userland,
-    }
-    archives = []
-    for name, describe in wanted.items():
-        archives.append(cluster.images / f"{name}.tar")
-        if not archives[-1].exists():
-            write_archive(describe(), archives[-1])
-    return archives
-
-
-def load(socket: Path, archives: Iterable[Path], *, snapshotter: str) -> None:
-    """Give the images to the containerd behind the socket."""
-    ctr = ("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import")
-    for archive in archives:
-        commands.run((*ctr, "--snapshotter", snapshotter, str(archive)), timeout=CTR_SECONDS)
-
-
-def snapshotter(place: Path) -> str:
-    """overlayfs where the file system can carry it; otherwise whole copies, which are slower."""
-    kind = commands.run(("stat", "--file-system", "--format=%T", str(place))).stdout.strip()
-    known = "overlay" in Path("/proc/filesystems").read_text().split()
-    return "overlayfs" if known and kind not in ("overlayfs", "nfs", "fuseblk", "zfs") else "native"

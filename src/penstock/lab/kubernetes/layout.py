@@ -95,10 +95,6 @@ class Cluster:
         return self.state / "etcd"
 
     @property
-    def images(self) -> Path:
-        return self.state / "images"
-
-    @property
     def registry(self) -> Path:
         return self.state / "registry"
 

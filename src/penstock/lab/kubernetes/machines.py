@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.lab import component, files, health, ports
-from penstock.lab.kubernetes import api, cgroups, controlplane, images, layout, mounting, nodeview
+from penstock.lab.kubernetes import api, cgroups, controlplane, images, layout, mounting, nodeview, stores
 
 IMAGES = "images"
 CNI_PROGRAMS = "/usr/lib/cni"
@@ -80,9 +80,10 @@ def _kubelet_health(machine: layout.Machine) -> str:
 def prepare(cluster: layout.Cluster) -> str:
     """Every file, directory, cgroup and mount that containerd and kubelet expect."""
     nodeview.DEVICE_PLUGINS.mkdir(exist_ok=True)
-    snapshotter = images.snapshotter(cluster.state)
+    snapshotter, store = stores.snapshotter(cluster.state), stores.of(cluster)
     for machine in cluster.machines:
         _prepare_machine(machine, snapshotter)
+        stores.fill(store, machine.containerd_root)
     return f"{len(cluster.machines)} nodes, {snapshotter}"
 
 
@@ -189,11 +190,11 @@ def render_kubelet(machine: layout.Machine) -> dict[str, Any]:
 
 
 def import_images(cluster: layout.Cluster) -> str:
-    """Every archive into every containerd."""
-    archives = images.ensure(cluster)
+    """The userland that knows the host's users of now, into every containerd."""
+    userland, kind = stores.of(cluster).userland(), stores.snapshotter(cluster.state)
     for machine in cluster.machines:
-        images.load(machine.socket, archives, snapshotter=images.snapshotter(cluster.state))
-    return ", ".join(sorted(path.stem for path in archives))
+        stores.load(machine.socket, userland, images.USERLAND, kind=kind, scratch=machine.directory)
+    return "pause, userland"
 
 
 def _json(content: Any) -> bytes:

@@ -6,14 +6,13 @@ containerd to a registry of the lab's, so that a job's image is really pulled, a
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import urllib.parse
 
 from penstock import errors
 from penstock.lab import component, files, ports
-from penstock.lab.kubernetes import controlplane, images, layout
+from penstock.lab.kubernetes import archives, controlplane, layout, stores
 
 REGISTRY = "registry"
 PUSHED = "registry images"
@@ -68,26 +67,20 @@ def render_hosts(cluster: layout.Cluster) -> str:
 
 def push(cluster: layout.Cluster) -> str:
     """Put the image there; what is there already is not sent again."""
-    layer, config = images.parts_of(images.tools())
-    described = [_blob(cluster, CONFIG, config), _blob(cluster, LAYER, layer)]
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": described[0],
-        "layers": described[1:],
-    }
-    _call(cluster, "PUT", f"/v2/{NAME}/manifests/{TAG}", json.dumps(manifest).encode(), kind=MANIFEST)
+    image = stores.of(cluster).userland(whole=True, image=f"{NAME}\n")
+    for blob in (*image.layers, image.config):
+        _send(cluster, blob)
+    manifest = image.manifest(MANIFEST, CONFIG, LAYER)
+    _call(cluster, "PUT", f"/v2/{NAME}/manifests/{TAG}", manifest.content or b"", kind=MANIFEST)
     return IMAGE
 
 
-def _blob(cluster: layout.Cluster, kind: str, content: bytes) -> dict[str, str | int]:
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    status, _ = _ask(cluster, "HEAD", f"/v2/{NAME}/blobs/{digest}")
+def _send(cluster: layout.Cluster, blob: archives.Blob) -> None:
+    status, _ = _ask(cluster, "HEAD", f"/v2/{NAME}/blobs/{blob.digest}")
     if status == http.HTTPStatus.NOT_FOUND:
         place = urllib.parse.urlsplit(_call(cluster, "POST", f"/v2/{NAME}/blobs/uploads/"))
-        query = f"{place.query}&digest={urllib.parse.quote(digest)}"
-        _call(cluster, "PUT", f"{place.path}?{query}", content)
-    return {"mediaType": kind, "size": len(content), "digest": digest}
+        query = f"{place.query}&digest={urllib.parse.quote(blob.digest)}"
+        _call(cluster, "PUT", f"{place.path}?{query}", blob.content or b"")
 
 
 def _call(
