@@ -11,6 +11,7 @@ import pytest
 
 from penstock.lab import testing
 
+pytest_plugins = ("tests.scheduling",)
 hypothesis.settings.register_profile("penstock", deadline=None)
 hypothesis.settings.load_profile("penstock")
 

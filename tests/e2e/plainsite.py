@@ -38,7 +38,7 @@ end
 return slurm.SUCCESS
 """
 IMAGE = images.USERLAND
-NEW_NODE = "n4"
+NEW_NODE = "n2"
 """Kubernetes has it, and this Slurm does not know it yet."""
 
 
@@ -117,7 +117,7 @@ class PlainSite:
 @contextlib.contextmanager
 def plain_site() -> Iterator[PlainSite]:
     """The site; the lab is gone afterwards."""
-    with testing.temporary_lab() as lab:
+    with testing.temporary_lab("--nodes", "2") as lab:
         _take_the_bridge_out(lab)
         yield PlainSite(lab, lab.place.etc / "mine.yaml")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock import errors
 from penstock.lab import component, passwd, paths, places, spec, steps
-from penstock.lab.kubernetes import access, building, foreign, layout, remains, requirements, setup
+from penstock.lab.kubernetes import access, building, foreign, layout, remains, requirements, setup, watches
 
 
 def needs_building(lab: spec.LabSpec) -> bool:
@@ -31,6 +31,8 @@ def with_programs(
     requirements.require(environment)
     module = building.VERSIONS[lab.kubernetes_version or building.NEWEST]
     built = building.ensure(module, listener=listener, environment=environment)
+    if not lab.complete:
+        watches.require(lab.nodes if lab.kubernetes == spec.REAL else 0)
     pretender = ""
     if lab.kubernetes == spec.KWOK:
         pretender = str(building.ensure(building.KWOK, listener=listener, environment=environment) / "kwok")

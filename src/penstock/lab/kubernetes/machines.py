@@ -186,6 +186,7 @@ def render_kubelet(machine: layout.Machine) -> dict[str, Any]:
         "podLogsDir": str(machine.logs),
         "volumePluginDir": str(machine.directory / "volume-plugins"),
         "nodeStatusUpdateFrequency": "5s",
+        "featureGates": {"ReloadKubeletServerCertificateFile": False},
     }
 
 
