@@ -16,17 +16,16 @@ from pathlib import Path
 from rich import console
 
 from penstock import errors, wellknown
-from penstock.lab import progress
-from penstock.lab.kubernetes import building, requirements
+from penstock.lab import progress, spec
+from penstock.lab.kubernetes import building, requirements, watches
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
 """About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
-WORKERS = ("--numprocesses=2", "--dist=loadfile")
-"""Tests mostly wait, each worker in a cluster of its own (1.2 GB); a file is never split. Three use up the
-kernel's 128 inotify instances of one user: each kubelet takes several."""
+WORKERS = 2
+"""Tests mostly wait, each worker in a cluster of its own (1.2 GB)."""
 
 
 def become_root(arguments: list[str]) -> None:
@@ -48,6 +47,24 @@ def skip_if_impossible() -> None:
     sys.exit(0)
 
 
+def workers() -> int:
+    """As many as the kernel's inotify instances allow; said when that is fewer than there should be."""
+    free = watches.limit() - watches.used()
+    possible = next((number for number in range(WORKERS, 1, -1) if instances(number) <= free), 1)
+    if instances(WORKERS) > free:
+        print(
+            f"penstock: {free} of {watches.limit()} inotify instances are free, {WORKERS} workers may take"
+            f" {instances(WORKERS)}: going on with {possible}. For all of them: {watches.advice()}",
+            flush=True,
+        )
+    return possible
+
+
+def instances(number: int) -> int:
+    """What that many workers take: a cluster each, a stormy one, and a small one that a test makes itself."""
+    return (number + 1) * watches.needed(spec.DEFAULT_NODES) + watches.needed(2)
+
+
 def main(arguments: list[str]) -> None:
     os.chdir(ROOT)
     become_root(arguments)
@@ -59,7 +76,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"penstock: {error.message}\n  {error.hint}")
     os.environ[wellknown.ENV_TEST_KUBERNETES] = "real"
     ignored = [f"--ignore={path}" for path in WITHOUT_CLUSTER]
-    chosen = arguments or [*WORKERS, *TESTS, *ignored]
+    chosen = arguments or [f"--numprocesses={workers()}", "--dist=loadfile", *TESTS, *ignored]
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *chosen]
     os.execv(argv[0], argv)  # noqa: S606  # an argv list; this process becomes pytest
 
