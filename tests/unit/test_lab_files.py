@@ -161,6 +161,12 @@ class TestCommands:
         with pytest.raises(errors.LabError, match="sh failed: the reason"):
             commands.run(("sh", "-c", "echo noise; echo the reason >&2; exit 4"))
 
+    def test_the_first_that_is_marked_as_an_error_is_the_reason(self) -> None:
+        """MariaDB goes on for a page after it, and ends with that it ends."""
+        said = "echo begin; echo 'ERROR: 6  Error on delete'; echo 'now 0 [ERROR] Aborting'; echo advice; exit 1"
+        with pytest.raises(errors.LabError, match="sh failed: ERROR: 6  Error on delete"):
+            commands.run(("sh", "-c", said))
+
     def test_a_silent_failure_tells_its_exit_code(self) -> None:
         """Better than nothing."""
         with pytest.raises(errors.LabError, match="false failed: exit code 1"):
