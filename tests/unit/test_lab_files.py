@@ -163,7 +163,7 @@ class TestCommands:
 
     def test_the_first_that_is_marked_as_an_error_is_the_reason(self) -> None:
         """MariaDB goes on for a page after it, and ends with that it ends."""
-        said = "echo begin; echo 'ERROR: 6  Error on delete'; echo 'now 0 [ERROR] Aborting'; echo advice; exit 1"
+        said = "echo begin; echo 'ERROR: 6  Error on delete'; echo '[ERROR] Aborting'; echo advice; exit 1"
         with pytest.raises(errors.LabError, match="sh failed: ERROR: 6  Error on delete"):
             commands.run(("sh", "-c", said))
 
