@@ -9,18 +9,27 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from penstock.lab import testing
+from penstock.lab import spec, testing
 
 pytest_plugins = ("tests.scheduling",)
 hypothesis.settings.register_profile("penstock", deadline=None)
 hypothesis.settings.load_profile("penstock")
+STORMY = pytest.StashKey[testing.RunningLab]()
+"""The stormy lab of this process, if it has one."""
 
 
 @pytest.fixture(scope="session")
-def shared_lab() -> Iterator[testing.RunningLab]:
-    """Slurm, a cluster with four nodes, penstockd and hooks; taken down whatever happens."""
+def shared_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
+    """Slurm, a cluster with four nodes, penstockd and hooks; taken down whatever happens.
+
+    A real cluster is dear: where a stormy lab has one already it is that lab, without a fault.
+    """
     reason = testing.missing()
     if reason:
         pytest.skip(reason)
-    with testing.temporary_lab() as running:
-        yield running
+    stormy = request.config.stash.get(STORMY, None)
+    if stormy and testing.kubernetes() == spec.REAL:
+        yield stormy
+    else:
+        with testing.temporary_lab() as running:
+            yield running

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import STORMY
 
 from penstock.lab import paths, spec, testing
 from penstock.lab.faultproxy import control
@@ -40,11 +42,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True)
 def _both_worlds_agree(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test on the shared lab that passes ends with a proof of the invariants, whatever it was about."""
+    """Every test on the shared lab that passes ends with a proof of the invariants, whatever it was about.
+
+    One that fails takes its jobs with it: the next test would wait for their room in vain.
+    """
     yield
-    if "lab" in request.fixturenames and not request.node.stash.get(FAILED, False):
-        running: testing.RunningLab = request.getfixturevalue("lab")
+    if "lab" not in request.fixturenames or FAILED not in request.node.stash:
+        return
+    running: testing.RunningLab = request.getfixturevalue("lab")
+    if request.node.stash[FAILED]:
+        end_all_jobs(running)
+    else:
         running.check()
+
+
+def end_all_jobs(running: testing.RunningLab) -> None:
+    """As far as that is possible: what failed may be just that."""
+    running.run(("scancel", "--partition=gpu"), check=False)
+    running.run(("scancel", "--partition=cpu"), check=False)
+    with contextlib.suppress(AssertionError):
+        testing.until(lambda: not running.run(("squeue", "--noheader"), check=False).stdout, seconds=40)
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +71,10 @@ def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
 
 
 @pytest.fixture(scope="session")
-def stormy_lab() -> Iterator[testing.RunningLab]:
+def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
     """A lab whose penstockd meets the API, whichever it is, through the fault proxy."""
     with testing.temporary_lab("--fault-proxy") as running:
+        request.config.stash[STORMY] = running
         yield running
 
 

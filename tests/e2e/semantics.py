@@ -11,7 +11,6 @@ import dataclasses
 import json
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from typing import Any
 from penstock.lab import testing
 
 Lab = testing.RunningLab
+POLL = 0.1
 Json = dict[str, Any]
 PLAIN, PODS = "host", "gpu"
-POLL = 0.1
 NOT_THE_END = (
     "REQUEUED",
     "PENDING",
@@ -84,15 +83,13 @@ def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
 def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 180) -> dict[str, Record]:
     """How all these jobs ended, once they have; TimeoutError that names those that have not."""
     wanted = set(job_ids)
-    deadline = time.monotonic() + timeout
-    while True:
+    found: dict[str, Record] = {}
+    for _ in testing.looks(timeout):
         found = ended(lab, wanted)
         if wanted <= found.keys():
             return {job_id: found[job_id] for job_id in wanted}
-        if time.monotonic() > deadline:
-            missing = sorted(wanted - found.keys())
-            raise TimeoutError(f"not ended: {missing}\n{lab.run(('squeue', '--all')).stdout}")
-        time.sleep(POLL)
+    missing = sorted(wanted - found.keys())
+    raise TimeoutError(f"not ended: {missing}\n{lab.run(('squeue', '--all')).stdout}")
 
 
 def record(lab: Lab, job_id: str, *, timeout: float = 180) -> Record:
@@ -101,10 +98,7 @@ def record(lab: Lab, job_id: str, *, timeout: float = 180) -> Record:
 
 def wait_until(true: Callable[[], object], what: str, *, timeout: float = 120) -> None:
     """Poll; an AssertionError says what did not become true."""
-    deadline = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
-        time.sleep(POLL)
+    assert any(true() for _ in testing.looks(timeout)), f"not within {timeout:g} s: {what}"
 
 
 def wait_for_text(file: Path, text: str, *, timeout: float = 120) -> None:

@@ -27,6 +27,7 @@ UP_SECONDS = 300
 COMMAND_SECONDS = 120
 """Only a failure takes that long: tests wait for what they need, on a machine that may be busy."""
 POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS = 0.25
 Result = subprocess.CompletedProcess[str]
 
 
@@ -89,14 +90,13 @@ class RunningLab:
 
     def wait_for(self, job_id: str, *states: str, timeout: float = 120) -> dict[str, str]:
         """Wait until the job is in one of the states; TimeoutError that says in which it is instead."""
-        deadline = time.monotonic() + timeout
-        while True:
+        for last in looks(timeout):
             job = self.job(job_id)
             if job["JobState"] in states:
                 return job
-            if time.monotonic() > deadline:
+            if last:
                 raise TimeoutError(f"job {job_id} is {job['JobState']} ({job.get('Reason')}), not {states}")
-            time.sleep(POLL_SECONDS)
+        raise AssertionError("there is always a last look")
 
     def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 120) -> list[str]:
         """The fields of the job's record in the accounting, once it has ended there."""
@@ -108,12 +108,10 @@ class RunningLab:
             f"--jobs={job_id}",
             f"--format=End,{fields}",
         )
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        for _ in looks(timeout):
             end, *values = self.run(argv).stdout.strip().split("|")
             if end not in ("", "Unknown"):
                 return values
-            time.sleep(POLL_SECONDS)
         raise TimeoutError(f"job {job_id} has not ended in the accounting")
 
     def penstock(self, *arguments: str, check: bool = True, timeout: float = UP_SECONDS) -> Result:
@@ -159,11 +157,23 @@ def run(
 
 def until(holds: Callable[[], object], *, seconds: float = 120) -> None:
     """Wait for something to become true; AssertionError when it does not."""
+    if not any(holds() for _ in looks(seconds)):
+        raise AssertionError(f"still not so after {seconds:g} s")
+
+
+def looks(seconds: float) -> Iterator[bool]:
+    """When to look again, and whether that is the last time.
+
+    Most looks start a program: often at first, since most things come soon, and seldom once they do not, so
+    that waiting leaves the machine to what is waited for.
+    """
     deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"still not so after {seconds:g} s")
-        time.sleep(POLL_SECONDS)
+    pause = POLL_SECONDS
+    while time.monotonic() < deadline:
+        yield False
+        time.sleep(pause)
+        pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
+    yield True
 
 
 def missing() -> str:
