@@ -54,7 +54,7 @@ def make_database(place: paths.LabPaths) -> str:
         "--auth-root-authentication-method=socket",
         f"--auth-root-socket-user={places.SLURM}",
         "--skip-name-resolve",
-        *components.mariadb_settings(place),
+        *components.MARIADB_SIZES,
     )
     commands.run(argv, user=places.SLURM)
     files.write(place.database_made, "")
