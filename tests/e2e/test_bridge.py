@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.e2e import semantics
 
 from penstock.kube import reading
 from penstock.lab import testing
@@ -18,13 +19,10 @@ Lab = testing.RunningLab
 SELECTOR = ("-l", "app=slurm-job")
 
 
-def pods(lab: Lab, job_id: str = "") -> list[dict[str, object]]:
+def pods(lab: Lab, job_id: str = "") -> list[semantics.Json]:
     """Our pods, of one job or of all, as the API has them."""
     selector = "app=slurm-job" + (f",penstock.dev/job-id={job_id}" if job_id else "")
-    items: list[dict[str, object]] = json.loads(
-        lab.run(("kubectl", "get", "pods", "-A", "-l", selector, "-o", "json")).stdout
-    )["items"]
-    return items
+    return semantics.selected(lab, selector)
 
 
 def wait_until_running(lab: Lab, job_id: str, text: str, file: Path) -> None:

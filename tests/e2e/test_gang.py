@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.e2e import semantics
 
 from penstock.lab import spec, testing
 
@@ -60,9 +61,7 @@ def comment(lab: Lab, job_id: str, words: str, *, seconds: float = 120) -> str:
 
 
 def job_pods(lab: Lab, job_id: str) -> list[dict[str, Any]]:
-    argv = ("kubectl", "get", "pods", "-A", "-l", f"penstock.dev/job-id={job_id}", "-o", "json")
-    items: list[dict[str, Any]] = json.loads(lab.run(argv).stdout)["items"]
-    return items
+    return semantics.pods(lab, job_id)
 
 
 def no_pods(lab: Lab, job_id: str) -> None:
