@@ -10,12 +10,11 @@ import hypothesis
 import pytest
 
 from penstock.lab import spec, testing
+from tests.e2e import labs
 
 pytest_plugins = ("tests.scheduling",)
 hypothesis.settings.register_profile("penstock", deadline=None)
 hypothesis.settings.load_profile("penstock")
-STORMY = pytest.StashKey[testing.RunningLab]()
-"""The stormy lab of this process, if it has one."""
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +26,7 @@ def shared_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
     reason = testing.missing()
     if reason:
         pytest.skip(reason)
-    stormy = request.config.stash.get(STORMY, None)
+    stormy = request.config.stash.get(labs.STORMY, None)
     if stormy and testing.kubernetes() == spec.REAL:
         yield stormy
     else:

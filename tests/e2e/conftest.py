@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import STORMY
+from tests.e2e import labs
 
 from penstock.lab import paths, spec, testing
 from penstock.lab.faultproxy import control
@@ -74,7 +74,7 @@ def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
 def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
     """A lab whose penstockd meets the API, whichever it is, through the fault proxy."""
     with testing.temporary_lab("--fault-proxy") as running:
-        request.config.stash[STORMY] = running
+        request.config.stash[labs.STORMY] = running
         yield running
 
 

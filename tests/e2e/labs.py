@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
-from penstock.lab import paths, processes, state, supervision
+import pytest
+
+from penstock.lab import paths, processes, state, supervision, testing
 
 LONG = str(10_000_000 + os.getpid())
 """Seconds of a sleep that nobody else on this machine sleeps."""
 SLEEP = f"#!/bin/sh\nsleep {LONG}\n"
+STORMY = pytest.StashKey[testing.RunningLab]()
+"""The lab behind the fault proxy that this process has, if it has one."""
 GUEST = "games"
 """A user that every Debian has and nobody works as."""
 

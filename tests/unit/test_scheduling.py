@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests import scheduling
 
 STORM, OTHER = "tests/e2e/test_soak.py", "tests/e2e/test_outages_api.py"
