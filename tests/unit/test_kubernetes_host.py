@@ -39,6 +39,11 @@ class TestCgroups:
         assert (controllers / "cpuset/lab/n1").is_dir()
         assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
 
+    def test_a_place_without_a_controller_is_none(self, controllers: Path) -> None:
+        """An init system that was started in between leaves such places behind."""
+        (controllers / "perf_event").mkdir()
+        assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
+
     def test_cgroup_v2_is_one_tree(self, tmp_path: Path) -> None:
         """The file that only v2 has at its top tells."""
         (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
