@@ -44,6 +44,15 @@ class TestCgroups:
         (controllers / "perf_event").mkdir()
         assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory"]
 
+    def test_v2_beside_v1_is_looked_at_and_left_alone(self, controllers: Path) -> None:
+        """What is left there is found; kubelets ask the trees of v1."""
+        (controllers / "unified").mkdir()
+        for name in ("cgroup.procs", "cgroup.controllers", "cgroup.subtree_control"):
+            (controllers / "unified" / name).touch()
+        cgroups.make("lab", root=controllers)
+        assert [tree.name for tree in cgroups.trees(controllers)] == ["cpuset", "memory", "unified"]
+        assert not (controllers / "unified/lab").exists()
+
     def test_cgroup_v2_is_one_tree(self, tmp_path: Path) -> None:
         """The file that only v2 has at its top tells."""
         (tmp_path / "cgroup.controllers").write_text("cpu memory\n")

@@ -22,8 +22,10 @@ _INHERITED_CPUSET = ("cpuset.cpus", "cpuset.mems")
 
 
 def make(name: str, *, root: Path = ROOT) -> None:
-    """The cgroup `name` (with parts divided by `/`) in every tree there is."""
+    """The cgroup `name` (with parts divided by `/`) in every tree that a kubelet looks at."""
     for tree in trees(root):
+        if tree != root and (tree / "cgroup.controllers").exists():
+            continue  # v2 beside v1, which has the controllers
         place = tree
         for part in name.split("/"):
             parent, place = place, place / part
