@@ -24,6 +24,7 @@ def interface_of(lab: testing.RunningLab, job_id: str) -> Path:
     """The host's end of the way to the job's pod; other labs have theirs at the same time."""
     selector = f"penstock.dev/job-id={job_id}"
     argv = ("kubectl", "get", "pods", "-A", "-l", selector, "-o", "jsonpath={.items[0].status.podIP}")
+    testing.until(lambda: lab.run(argv).stdout)  # the kubelet tells it after the container has begun
     words = lab.run(("ip", "-o", "route", "get", lab.run(argv).stdout)).stdout.split()
     return Path("/sys/class/net") / words[words.index("dev") + 1]
 
