@@ -127,7 +127,8 @@ def check(lab: lab_testing.RunningLab, conf: Path, script: Path) -> str:
     spec = compiler.compile_script(data, name=script.name, arguments=arguments, context=ours).spec
     if spec is None:
         return f"{script}: refused with {arguments}"
-    different = testing.differences(spec, shown(lab, script, arguments), default_time=DEFAULT_TIME)
+    found = shown(lab, script, arguments)
+    different = testing.differences(spec, found, default_time=DEFAULT_TIME, release=ours.release)
     return f"{script}: {different}" if different else ""
 
 

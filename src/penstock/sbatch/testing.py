@@ -3,6 +3,8 @@
 `scontrol show job` of a held job shows the request as slurmctld keeps it. Two of its fields are
 estimates and not compared as they stand: NumNodes is a guess until the job starts (the request is in
 TRES), and the default memory is the partition's, so memory is compared when the script asks for some.
+Later releases (`shown-as-tres` in rules.txt) write generic resources otherwise, count the CPUs of a task
+among them, guess the most nodes too where the script sets none, and expand numbers with a width.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.model.jobspec import UNLIMITED, ArraySpec, JobSpec
+from penstock.sbatch import options, rules
 from penstock.sbatch.values import arrays
 
 Differences = dict[str, tuple[object, object]]
 _FIELD = re.compile(r"(\S+?)=(.*?)(?= [A-Za-z/:_]+=|$)")
 _SHARING: Final = {"OK": "default", "NO": "exclusive", "YES": "oversubscribe", "USER": "user", "MCS": "mcs"}
+_CPU_OF_TASK = re.compile(r"\bcpu=(\d+)")
 _NOTHING: Final = ("(null)", "N/A", "")
 
 
@@ -25,23 +29,27 @@ def fields(line: str) -> dict[str, str]:
     return dict(_FIELD.findall(line.strip()))
 
 
-def differences(job: JobSpec, shown: Mapping[str, str], *, default_time: int) -> Differences:
-    """What Slurm says differently, as (Slurm, ours); empty when both agree."""
+def differences(
+    job: JobSpec, shown: Mapping[str, str], *, default_time: int, release: str = options.DEFAULT_RELEASE
+) -> Differences:
+    """What Slurm of that release says differently, as (Slurm, ours); empty when both agree."""
+    as_tres = rules.holds("shown-as-tres", release)
     pairs = {
-        **_counts(job, shown),
-        **_resources(job, shown),
+        **_counts(job, shown, as_tres=as_tres),
+        **(_tres(job, shown) if as_tres else _gres(job, shown)),
+        **_memory(job, shown),
         "time": (_minutes(shown["TimeLimit"]), default_time if job.time_limit is None else job.time_limit),
         "sharing": (_SHARING[shown["OverSubscribe"]], job.sharing),
         "array": (_shown_array(shown.get("ArrayTaskId", "")), _array(job.array)),
         "dependency": (_dependency(shown["Dependency"]), _our_dependency(job)),
-        "stdout": (shown["StdOut"], _path(job, job.output, shown)),
-        "stderr": (shown["StdErr"], _path(job, job.error or job.output, shown)),
+        "stdout": (shown["StdOut"], _path(job, job.output, shown, widths=as_tres)),
+        "stderr": (shown["StdErr"], _path(job, job.error or job.output, shown, widths=as_tres)),
         "name": (shown["JobName"], job.name),
     }
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _counts(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+def _counts(job: JobSpec, shown: Mapping[str, str], *, as_tres: bool) -> Differences:
     tres = dict(part.split("=", 1) for part in shown.get("TRES", "").split(",") if "=" in part)
     pairs: Differences = {
         "cpus": (int(shown["NumCPUs"]), job.cpus),
@@ -51,24 +59,47 @@ def _counts(job: JobSpec, shown: Mapping[str, str]) -> Differences:
     }
     if "node" in tres:
         pairs["nodes.minimum"] = (int(tres["node"]), job.nodes.minimum)
-    _, dash, most = shown["NumNodes"].partition("-")
-    pairs["nodes.maximum"] = (int(most) if dash else 0, job.nodes.maximum)
+    least, dash, most = shown["NumNodes"].partition("-")
+    guessed = as_tres and (not job.nodes.maximum or int(least) > job.nodes.minimum)
+    if not guessed:
+        pairs["nodes.maximum"] = (int(most) if dash else 0, job.nodes.maximum)
     return pairs
 
 
-def _resources(job: JobSpec, shown: Mapping[str, str]) -> Differences:
-    pairs: Differences = {
+def _gres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+    return {
         "gres.per_node": (shown.get("TresPerNode", ""), job.gres.per_node_text),
         "gres.per_job": (shown.get("TresPerJob", ""), job.gres.per_job_text),
         "gres.per_task": (shown.get("TresPerTask", ""), job.gres.per_task_text),
         "gres.per_socket": (shown.get("TresPerSocket", ""), job.gres.per_socket_text),
     }
-    if job.memory is not None and job.memory.scope == "gpu":
-        pairs["memory"] = (shown.get("MemPerTres"), f"gres:gpu:{job.memory.mib}")
-    elif job.memory is not None:
-        name = {"node": "MinMemoryNode", "cpu": "MinMemoryCPU"}[job.memory.scope]
-        pairs["memory"] = (_mib(shown.get(name, "")), job.memory.mib)
+
+
+def _tres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+    """The same in later releases: gres/gpu:2 a node, cpu=4,gres/gpu=1 a task, nothing for none."""
+    pairs: Differences = {}
+    for name, (seen, ours) in _gres(job, shown).items():
+        pairs[name] = (_entries(str(seen)), _entries(str(ours)))
+    cpus = _CPU_OF_TASK.search(shown.get("TresPerTask", ""))
+    if cpus:
+        pairs["cpus_per_task of TRES"] = (int(cpus.group(1)), job.cpus_per_task)
     return pairs
+
+
+def _entries(text: str) -> list[str]:
+    """Generic resources in the older spelling, without those of which there are none."""
+    spelled = _CPU_OF_TASK.sub("", text).replace("gres/", "gres:").replace("=", ":")
+    return [entry for entry in spelled.split(",") if entry and not entry.endswith(":0")]
+
+
+def _memory(job: JobSpec, shown: Mapping[str, str]) -> Differences:
+    if job.memory is None:
+        return {}
+    if job.memory.scope == "gpu":
+        seen = shown.get("MemPerTres", "").replace("gres/", "gres:")
+        return {"memory": (seen, f"gres:gpu:{job.memory.mib}")}
+    name = {"node": "MinMemoryNode", "cpu": "MinMemoryCPU"}[job.memory.scope]
+    return {"memory": (_mib(shown.get(name, "")), job.memory.mib)}
 
 
 def _mib(text: str) -> int | str:
@@ -109,10 +140,11 @@ def _our_dependency(job: JobSpec) -> str:
     return ("?" if job.dependencies.need == "any" else ",").join(words)
 
 
-def _path(job: JobSpec, pattern: str, shown: Mapping[str, str]) -> str:
+def _path(job: JobSpec, pattern: str, shown: Mapping[str, str], *, widths: bool) -> str:
     """The pattern as scontrol expands it for a job that has not started."""
     number = shown.get("ArrayJobId", shown["JobId"])
     user = shown["UserId"].partition("(")[0]
     values = {"j": shown["JobId"], "A": number, "a": "4294967294", "x": job.name, "u": user}
-    expanded = re.sub(r"%([jAaxu])", lambda match: values[match.group(1)], pattern)
+    parts = r"%\d*([jAaxu])" if widths else r"%([jAaxu])"
+    expanded = re.sub(parts, lambda match: values[match.group(1)], pattern)
     return expanded if expanded.startswith("/") else f"{shown['WorkDir']}/{expanded}"
