@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ from penstock.lab import commands, components, listening, passwd, paths, spec
 MACHINE = "the-machine"
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False, nodes=1)
 Stage = Callable[..., None]
+
+
+@pytest.fixture
+def place() -> Iterator[paths.LabPaths]:
+    """A short path, as unix sockets want it."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        yield paths.LabPaths(Path(folder))
 
 
 @pytest.fixture
@@ -59,11 +67,10 @@ def test_everybody_listens_on_the_address_that_both_names_stand_for(
 
 @pytest.mark.parametrize("machine", ["127.0.1.1", "192.0.2.7", None])
 def test_daemons_have_files_of_their_own_where_people_must_not_listen_alike(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None
+    stage: Stage, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch, machine: str | None
 ) -> None:
     """The site's own file, and the one line more that only daemons may see; slurmdbd's stays closed."""
     stage(machine=machine)
-    place = paths.LabPaths(tmp_path)
     place.etc.mkdir()
     place.slurmdbd_conf.write_text("DbdPort=1\n")
     monkeypatch.setattr(passwd, "owner_of", lambda name: None)
@@ -87,13 +94,12 @@ def test_daemons_have_files_of_their_own_where_people_must_not_listen_alike(
     ("machine", "namespaces"), [("127.0.0.1", True), ("127.0.1.1", False), ("192.0.2.7", False)]
 )
 def test_otherwise_all_read_the_same_file(
-    stage: Stage, tmp_path: Path, machine: str, namespaces: bool
+    stage: Stage, place: paths.LabPaths, machine: str, namespaces: bool
 ) -> None:
     """Nothing more is written."""
     stage(machine=machine, namespaces=namespaces)
-    place = paths.LabPaths(tmp_path)
     listening.write(place)
-    assert list(tmp_path.iterdir()) == []
+    assert list(place.directory.iterdir()) == []
     assert listening.slurm_conf(place) == listening.accounting_conf(place) == place.slurm_conf
 
 

@@ -52,4 +52,4 @@ def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> No
 
 
 def _seconds(text: str) -> float:
-    return min(float(text), LONGEST_WAIT) if text.isdigit() else 0.0
+    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
