@@ -91,10 +91,11 @@ CASES: dict[str, tuple[str, str, str, str]] = {
     "GPU type without GPUs": ("    gpus: 4\n", "", "gpu_type: a100", "a GPU type, but no GPUs"),
     "GPU resource nobody serves": (
         "    labels: {gpu: a100}",
-        "    resource: amd.com/gpu",
-        "amd.com",
-        "allowed: nvidia.com/gpu",
+        "    resource: kubernetes.io/batch-cpu",
+        "kubernetes.io",
+        "what a device plugin advertises",
     ),
+    "GPU type that is a number": ("  a100:\n", '  "4":\n', '"4":', "give it a letter"),
     "two default partitions": (
         "    mode: trust\n",
         "    mode: trust\n    default: true\n",

@@ -163,7 +163,7 @@ def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None
         gpu_labels={"a100": {"gpu": "A100"}},
     )
     plain = fakes.allocation()
-    share = dataclasses.replace(plain.shares[0], gpu_types=("a100",))
+    share = dataclasses.replace(plain.shares[0], gpus_by_type=(("a100", 1),))
     allocation = dataclasses.replace(plain, shares=(share, plain.shares[0]))
     first, second = (
         pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]

@@ -103,4 +103,5 @@ def _in_words(
 
 def _takes(pod: types.Pod, what: str) -> bool:
     amount = reading.requested(pod)
-    return {"gpu": amount.gpus, "cpu": amount.millicpus, "memory": amount.memory}[what] > 0
+    usual = {"gpu": amount.gpus, "cpu": amount.millicpus, "memory": amount.memory}
+    return usual.get(what, amount.count_of(what)) > 0

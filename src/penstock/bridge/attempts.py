@@ -221,7 +221,9 @@ def _shared(folder: str, settings: rendering.PodSettings) -> bool:
 
 def _share(share: jobs.NodeShare) -> model.Share:
     amount = share.amount
-    return model.Share(node=share.node, millicpus=amount.millicpus, memory=amount.memory, gpus=amount.gpus)
+    return model.Share(
+        node=share.node, millicpus=amount.millicpus, memory=amount.memory, gpus=amount.all_gpus
+    )
 
 
 def facts_of(pod: types.Pod) -> model.PodFacts:

@@ -27,7 +27,8 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
 
 
 def words(amount: resources.Amount) -> str:
-    return f"{amount.millicpus / 1000:g} cpu, {amount.memory // 2**20}Mi, {amount.gpus} gpu"
+    others = "".join(f", {count} {name}" for name, count in amount.devices)
+    return f"{amount.millicpus / 1000:g} cpu, {amount.memory // 2**20}Mi, {amount.gpus} gpu{others}"
 
 
 def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
@@ -40,7 +41,8 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
             counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
-            if requests_of(there).shortages(_share(job, node, there)):
+            asked = requests_of(there).only(seen.gpu_resources)
+            if asked.shortages(_share(job, node, asked)):
                 yield Violation(
                     invariant="I1",
                     kind="more-than-its-share",
@@ -53,11 +55,12 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
                 )
 
 
-def _share(job: audits.SlurmJob, node: str, there: list[types.Pod]) -> resources.Amount:
+def _share(job: audits.SlurmJob, node: str, asked: resources.Amount) -> resources.Amount:
     """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
     share = job.share_of(node)
     if job.live.state == "COMPLETING":
-        return dataclasses.replace(share, gpus=max(share.gpus, requests_of(there).gpus))
+        kept = share.largest(asked)
+        return dataclasses.replace(share, gpus=kept.gpus, devices=kept.devices)
     return share
 
 
@@ -88,7 +91,7 @@ def _crowded(seen: snapshots.Snapshot) -> Iterator[Violation]:
             taken += amount
             evidence.append(f"{what}: {words(amount)}")
         allocatable = reading.amount(node.status.allocatable)
-        if taken.shortages(allocatable):
+        if taken.only(seen.gpu_resources).shortages(allocatable):
             yield Violation(
                 invariant="I1",
                 kind="crowded",

@@ -66,7 +66,7 @@ class Looker:
             pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods),
             nodes=nodes,
             secrets=tuple(secret for secret in secrets if _is_of(cluster, secret)),
-            jobs={job.job_id: job for job in jobs},
+            jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in jobs},
             drained=drained,
             daemon=daemon,
         )

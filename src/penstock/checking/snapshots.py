@@ -41,6 +41,11 @@ class Snapshot:
     """None when penstockd could not be asked: then only what needs no word of it is judged."""
 
     @cached_property
+    def gpu_resources(self) -> frozenset[str]:
+        """Other names than the usual one under which GPUs are counted; the rest is none of Slurm's."""
+        return frozenset(self.daemon.gpu_resources.values() if self.daemon else ())
+
+    @cached_property
     def ours(self) -> tuple[types.Pod, ...]:
         """Pods of jobs."""
         return tuple(pod for pod in self.pods if reading.job_id(pod) is not None)

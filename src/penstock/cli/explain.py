@@ -101,11 +101,18 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
         cpus=share.cpus,
         memory_mib=share.memory_mib or share.cpus * DEFAULT_MIB,
         gpus=share.gpus,
+        gpu_resource=site.gpu_resource(_gpu_type(job)),
         wish=job.pod,
     )
     return instances.job_pods(
         wanted, ranks=max(job.nodes.minimum, 1), script=script, settings=pod_settings(site)
     )
+
+
+def _gpu_type(job: JobSpec) -> str:
+    """The one type of GPU that the job names; nothing when it names none, or several."""
+    named = {gres.type for gres in job.gres.everything if gres.name == "gpu" and gres.type}
+    return named.pop() if len(named) == 1 else ""
 
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:

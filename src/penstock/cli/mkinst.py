@@ -95,6 +95,7 @@ def manifests(
         cpus=cpu or chosen.cpus,
         memory_mib=_memory(memory) or chosen.memory_mib,
         gpus=_known(site.flavours, flavour, "flavour"),
+        gpu_resource=site.gpu_resource(),
         wish=PodSpec(image=_image(image or site.default_image, site), priority_class=chosen.priority_class),
     )
     return instances.single(instance, settings=explain.pod_settings(site), command=command)

@@ -33,6 +33,7 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
             millicpus=share.amount.millicpus,
             memory=share.amount.memory,
             gpus=share.amount.gpus,
+            devices=share.amount.devices,
         )
         for allocation in bridge.ledger.allocations()
         for share in allocation.shares
@@ -40,6 +41,7 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
     return audits.DaemonView(
         bridged_partitions=tuple(bridged_partitions),
         trusted_partitions=tuple(bridge.settings.trusted_partitions),
+        gpu_resources=dict(bridge.settings.gpu_resources),
         held=tuple(held),
         ends=bridge.timeline.ends(),
     )

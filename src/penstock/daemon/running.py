@@ -61,7 +61,9 @@ async def _run(settings: configuring.Settings) -> None:
     )
     on_list = lambda resource: figures.relists.labels(resource).inc()  # noqa: E731  # one line, used twice
     slurm = control.SlurmControl(
-        settings.slurm_conf, on_call=lambda program: figures.commands.labels(program).inc()
+        settings.slurm_conf,
+        on_call=lambda program: figures.commands.labels(program).inc(),
+        gpu_resources=settings.gpu_resources,
     )
     shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
     ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image_pull_secrets: list[str] = []
     priority_classes: dict[str, str] = {}
     gpu_labels: dict[str, dict[str, str]] = {}
+    gpu_resources: dict[str, str] = {}
     namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     isolate_namespaces: bool = True
     state_dir: str = ""
@@ -57,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             image_pull_secrets=tuple(self.image_pull_secrets),
             priority_classes=self.priority_classes,
             gpu_labels=self.gpu_labels,
+            gpu_resources=self.gpu_resources,
             namespace_quota=self.namespace_quota,
             isolate_namespaces=self.isolate_namespaces,
             partition_images=self.partition_images,

@@ -154,7 +154,7 @@ def double_booking(live: Live) -> Iterator[Problem]:
         node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is None or slurm is None:
             continue
-        given = kubernetes.allocated(slurm)
+        given = kubernetes.allocated(live.site, slurm)
         for short in live.requested(name, ours=True).shortages(given):
             yield Problem(
                 f"{name}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
@@ -176,8 +176,9 @@ def foreign_pods(live: Live) -> Iterator[Problem]:
         if node is None or slurm is None:
             continue
         free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
-        short = kubernetes.claimed(slurm).shortages(free)
-        if short and not kubernetes.claimed(slurm).shortages(reading.amount(node.status.allocatable)):
+        claim = kubernetes.claimed(live.site, slurm)
+        short = claim.shortages(free)
+        if short and not claim.shortages(reading.amount(node.status.allocatable)):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
             yield Problem(
                 f"{name}: beside other pods there are {words}",

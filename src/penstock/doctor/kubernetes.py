@@ -11,9 +11,10 @@ from penstock import wellknown
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.kube import reading
-from penstock.model import resources
+from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
-from penstock.site import objects
+from penstock.site import daemons, objects
+from penstock.site.schema import Site
 from penstock.slurm.describing import SlurmNode
 
 registry = Registry()
@@ -93,8 +94,8 @@ def node_sizes(live: Live) -> Iterator[Problem]:
         if node is None or claim is None:
             continue
         allocatable = reading.amount(node.status.allocatable)
-        for short in claimed(claim).shortages(allocatable):
-            if short.what != "gpu":
+        for short in claimed(live.site, claim).shortages(allocatable):
+            if short.what in ("cpu", "memory"):
                 yield Problem(
                     f"{name}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
                     "jobs that need it wait for ever: set `reserved` of the node group",
@@ -107,11 +108,13 @@ def node_gpus(live: Live) -> Iterator[Problem]:
         node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is None or claim is None:
             continue
-        found = reading.amount(node.status.allocatable).gpus
-        if claim.gpus > found:
+        for short in claimed(live.site, claim).shortages(reading.amount(node.status.allocatable)):
+            if short.what in ("cpu", "memory"):
+                continue
+            resource = wellknown.GPU_RESOURCE if short.what == "gpu" else short.what
             yield Problem(
-                f"{name}: Slurm gives out {claim.gpus} GPUs, Kubernetes has {found}",
-                f"is the device plugin for {wellknown.GPU_RESOURCE} running there?",
+                f"{name}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
+                f"is the device plugin for {resource} running there?",
             )
 
 
@@ -129,16 +132,21 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
                 )
 
 
-def claimed(node: SlurmNode) -> resources.Amount:
-    """What Slurm believes the node has."""
-    return resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
+def claimed(site: Site, node: SlurmNode) -> resources.Amount:
+    """What Slurm believes the node has, by Kubernetes' names."""
+    amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
+    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
+    return share.in_kubernetes(daemons.gpu_resources(site)).amount
 
 
-def allocated(node: SlurmNode) -> resources.Amount:
-    """What Slurm has given to jobs."""
-    return resources.Amount(
+def allocated(site: Site, node: SlurmNode) -> resources.Amount:
+    """What Slurm has given to jobs; of a node with GPUs of several types it tells only how many."""
+    amount = resources.Amount(
         millicpus=node.used_cpus * 1000, memory=node.used_memory_mb * 2**20, gpus=node.used_gpus
     )
+    types = ((node.gpu_type, node.used_gpus),) if node.gpu_type else ()
+    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=types)
+    return share.in_kubernetes(daemons.gpu_resources(site)).amount
 
 
 @registry.add("pod-security", "users' namespaces let their pods in")
@@ -171,7 +179,7 @@ def quotas(live: Live) -> Iterator[Problem]:
         if quota is None or home not in live.namespaces:
             continue
         found = live.cluster.get(manifests.quota(home, {}))
-        wanted = objects.hard(quota)
+        wanted = objects.hard(live.site, quota)
         if found is None or found["spec"]["hard"] != wanted:
             yield Problem(f"the quota of {user} in {home} is not the site file's", "`penstock apply`")
             continue

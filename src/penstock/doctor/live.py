@@ -19,7 +19,7 @@ from penstock.kube import kubeconfig, reading, types
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.render.pods import label_of
-from penstock.site import clusters, resolving
+from penstock.site import clusters, daemons, resolving
 from penstock.site.schema import Site
 from penstock.slurm import commands, conffile, describing
 
@@ -159,4 +159,8 @@ class Live:
         for pod in self.pods:
             if pod.spec.node_name == node and self.is_ours(pod) == ours and not reading.is_over(pod):
                 total += reading.requested(pod)
-        return total
+        return self.gpus_only(total)
+
+    def gpus_only(self, amount: resources.Amount) -> resources.Amount:
+        """Without devices that are no GPUs of this site."""
+        return amount.only(set(daemons.gpu_resources(self.site).values()))

@@ -47,9 +47,9 @@ def look(live: Live) -> tuple[NodeSides, ...]:
 
 def _sides(live: Live, name: str) -> NodeSides:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed = kubernetes.claimed(slurm) if slurm else None
-    given = kubernetes.allocated(slurm) if slurm else None
-    can_give = reading.amount(kube.status.allocatable) if kube else None
+    claimed = kubernetes.claimed(live.site, slurm) if slurm else None
+    given = kubernetes.allocated(live.site, slurm) if slurm else None
+    can_give = live.gpus_only(reading.amount(kube.status.allocatable)) if kube else None
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:
@@ -77,12 +77,7 @@ def _free(
     """The smaller of what each side has left."""
     if claimed is None or given is None or can_give is None:
         return None
-    one, other = claimed - given, can_give - requested
-    return resources.Amount(
-        millicpus=min(one.millicpus, other.millicpus),
-        memory=min(one.memory, other.memory),
-        gpus=min(one.gpus, other.gpus),
-    )
+    return (claimed - given).smallest(can_give - requested)
 
 
 def _disagreements(
@@ -116,4 +111,4 @@ def _amounts(amount: resources.Amount | None) -> Amounts | None:
 
 
 def _known(amount: resources.Amount) -> Amounts:
-    return Amounts(amount.millicpus / 1000, amount.memory // 2**20, amount.gpus)
+    return Amounts(amount.millicpus / 1000, amount.memory // 2**20, amount.all_gpus)

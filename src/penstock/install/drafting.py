@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.model import resources
+from penstock.model import jobs, resources
 from penstock.render import yamltext
 from penstock.site import resolving
 from penstock.slurm.describing import SlurmNode
@@ -72,13 +72,15 @@ def draft(seen: Seen, wishes: Wishes) -> Draft:
         if node.name not in names and node.name in by_host
     )
     groups = _matched_groups(matched, known) if matched else _virtual_groups(seen)
+    types = {node.gpu_type for node in matched if node.gpu_type}
+    gpu_resources = {name: found["resource"] for name in types if (found := _gpu_type(name, seen))}
     return Draft(
         text=HEADER + yamltext.document(_document(seen, wishes, groups)) + "\n",
         matched=tuple(sorted(names)),
         only_slurm=tuple(node.name for node in seen.nodes if node.name not in names),
         only_kubernetes=tuple(member.name for member in seen.members if member.name not in names),
         renamed=renamed,
-        remarks=tuple(_remarks(matched, known, wishes)),
+        remarks=tuple(_remarks(matched, known, gpu_resources, wishes)),
     )
 
 
@@ -93,7 +95,7 @@ def _document(seen: Seen, wishes: Wishes, groups: Mapping[str, Any]) -> dict[str
         "penstockd": {},
         "nas": {"path": wishes.nas} if wishes.nas else {},
         "registry": {"default_image": wishes.image} if wishes.image else {},
-        "gpus": {name: {} for name in types},
+        "gpus": {name: _gpu_type(name, seen) for name in types},
         "node_groups": groups,
         "partitions": {partition: {"mode": "check", "nodes": list(groups)}},
         "intake": {},
@@ -103,6 +105,19 @@ def _document(seen: Seen, wishes: Wishes, groups: Mapping[str, Any]) -> dict[str
     for section, values in wishes.overrides.items():
         sections[section] = {**sections[section], **values}
     return {key: value for key, value in sections.items() if value}
+
+
+def _gpu_type(name: str, seen: Seen) -> dict[str, str]:
+    """Kubernetes' name for a type of GPU, where its nodes advertise one other than the usual."""
+    members = {member.name: member.allocatable for member in seen.members}
+    nodes = [node for node in seen.nodes if node.gpu_type == name and node.name in members]
+    found = {
+        resource
+        for node in nodes
+        for resource, count in members[node.name].devices
+        if count >= node.gpus and not members[node.name].gpus
+    }
+    return {"resource": found.pop()} if len(found) == 1 else {}
 
 
 def _slurm(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -151,12 +166,16 @@ def _virtual_groups(seen: Seen) -> dict[str, Any]:
 
 
 def _remarks(
-    matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member], wishes: Wishes
+    matched: Sequence[SlurmNode],
+    known: Mapping[str, resolving.Member],
+    gpu_resources: Mapping[str, str],
+    wishes: Wishes,
 ) -> list[str]:
     remarks = []
     for node in matched:
-        claim = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
-        short = claim.shortages(known[node.name].allocatable)
+        amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
+        share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
+        short = share.in_kubernetes(gpu_resources).amount.shortages(known[node.name].allocatable)
         remarks += [
             f"{node.name}: Slurm claims {each.what} {each.needed}, Kubernetes can give {each.free}"
             for each in short

@@ -30,6 +30,11 @@ def amount(quantities: Mapping[str, str | int | float]) -> resources.Amount:
         millicpus=_up(quantities.get("cpu", 0), 1000),
         memory=_up(quantities.get("memory", 0), 1),
         gpus=_up(quantities.get(wellknown.GPU_RESOURCE, 0), 1),
+        devices=resources.devices(
+            (name, _up(count, 1))
+            for name, count in quantities.items()
+            if "/" in name and name != wellknown.GPU_RESOURCE
+        ),
     )
 
 
@@ -50,16 +55,8 @@ def requested(pod: types.Pod) -> resources.Amount:
         if container.restart_policy == "Always":
             total += own
         else:
-            peak = resources.Amount(
-                millicpus=max(peak.millicpus, own.millicpus),
-                memory=max(peak.memory, own.memory),
-                gpus=max(peak.gpus, own.gpus),
-            )
-    return resources.Amount(
-        millicpus=max(total.millicpus, peak.millicpus),
-        memory=max(total.memory, peak.memory),
-        gpus=max(total.gpus, peak.gpus),
-    )
+            peak = peak.largest(own)
+    return total.largest(peak)
 
 
 def is_over(pod: types.Pod) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import msgspec
 
@@ -18,10 +19,13 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     millicpus: int = 0
     memory: int = 0
     gpus: int = 0
+    devices: resources.Devices = ()
 
     @property
     def amount(self) -> resources.Amount:
-        return resources.Amount(millicpus=self.millicpus, memory=self.memory, gpus=self.gpus)
+        return resources.Amount(
+            millicpus=self.millicpus, memory=self.memory, gpus=self.gpus, devices=self.devices
+        )
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +43,8 @@ class DaemonView(msgspec.Struct, frozen=True, kw_only=True):
 
     bridged_partitions: tuple[str, ...] = ()
     trusted_partitions: tuple[str, ...] = ()
+    gpu_resources: dict[str, str] = {}
+    """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
     held: tuple[Held, ...] = ()
     ends: tuple[End, ...] = ()
 
@@ -56,6 +62,11 @@ class SlurmJob:
     @property
     def job_id(self) -> int:
         return self.live.identity.job_id
+
+    def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> SlurmJob:
+        """The job with its GPUs under the resource names that their types have there."""
+        shares = tuple(share.in_kubernetes(gpu_resources) for share in self.shares)
+        return dataclasses.replace(self, shares=shares)
 
     def share_of(self, node: str) -> resources.Amount:
         """What Slurm gave it of that node; nothing when it gave none."""

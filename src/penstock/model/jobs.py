@@ -4,8 +4,11 @@ text of the user's.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+from collections.abc import Mapping
 
+from penstock import wellknown
 from penstock.model import resources
 
 
@@ -24,8 +27,22 @@ class NodeShare:
 
     node: str
     amount: resources.Amount
-    gpu_types: tuple[str, ...] = ()
-    """Slurm's names of the kinds of GPU in it, where the job's GRES have one."""
+    gpus_by_type: resources.Devices = ()
+    """GPUs by Slurm's name of their kind, where the job's GRES have one."""
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.gpus_by_type)
+
+    def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> NodeShare:
+        """The share with its GPUs under the resource names that their types have there."""
+        counts: collections.Counter[str] = collections.Counter()
+        for name, count in self.gpus_by_type:
+            counts[gpu_resources.get(name, wellknown.GPU_RESOURCE)] += count
+        del counts[wellknown.GPU_RESOURCE]
+        gpus = self.amount.all_gpus - counts.total()
+        found = dataclasses.replace(self.amount, gpus=gpus, devices=resources.devices(counts.items()))
+        return dataclasses.replace(self, amount=found)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

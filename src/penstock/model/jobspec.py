@@ -69,6 +69,11 @@ class GresRequest(msgspec.Struct, frozen=True):
     per_task_text: str = ""
     per_socket_text: str = ""
 
+    @property
+    def everything(self) -> tuple[Gres, ...]:
+        """Whatever it is counted for."""
+        return (*self.per_node, *self.per_job, *self.per_task, *self.per_socket)
+
 
 class ArraySpec(msgspec.Struct, frozen=True):
     """--array: the task ids in order, and how many may run at once (0: all).

@@ -1,5 +1,8 @@
 """Amounts of CPU, memory and GPUs in whole small units, so that sums are exact, and Kubernetes' way of
 writing them.
+
+GPUs of the usual resource name have a field of their own; every other extended resource (amd.com/gpu,
+nvidia.com/mig-1g.10gb, but also network cards) is counted by its name, so that none stands in for another.
 """
 
 from __future__ import annotations
@@ -7,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import fractions
 import re
+from collections.abc import Callable, Collection, Iterable
 
 _UNITS: dict[str, int | fractions.Fraction] = {
     "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18,
@@ -14,6 +18,10 @@ _UNITS: dict[str, int | fractions.Fraction] = {
     "m": fractions.Fraction(1, 1000), "u": fractions.Fraction(1, 10**6), "n": fractions.Fraction(1, 10**9),
 }  # fmt: skip
 _QUANTITY = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)(?P<unit>[a-zA-Z]*)")
+
+
+Devices = tuple[tuple[str, int], ...]
+"""Extended resources by name, in the order of their names, none of them zero."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,25 +32,54 @@ class Amount:
     memory: int = 0
     """Bytes."""
     gpus: int = 0
+    """Of the usual resource, nvidia.com/gpu."""
+    devices: Devices = ()
+    """GPUs, and whatever else a node has, under other resource names."""
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs under whatever name, of an amount that has no other devices: what Slurm gave to a job."""
+        return self.gpus + sum(count for _, count in self.devices)
+
+    def count_of(self, resource: str) -> int:
+        """How many devices of that name."""
+        return dict(self.devices).get(resource, 0)
+
+    def only(self, names: Collection[str]) -> Amount:
+        """The same with devices of these names alone."""
+        if not self.devices:
+            return self
+        return dataclasses.replace(self, devices=tuple(each for each in self.devices if each[0] in names))
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            millicpus=self.millicpus + other.millicpus,
-            memory=self.memory + other.memory,
-            gpus=self.gpus + other.gpus,
-        )
+        return self._with(other, int.__add__)
 
     def __sub__(self, other: Amount) -> Amount:
+        return self._with(other, int.__sub__)
+
+    def largest(self, other: Amount) -> Amount:
+        """The larger of each."""
+        return self._with(other, max)
+
+    def smallest(self, other: Amount) -> Amount:
+        """The smaller of each."""
+        return self._with(other, min)
+
+    def _with(self, other: Amount, how: Callable[[int, int], int]) -> Amount:
         return Amount(
-            millicpus=self.millicpus - other.millicpus,
-            memory=self.memory - other.memory,
-            gpus=self.gpus - other.gpus,
+            millicpus=how(self.millicpus, other.millicpus),
+            memory=how(self.memory, other.memory),
+            gpus=how(self.gpus, other.gpus),
+            devices=self._devices(other, how) if self.devices or other.devices else (),
         )
 
     def beyond(self, other: Amount) -> Amount:
         """What of this is more than the other has, and nothing where it has more."""
-        left = self - other
-        return Amount(millicpus=max(left.millicpus, 0), memory=max(left.memory, 0), gpus=max(left.gpus, 0))
+        return (self - other).largest(Amount())
+
+    def _devices(self, other: Amount, how: Callable[[int, int], int]) -> Devices:
+        one, two = dict(self.devices), dict(other.devices)
+        return devices((name, how(one.get(name, 0), two.get(name, 0))) for name in one.keys() | two.keys())
 
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
         """What of this does not fit into `free`; empty when all does."""
@@ -52,7 +89,20 @@ class Amount:
             Shortage(what="memory", needed=_mebibytes(self.memory), free=_mebibytes(max(free.memory, 0))),
         )
         missing = (self.gpus > free.gpus, self.millicpus > free.millicpus, self.memory > free.memory)
-        return tuple(want for want, is_missing in zip(wants, missing, strict=True) if is_missing)
+        return (
+            *self._missing_devices(free),
+            *(want for want, is_missing in zip(wants, missing, strict=True) if is_missing),
+        )
+
+    def _missing_devices(self, free: Amount) -> Iterable[Shortage]:
+        for name, count in self.devices:
+            if count > free.count_of(name):
+                yield Shortage(what=name, needed=str(count), free=str(max(free.count_of(name), 0)))
+
+
+def devices(counts: Iterable[tuple[str, int]]) -> Devices:
+    """Counts by name, as an Amount keeps them."""
+    return tuple(sorted((name, count) for name, count in counts if count))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock import wellknown
+
 
 class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes that are alike: how many, what each has, and in which partitions they are (empty: all)."""
@@ -53,8 +55,18 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared_mounts: tuple[str, ...] = ()
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
+    gpu_resources: dict[str, str] = {}
+    """Kubernetes' resource names of GPU types that are no nvidia.com/gpu."""
     classes: dict[str, InstanceClass] = msgspec.field(default_factory=lambda: {"std": InstanceClass()})
     flavours: dict[str, int] = msgspec.field(
         default_factory=lambda: {"cpu": 0, "gpu1": 1, "gpu2": 2, "gpu4": 4, "gpu8": 8}
     )
     """GPUs of each flavour of `penstock mkinst`."""
+
+    def gpu_resource(self, gpu_type: str = "") -> str:
+        """What a pod with GPUs of that type asks for; without a type, what all nodes with GPUs have."""
+        if gpu_type:
+            return self.gpu_resources.get(gpu_type, wellknown.GPU_RESOURCE)
+        found = {self.gpu_resource(kind.gpu_type) for kind in self.nodes if kind.gpus and kind.gpu_type}
+        untyped = any(kind.gpus and not kind.gpu_type for kind in self.nodes)
+        return found.pop() if len(found) == 1 and not untyped else wellknown.GPU_RESOURCE

@@ -30,6 +30,7 @@ class Instance:
     memory_mib: int
     gpus: int
     wish: PodSpec
+    gpu_resource: str = wellknown.GPU_RESOURCE
 
 
 def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
@@ -81,8 +82,12 @@ def _in(namespace: str, manifest: Manifest) -> Manifest:
 
 
 def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
+    usual = instance.gpu_resource == wellknown.GPU_RESOURCE
     amount = resources.Amount(
-        millicpus=instance.cpus * 1000, memory=instance.memory_mib * MIB, gpus=instance.gpus
+        millicpus=instance.cpus * 1000,
+        memory=instance.memory_mib * MIB,
+        gpus=instance.gpus if usual else 0,
+        devices=() if usual else resources.devices([(instance.gpu_resource, instance.gpus)]),
     )
     identity = jobs.JobIdentity(job_id=instance.job_id, restart=0, uid=instance.owner.uid)
     shares = tuple(jobs.NodeShare(node=f"node-{rank}", amount=amount) for rank in range(ranks))

@@ -47,6 +47,8 @@ class PodSettings:
     """PriorityClass by "qos/NAME" or "partition/NAME"; the QOS is asked first."""
     gpu_labels: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """Labels that a node with GPUs of a Slurm GRES type carries."""
+    gpu_resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
     namespace_quota: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What a user's namespace may hold at most, as a ResourceQuota says it; none when empty."""
     isolate_namespaces: bool = True
@@ -208,8 +210,8 @@ def _container(
 ) -> Manifest:
     share = allocation.shares[rank].amount
     amounts = {"cpu": f"{share.millicpus}m", "memory": str(share.memory)}
-    if share.gpus:
-        amounts[wellknown.GPU_RESOURCE] = str(share.gpus)
+    gpus = ((wellknown.GPU_RESOURCE, share.gpus), *share.devices)
+    amounts |= {name: str(count) for name, count in gpus if count}
     return {
         "name": wellknown.CONTAINER_NAME,
         "image": image_of(request, settings, allocation.partition),

@@ -82,8 +82,7 @@ def _features(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
 
 def _gpu_types(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
     known = {kind.gpu_type for kind in nodes if kind.gpus and kind.gpu_type}
-    asked = (*job.gres.per_node, *job.gres.per_job, *job.gres.per_task, *job.gres.per_socket)
-    for gres in asked:
+    for gres in job.gres.everything:
         if gres.name == "gpu" and gres.type and gres.type not in known:
             near = nearest.nearest(gres.type, known)
             hint = f"did you mean {near}?" if near else f"this site has {', '.join(sorted(known)) or 'none'}"

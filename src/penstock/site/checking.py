@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -121,9 +122,11 @@ def _gpu_types(site: Site, document: Document) -> Iterator[Mistake]:
         if group.gpu_type and not group.gpus and group.size == "given":
             yield place, "a GPU type, but no GPUs", "add `gpus:`, or remove the type"
     for name, gpu in site.gpus.items():
-        if gpu.resource != "nvidia.com/gpu":
-            found = f"found {gpu.resource}"
-            yield ("gpus", name, "resource"), found, "allowed: nvidia.com/gpu, which jobs ask for"
+        if name.isdigit():
+            yield ("gpus", name), f"`{name}` is a number", "Slurm reads gpu:N as N GPUs: give it a letter"
+        if re.search(r"(^|\.)kubernetes\.io/", gpu.resource):
+            remedy = "allowed: what a device plugin advertises, such as nvidia.com/gpu or amd.com/gpu"
+            yield ("gpus", name, "resource"), f"found {gpu.resource}", remedy
 
 
 def _defaults(site: Site, document: Document) -> Iterator[Mistake]:

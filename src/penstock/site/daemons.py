@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock import wellknown
 from penstock.model import cluster as model
 from penstock.model import releases, siteview
 from penstock.site import clusters, objects
@@ -19,6 +20,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         "image_pull_policy": site.registry.pull_policy,
         "image_pull_secrets": list(site.registry.pull_secrets),
         "priority_classes": _by_partition(site, "priority_class", prefix="partition/"),
+        "gpu_resources": gpu_resources(site),
         "gpu_labels": {name: dict(gpu.labels) for name, gpu in site.gpus.items() if gpu.labels},
         "partition_images": _by_partition(site, "image"),
         "partition_tolerations": _tolerations(site),
@@ -27,7 +29,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         "metrics_port": site.penstockd.metrics_port,
         "state_dir": site.results.state_dir if site.nas is not None else "",
         "results": f"{site.nas.path}/{site.nas.results}" if site.nas is not None else "",
-        "namespace_quota": objects.hard(site.quota) if site.quota is not None else {},
+        "namespace_quota": objects.hard(site, site.quota) if site.quota is not None else {},
     }
     if not site.kubernetes.network_policy:
         optional["isolate_namespaces"] = False
@@ -81,6 +83,12 @@ def collector(site: Site, nas: Nas) -> dict[str, Any]:
     }
 
 
+def gpu_resources(site: Site) -> dict[str, str]:
+    """Resource names of GPU types that have another than the usual one."""
+    named = {name: gpu.resource for name, gpu in site.gpus.items()}
+    return {name: resource for name, resource in named.items() if resource != wellknown.GPU_RESOURCE}
+
+
 def shared_mounts(site: Site) -> tuple[str, ...]:
     """Folders that pods see under the same path."""
     if site.nas is None:
@@ -129,6 +137,7 @@ def view(site: Site, groups: clusters.Groups, *, release: releases.Release) -> s
         shared_mounts=shared_mounts(site),
         namespace_pattern=site.kubernetes.namespace_pattern,
         kill_wait=site.timeouts.kill_wait,
+        gpu_resources=gpu_resources(site),
     )
 
 

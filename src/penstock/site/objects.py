@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock import wellknown
 from penstock.render import manifests, rbac
-from penstock.site import clusters
+from penstock.site import clusters, resolving
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
 
@@ -64,7 +64,7 @@ def _user(site: Site, user: str) -> Iterator[Manifest]:
     yield manifests.namespace(home, pod_security=site.kubernetes.pod_security)
     quota = users(site)[user]
     if quota is not None:
-        yield manifests.quota(home, hard(quota))
+        yield manifests.quota(home, hard(site, quota))
         yield manifests.limit_range(home)
     if site.kubernetes.network_policy:
         yield manifests.network_policy(home)
@@ -72,12 +72,14 @@ def _user(site: Site, user: str) -> Iterator[Manifest]:
         yield from _claim(site, home)
 
 
-def hard(quota: Quota) -> dict[str, str]:
-    """A quota in Kubernetes' words."""
+def hard(site: Site, quota: Quota) -> dict[str, str]:
+    """A quota in Kubernetes' words, which count each resource name by itself."""
+    groups = (group for group in site.node_groups.values() if group.gpus or group.size != "given")
+    names = sorted({resolving.gpu_resource(site, group) for group in groups}) or [wellknown.GPU_RESOURCE]
     found = {
         "requests.cpu": quota.cpus,
         "requests.memory": quota.memory,
-        f"requests.{wellknown.GPU_RESOURCE}": quota.gpus,
+        **{f"requests.{name}": quota.gpus for name in names},
         "pods": quota.pods,
     }
     return {key: str(value) for key, value in found.items() if value is not None}

@@ -137,7 +137,7 @@ class Quota(Part):
 
     cpus: Annotated[Positive | None, Field(description="CPUs.")] = None
     memory: Annotated[Memory | None, Field(description="Memory.")] = None
-    gpus: Annotated[Count | None, Field(description="GPUs.")] = None
+    gpus: Annotated[Count | None, Field(description="GPUs, of each resource name by itself.")] = None
     pods: Annotated[Positive | None, Field(description="Pods.")] = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.site import checking
@@ -31,12 +31,26 @@ def needs_kubernetes(site: Site) -> bool:
 def groups(site: Site, members: Iterable[Member] = ()) -> dict[str, tuple[model.NodeSpec, ...]]:
     """The nodes of every group; UsageError when Kubernetes lacks one that it was asked about."""
     known = {member.name: member for member in members}
-    return {name: tuple(_nodes(name, group, known)) for name, group in site.node_groups.items()}
+    return {
+        name: tuple(_nodes(name, group, known, resource=gpu_resource(site, group)))
+        for name, group in site.node_groups.items()
+    }
 
 
-def _nodes(name: str, group: NodeGroup, known: Mapping[str, Member]) -> list[model.NodeSpec]:
+def gpu_resource(site: Site, group: NodeGroup) -> str:
+    """Kubernetes' name for the group's GPUs."""
+    gpu = site.gpus.get(group.gpu_type or "")
+    return gpu.resource if gpu else wellknown.GPU_RESOURCE
+
+
+def _nodes(
+    name: str, group: NodeGroup, known: Mapping[str, Member], *, resource: str
+) -> list[model.NodeSpec]:
     names = checking.nodes_of(group) if group.nodes is not None else _selected(name, group, known)
-    return [_node(name, group, node, number, known) for number, node in enumerate(names)]
+    sizes = [_size(name, group, node, known, resource=resource) for node in names]
+    return [
+        _node(group, node, number, size) for number, (node, size) in enumerate(zip(names, sizes, strict=True))
+    ]
 
 
 def _selected(name: str, group: NodeGroup, known: Mapping[str, Member]) -> tuple[str, ...]:
@@ -51,8 +65,8 @@ def _selected(name: str, group: NodeGroup, known: Mapping[str, Member]) -> tuple
     return found
 
 
-def _node(name: str, group: NodeGroup, node: str, number: int, known: Mapping[str, Member]) -> model.NodeSpec:
-    cpus, memory, gpus = _size(name, group, node, known)
+def _node(group: NodeGroup, node: str, number: int, size: tuple[int, int, int]) -> model.NodeSpec:
+    cpus, memory, gpus = size
     slurmd = group.slurmd
     return model.NodeSpec(
         name=node,
@@ -67,7 +81,10 @@ def _node(name: str, group: NodeGroup, node: str, number: int, known: Mapping[st
     )
 
 
-def _size(name: str, group: NodeGroup, node: str, known: Mapping[str, Member]) -> tuple[int, int, int]:
+def _size(
+    name: str, group: NodeGroup, node: str, known: Mapping[str, Member], *, resource: str
+) -> tuple[int, int, int]:
+    """CPUs, MiB and GPUs."""
     if group.size == "given":
         return group.cpus or 1, mebibytes(group.memory or "1Mi"), group.gpus
     if node not in known:
@@ -76,4 +93,5 @@ def _size(name: str, group: NodeGroup, node: str, known: Mapping[str, Member]) -
             hint="Correct `nodes`, or give `cpus` and `memory` instead of `size: kubernetes`.",
         )
     amount = known[node].allocatable
-    return amount.millicpus // 1000, amount.memory // 2**20, amount.gpus
+    gpus = amount.gpus if resource == wellknown.GPU_RESOURCE else amount.count_of(resource)
+    return amount.millicpus // 1000, amount.memory // 2**20, gpus

@@ -19,7 +19,7 @@ _TIME = r"^(UNLIMITED|[0-9]+(:[0-9]{1,2}){0,2}|[0-9]+-[0-9]{1,2}(:[0-9]{1,2}){0,
 _MEMORY = r"^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$"
 _IMAGE = r"^[a-z0-9][A-Za-z0-9._:/@-]*$"
 _HOSTS = r"^[A-Za-z0-9][A-Za-z0-9_.,\[\]-]*$"
-_GRES_TYPE = r"^[a-z0-9][a-z0-9_-]{0,30}$"
+_GRES_TYPE = r"^[a-z0-9][a-z0-9_.-]{0,30}$"
 _RESOURCE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 _ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:-]*$"
@@ -36,7 +36,7 @@ FORMS: Final = {
     _MEMORY: "a number with Mi, Gi or Ti, such as 32Gi",
     _IMAGE: "an image name, such as registry.example.org/team/app:1.2",
     _HOSTS: "a host list, such as n[1-4],login",
-    _GRES_TYPE: "a GRES type in small letters, such as a100",
+    _GRES_TYPE: "a GRES type in small letters, such as a100 or 1g.10gb",
     _RESOURCE: "an extended resource, such as nvidia.com/gpu",
     _LABEL_VALUE: "a label's value: letters, digits, `-`, `_` and `.`, at most 63",
     _ADDRESS: "a host name or an address",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock import errors
 from penstock.model import jobs
@@ -17,6 +17,8 @@ class SlurmControl:
     slurm_conf: str
     on_call: Callable[[str], None] = lambda program: None
     """Told of every command that is run."""
+    gpu_resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
 
     async def cluster_name(self) -> str:
         """ClusterName, as slurmctld has it."""
@@ -60,7 +62,9 @@ class SlurmControl:
     async def details(self, job_id: int) -> jobs.JobDetails:
         """What only scontrol tells: partition, QOS, and the job's share of each of its nodes."""
         argv = ("scontrol", "--detail", "show", "job", str(job_id))
-        return parsing.details(await self._run(argv))
+        found = parsing.details(await self._run(argv))
+        shares = tuple(share.in_kubernetes(self.gpu_resources) for share in found.shares)
+        return dataclasses.replace(found, shares=shares)
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""

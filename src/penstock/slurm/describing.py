@@ -6,10 +6,11 @@ import dataclasses
 import re
 
 from penstock import errors
+from penstock.model import resources
 from penstock.slurm import commands, hostlists
 
 _WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
-_GPUS = re.compile(r"gpu(?::(?P<type>[A-Za-z][\w-]*))?:(?P<count>\d+)")
+_GPUS = re.compile(r"gpu(?::(?P<type>[\w.-]*[A-Za-z_.-][\w.-]*))?:(?P<count>\d+)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,8 @@ class SlurmNode:
     memory_mb: int
     gpus: int
     gpu_type: str = ""
+    """The first, where it has several."""
+    gpus_by_type: resources.Devices = ()
     reason: str = ""
     used_cpus: int = 0
     used_memory_mb: int = 0
@@ -68,15 +71,16 @@ def node(line: str) -> SlurmNode:
 def _node(line: str) -> SlurmNode:
     """The first of each name counts: a reason at the end of the line is free text."""
     words = {match[1]: _value(match[2]) for match in reversed(list(_WORD.finditer(line)))}
-    gpus = _GPUS.search(words.get("Gres", ""))
+    gpus = list(_GPUS.finditer(words.get("Gres", "")))
     used = _tres(words.get("AllocTRES", ""))
     return SlurmNode(
         name=words["NodeName"],
         state=words.get("State", ""),
         cpus=int(words.get("CPUTot", 0)),
         memory_mb=int(words.get("RealMemory", 0)),
-        gpus=int(gpus["count"]) if gpus else 0,
-        gpu_type=(gpus["type"] or "") if gpus else "",
+        gpus=sum(int(gpu["count"]) for gpu in gpus),
+        gpu_type=next((gpu["type"] for gpu in gpus if gpu["type"]), ""),
+        gpus_by_type=resources.devices((gpu["type"], int(gpu["count"])) for gpu in gpus if gpu["type"]),
         reason=words.get("Reason", ""),
         used_cpus=int(words.get("CPUAlloc", 0)),
         used_memory_mb=int(words.get("AllocMem", 0)),

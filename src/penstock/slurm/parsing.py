@@ -8,6 +8,7 @@ the first block of node lines is believed.
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Iterator
 
@@ -122,9 +123,12 @@ def _expand(match: re.Match[str]) -> Iterator[jobs.NodeShare]:
         memory=int(match["mem"]) * 2**20,
         gpus=sum(int(gpu["count"]) for gpu in gpus),
     )
-    types = tuple(sorted({gpu["type"] for gpu in gpus if gpu["type"]}))
+    counts: collections.Counter[str] = collections.Counter()
+    for gpu in gpus:
+        counts[gpu["type"] or ""] += int(gpu["count"])
+    del counts[""]
     for node in hostlists.expand(match["nodes"]):
-        yield jobs.NodeShare(node=node, amount=amount, gpu_types=types)
+        yield jobs.NodeShare(node=node, amount=amount, gpus_by_type=resources.devices(counts.items()))
 
 
 def count_ids(ranges: str) -> int:

@@ -1,0 +1,183 @@
+"""GPUs under several resource names: from Slurm's types to pods' requests, counted apart everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.bridge import admission, ledger
+from penstock.checking import booking, snapshots
+from penstock.kube import reading, types
+from penstock.model import audits, jobs, resources
+from penstock.model.siteview import NodeKind, SiteView
+from penstock.render import pods
+from penstock.slurm import describing, parsing
+from tests.unit import fakes
+
+AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
+RESOURCES = {"mi300": AMD, "1g.10gb": MIG}
+NODE_LINE = """\
+JobId=1 JobName=x
+   Partition=gpu AllocNode:Sid=h:1
+     Nodes=n1 CPU_IDs=0-1 Mem=2048 GRES={gres}
+   MinCPUsNode=1
+"""
+COUNTS = st.dictionaries(st.sampled_from([AMD, MIG, "rdma/hca"]), st.integers(0, 9))
+
+
+def share_of(gres: str) -> jobs.NodeShare:
+    return parsing.details(NODE_LINE.format(gres=gres)).shares[0].in_kubernetes(RESOURCES)
+
+
+def node(**more: str) -> types.Node:
+    allocatable: dict[str, str | int | float] = {"cpu": "8", "memory": "32Gi", **more}
+    ready = types.Condition(type="Ready", status="True")
+    status = types.NodeStatus(allocatable=allocatable, conditions=[ready])
+    return types.Node(metadata=types.Meta(name="n1"), status=status)
+
+
+def pod(name: str, *, job_id: int = 0, **requests: str) -> types.Pod:
+    labels = pods.labels_of(fakes.identity(job_id)) if job_id else {}
+    container = types.Container(name="job", resources=types.Requirements(requests=dict(requests)))
+    return types.Pod(
+        metadata=types.Meta(name=name, namespace="x", uid=name, labels=labels),
+        spec=types.PodSpec(node_name="n1", containers=[container]),
+        status=types.PodStatus(phase="Running"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "devices"),
+    [
+        ("gpu:2(IDX:0-1)", 2, ()),
+        ("gpu:a100:2(IDX:0-1)", 2, ()),
+        ("gpu:mi300:2(IDX:0-1)", 0, ((AMD, 2),)),
+        ("gpu:1g.10gb:3(IDX:0-2)", 0, ((MIG, 3),)),
+        ("gpu:a100:1(IDX:0),gpu:mi300:2(IDX:1-2)", 1, ((AMD, 2),)),
+        ("", 0, ()),
+    ],
+)
+def test_a_type_of_slurms_is_a_resource_of_kubernetes(
+    gres: str, gpus: int, devices: resources.Devices
+) -> None:
+    """Types without a name of their own are the usual resource; translating twice changes nothing."""
+    share = share_of(gres)
+    assert (share.amount.gpus, share.amount.devices) == (gpus, devices)
+    assert share.in_kubernetes(RESOURCES) == share
+
+
+def test_a_pod_asks_for_the_resource_of_its_type() -> None:
+    """And for no other."""
+    allocation = dataclasses.replace(fakes.allocation(), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
+    made = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=fakes.SETTINGS)
+    asked = made["spec"]["containers"][0]["resources"]
+    assert asked["requests"] == asked["limits"] == {"cpu": "2000m", "memory": str(2048 * 2**20), AMD: "2"}
+
+
+def refused(gres: str, there: types.Node, *others: types.Pod) -> tuple[str, ...]:
+    allocation = dataclasses.replace(fakes.allocation(), shares=(share_of(gres),))
+    return admission.refusals(allocation, nodes={"/n1": there}, pods=others, promised=ledger.Ledger())
+
+
+def test_a_gpu_of_another_name_is_no_room() -> None:
+    """A job for AMD's waits, with the name and who has them, however many of NVIDIA's are free."""
+    both = node(**{"nvidia.com/gpu": "8", AMD: "2"})
+    assert refused("gpu:mi300:2(IDX:0-1)", both) == ()
+    guest = pod("guest", **{AMD: "1"})
+    said = refused("gpu:mi300:2(IDX:0-1)", both, guest)
+    assert said == ("waits for amd.com/gpu on n1: 1 free of 2 needed, held by x/guest",)
+    assert refused("gpu:a100:8(IDX:0-7)", both, guest) == ()
+    assert refused("gpu:mi300:1(IDX:0)", node(**{"nvidia.com/gpu": "8"})) != ()
+
+
+def test_what_is_promised_is_counted_by_name() -> None:
+    """A promise of one type leaves the other type's room alone."""
+    promised = ledger.Ledger()
+    held = dataclasses.replace(fakes.allocation(9), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
+    promised.hold(held)
+    both = {"/n1": node(**{"nvidia.com/gpu": "2", AMD: "2"})}
+    for gres, free in (("gpu:a100:2(IDX:0-1)", True), ("gpu:mi300:1(IDX:0)", False)):
+        wanted = dataclasses.replace(fakes.allocation(10), shares=(share_of(gres),))
+        assert (admission.refusals(wanted, nodes=both, pods=(), promised=promised) == ()) is free
+
+
+def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:
+    live = jobs.LiveJob(identity=fakes.identity(17), state="RUNNING", partition="gpu")
+    raw = parsing.details(NODE_LINE.format(gres=gres)).shares
+    view = audits.DaemonView(bridged_partitions=("gpu",), gpu_resources=RESOURCES)
+    job = audits.SlurmJob(live=live, shares=raw).in_kubernetes(RESOURCES if daemon else {})
+    there = node(**{"nvidia.com/gpu": "4", AMD: "4", "rdma/hca": "1"})
+    return snapshots.Snapshot(
+        pods=(found,), nodes=(there,), secrets=(), jobs={17: job}, daemon=view if daemon else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("requests", "gres", "kinds"),
+    [
+        ({AMD: "2"}, "gpu:mi300:2(IDX:0-1)", []),
+        ({AMD: "3"}, "gpu:mi300:2(IDX:0-1)", ["more-than-its-share"]),
+        ({"nvidia.com/gpu": "2"}, "gpu:mi300:2(IDX:0-1)", ["more-than-its-share"]),
+        ({AMD: "2", "rdma/hca": "1"}, "gpu:mi300:2(IDX:0-1)", []),
+    ],
+)
+def test_the_checker_compares_name_by_name(requests: dict[str, str], gres: str, kinds: list[str]) -> None:
+    """A pod with GPUs of the wrong name has more than its share; what is no GPU is none of Slurm's."""
+    found = booking.judge(snapshot(pod("p", job_id=17, **requests), gres))
+    assert [each.kind for each in found] == kinds
+
+
+def test_without_penstockds_word_no_name_is_held_against_anybody() -> None:
+    """Nobody else knows what the types are called."""
+    seen = snapshot(pod("p", job_id=17, **{AMD: "2"}), "gpu:mi300:2(IDX:0-1)", daemon=False)
+    assert list(booking.judge(seen)) == []
+
+
+def test_what_penstockd_holds_survives_the_wire() -> None:
+    """The audit tells devices by name."""
+    import msgspec
+
+    held = audits.Held(job_id=1, restart=0, node="n1", devices=((AMD, 2),))
+    again = msgspec.json.decode(msgspec.json.encode(audits.DaemonView(held=(held,))), type=audits.DaemonView)
+    assert again.held[0].amount == resources.Amount(devices=((AMD, 2),))
+
+
+@given(COUNTS, COUNTS)
+def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> None:
+    """Adding and taking away are inverse, and a sum fits exactly where both were."""
+    first, second = (reading.amount({name: str(n) for name, n in each.items()}) for each in (one, other))
+    total = first + second
+    assert total - second == first
+    assert {name: total.count_of(name) for name in one | other} == {
+        name: one.get(name, 0) + other.get(name, 0) for name in one | other
+    }
+    assert total.shortages(total) == ()
+    assert first.largest(second).shortages(total) == ()
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "types_"),
+    [
+        ("gpu:4(S:0)", 4, ()),
+        ("gpu:a100:4(S:0)", 4, (("a100", 4),)),
+        ("gpu:1g.10gb:7", 7, (("1g.10gb", 7),)),
+        ("gpu:a100:2,gpu:mi300:2", 4, (("a100", 2), ("mi300", 2))),
+        ("(null)", 0, ()),
+    ],
+)
+def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices) -> None:
+    """As scontrol shows them, also those whose names begin with a digit."""
+    found = describing.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
+    assert (found.gpus, found.gpus_by_type) == (gpus, types_)
+
+
+def test_a_site_with_one_name_needs_no_type() -> None:
+    """`explain` and `mkinst` ask for what all nodes have; where that differs, for the usual."""
+    amd = NodeKind(gpus=4, gpu_type="mi300")
+    assert SiteView(nodes=(amd,), gpu_resources=RESOURCES).gpu_resource() == AMD
+    both = SiteView(nodes=(amd, NodeKind(gpus=4, gpu_type="a100")), gpu_resources=RESOURCES)
+    assert both.gpu_resource() == "nvidia.com/gpu"
+    assert both.gpu_resource("mi300") == AMD
