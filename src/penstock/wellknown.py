@@ -14,6 +14,7 @@ LABEL_CLUSTER = "penstock.dev/cluster"  # Slurm's ClusterName: penstockd touches
 LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of the job this object belongs to
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script
 LABEL_USER_ID = "penstock.dev/uid"  # uid of the job's owner, as Slurm knows it
+LABEL_ACCOUNT = "penstock.dev/account"  # on the namespace that all users of a Slurm account share
 ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"  # of what `penstock apply` makes, and only of that
 MANAGED_BY_VALUE = "penstock"

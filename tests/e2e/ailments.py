@@ -347,7 +347,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
             kubernetes={"namespace_pattern": "kube-{user}"},
         ),
         "quotas",
-        "the quota of system in kube-system is not the site file's",
+        "the quota of namespace kube-system is not the site file's",
     ),
     "PriorityClass away": (
         said(priority_classes={"nowhere": {"value": 1}}, partitions={"gpu": {"priority_class": "nowhere"}}),

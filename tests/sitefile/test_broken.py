@@ -128,12 +128,41 @@ CASES: dict[str, tuple[str, str, str, str]] = {
     ),
     "quota below one node": ("cpus: 128,", "cpus: 8,", "cpus: 8,", "8 CPUs are below one node (64)"),
     "memory quota below one node": ("memory: 1Ti", "memory: 1Gi", "memory: 1Gi", "below one node"),
-    "same namespace for all": ("user-{user}", "users", "namespace_pattern", "put {user} or {uid} in it"),
+    "same namespace for all": (
+        "user-{user}",
+        "users",
+        "namespace_pattern",
+        "put {user} or {uid} in it, or {account}",
+    ),
     "unknown word in braces": (
         "user-{user}",
         "user-{usr}",
         "namespace_pattern",
-        "only {user}, {uid} and {cluster}",
+        "only {user}, {uid}, {account} and {cluster}",
+    ),
+    "namespaces that could collide": (
+        "user-{user}",
+        "u-{user}-{account}",
+        "namespace_pattern",
+        "user a-b of account c and user a of account b-c",
+    ),
+    "namespace that is the cluster's own": (
+        "user-{user}",
+        "kube-{user}",
+        "alice:",
+        "which is the cluster's own",
+    ),
+    "quota of a user without a namespace": (
+        "user-{user}",
+        "team-{account}",
+        "quota",
+        "namespaces do not go by user name here",
+    ),
+    "quota of an account without a namespace": (
+        "  research:\n",
+        "  research:\n    quota: {pods: 9}\n",
+        "quota: {pods: 9}",
+        "namespaces go by user here",
     ),
     "times in the wrong order": (
         "  release: 270",

@@ -39,9 +39,9 @@ def node(**more: str) -> types.Node:
     return types.Node(metadata=types.Meta(name="n1"), status=status)
 
 
-def pod(name: str, *, job_id: int = 0, **requests: str) -> types.Pod:
+def pod(name: str, *, job_id: int = 0, requests: dict[str, str]) -> types.Pod:
     labels = pods.labels_of(fakes.identity(job_id)) if job_id else {}
-    container = types.Container(name="job", resources=types.Requirements(requests=dict(requests)))
+    container = types.Container(name="job", resources=types.Requirements(requests={**requests}))
     return types.Pod(
         metadata=types.Meta(name=name, namespace="x", uid=name, labels=labels),
         spec=types.PodSpec(node_name="n1", containers=[container]),
@@ -86,7 +86,7 @@ def test_a_gpu_of_another_name_is_no_room() -> None:
     """A job for AMD's waits, with the name and who has them, however many of NVIDIA's are free."""
     both = node(**{"nvidia.com/gpu": "8", AMD: "2"})
     assert refused("gpu:mi300:2(IDX:0-1)", both) == ()
-    guest = pod("guest", **{AMD: "1"})
+    guest = pod("guest", requests={AMD: "1"})
     said = refused("gpu:mi300:2(IDX:0-1)", both, guest)
     assert said == ("waits for amd.com/gpu on n1: 1 free of 2 needed, held by x/guest",)
     assert refused("gpu:a100:8(IDX:0-7)", both, guest) == ()
@@ -126,13 +126,13 @@ def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.S
 )
 def test_the_checker_compares_name_by_name(requests: dict[str, str], gres: str, kinds: list[str]) -> None:
     """A pod with GPUs of the wrong name has more than its share; what is no GPU is none of Slurm's."""
-    found = booking.judge(snapshot(pod("p", job_id=17, **requests), gres))
+    found = booking.judge(snapshot(pod("p", job_id=17, requests=requests), gres))
     assert [each.kind for each in found] == kinds
 
 
 def test_without_penstockds_word_no_name_is_held_against_anybody() -> None:
     """Nobody else knows what the types are called."""
-    seen = snapshot(pod("p", job_id=17, **{AMD: "2"}), "gpu:mi300:2(IDX:0-1)", daemon=False)
+    seen = snapshot(pod("p", job_id=17, requests={AMD: "2"}), "gpu:mi300:2(IDX:0-1)", daemon=False)
     assert list(booking.judge(seen)) == []
 
 

@@ -224,6 +224,7 @@ class TestConfiguration:
             "shared_mounts": ["/lab/nas"],
             "default_image": "lab/host-userland:1",
             "namespace_pattern": "user-{user}",
+            "reserved_namespaces": ["penstock-system"],
             "kill_wait": cluster.kill_wait,
             "log_level": "info",
             "state_dir": "/lab/attempts",

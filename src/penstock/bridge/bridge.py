@@ -160,7 +160,7 @@ class Bridge:
         """Make the gang; `starting` is awaited before its script can run."""
         if self.ledger.of(allocation.identity.job_id) is None:
             await self._admit_late(allocation.identity)
-        owner = owners.owner_of(allocation.identity.uid)
+        owner = owners.owner_of_job(allocation)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         request = await self._noted(allocation, request)
         crashpoints.reach("launch.noted")
@@ -191,10 +191,12 @@ class Bridge:
 
         Its maker may have been stopped between announcing the start and placing rank 0: that is made up for.
         """
-        found = []
+        found, namespace = [], self._namespace(allocation)
+        if not namespace:
+            return ()
         for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
             name = rendering.pod_name(allocation.identity, rank)
-            pod = await confirming.pod(self.kube, self._namespace(allocation), name)
+            pod = await confirming.pod(self.kube, namespace, name)
             if pod is not None and reading.belongs_to(self.pods.view(pod), allocation.identity):
                 found.append(self.pods.view(pod))
             elif rank == 0:
@@ -205,7 +207,7 @@ class Bridge:
             return tuple(found)
         if len(found) < len(allocation.shares):
             return ()
-        owner = owners.owner_of(allocation.identity.uid)
+        owner = owners.owner_of_job(allocation)
         request = await self._noted(allocation, request)
         return await self.maker.complete(tuple(found), allocation, owner=owner, request=request)
 
@@ -300,10 +302,10 @@ class Bridge:
         anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
         place = "" if anywhere else node
         names: tuple[str, ...] = ()
-        if allocation is not None:
+        namespace = self._namespace(allocation) if allocation else ""
+        if allocation is not None and namespace:
             ranks = self.ledger.ranks(job_id, place)
             names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
-        namespace = self._namespace(allocation) if allocation else ""
         with self.attempts.watching(job_id, self.pods):
             await release.remove_from_node(
                 job_id,
@@ -321,4 +323,8 @@ class Bridge:
             await self.attempts.close(allocation.identity)
 
     def _namespace(self, allocation: jobs.Allocation) -> str:
-        return rendering.namespace_of(owners.owner_of(allocation.identity.uid), self.settings)
+        """Where the job's pods are; nothing when there is no place for them, and so no pods."""
+        try:
+            return rendering.namespace_of(owners.owner_of_job(allocation), self.settings)
+        except errors.UsageError:
+            return ""

@@ -1,4 +1,5 @@
-"""Users' namespaces, made when a user's first job needs one, with a quota and closed to other users' pods.
+"""Namespaces of users or accounts, made when the first job needs one, with a quota and closed to pods from
+elsewhere.
 
 Most jobs come from users that had jobs before, so what was there once is believed to be there: a pod that is
 refused because it is not says so itself, and only then is the API asked again.
@@ -10,7 +11,7 @@ import contextlib
 
 from penstock import crashpoints, errors
 from penstock.bridge import ports
-from penstock.model import launches
+from penstock.model import homes, launches
 from penstock.render import namespaces
 from penstock.render import pods as rendering
 
@@ -28,7 +29,8 @@ class Namespaces:
         name = rendering.namespace_of(owner, self._settings)
         if name in self._seen and not anew:
             return
-        await self._have("namespaces", namespaces.render_namespace(name, owner))
+        shared = homes.is_shared(self._settings.namespace_pattern)
+        await self._have("namespaces", namespaces.render_namespace(name, owner, shared=shared))
         crashpoints.reach("launch.namespace-bare")
         if self._settings.isolate_namespaces:
             policy = namespaces.render_network_policy()

@@ -1,11 +1,17 @@
-"""The user behind a uid, as this host knows it: name and groups for the pods."""
+"""The user behind a job, as this host knows it: name, groups and account for the pods."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 
-from penstock.model import launches
+from penstock.model import jobs, launches
+
+
+def owner_of_job(allocation: jobs.Allocation) -> launches.Owner:
+    """The job's user, charged to the job's account."""
+    return dataclasses.replace(owner_of(allocation.identity.uid), account=allocation.account)
 
 
 def owner_of(uid: int) -> launches.Owner:

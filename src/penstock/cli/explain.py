@@ -7,6 +7,7 @@ smallest allocation it may give is shown, and said to be that.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 import sys
@@ -18,7 +19,7 @@ import msgspec
 
 from penstock import errors
 from penstock.cli import checking, report
-from penstock.model import launches
+from penstock.model import homes, launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
@@ -26,6 +27,7 @@ from penstock.sbatch import commands, compiler, footprint
 
 WIDTH = 110
 
+UNNAMED_ACCOUNT = "your-account"  # stands for the default account, which only the accounting knows
 DEFAULT_MIB = 1024
 """Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
 
@@ -58,7 +60,7 @@ def explain(
     site = check.context.site or SiteView()
     manifests = _pods(done.spec, source.data, site)
     if style == "yaml":
-        click.echo(yamltext.documents([_namespace(site), *manifests]), nl=False)
+        click.echo(yamltext.documents([_namespace(done.spec, site), *manifests]), nl=False)
     elif style == "json":
         document = {"job": done.spec, "pods": manifests, "remarks": remarks(done, source.data)}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
@@ -88,15 +90,21 @@ def pod_settings(site: SiteView) -> pods.PodSettings:
     )
 
 
-def _namespace(site: SiteView) -> dict[str, Any]:
-    owner = owner_named()
-    return namespaces.render_namespace(pods.namespace_of(owner, pod_settings(site)), owner)
+def _namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
+    owner = _owner(job)
+    name = pods.namespace_of(owner, pod_settings(site))
+    return namespaces.render_namespace(name, owner, shared=homes.is_shared(site.namespace_pattern))
+
+
+def _owner(job: JobSpec) -> launches.Owner:
+    """Who asks, charged to the account that the script names."""
+    return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
 
 
 def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
     share = footprint.even_share(job)
     wanted = instances.Instance(
-        owner=owner_named(),
+        owner=_owner(job),
         job_id=0,
         cpus=share.cpus,
         memory_mib=share.memory_mib or share.cpus * DEFAULT_MIB,

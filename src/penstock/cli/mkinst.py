@@ -8,6 +8,7 @@ penstockd removes pods whose job Slurm does not know.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ def _options(command: Command) -> Command:
                 required=True,
                 help="The Slurm job it belongs to.",
             ),
+            click.option("--account", default="", help="Its account, where namespaces go by account."),
             click.option("--image", default="", help="Its image; the site's default when left out."),
             click.option("--cpu", type=click.IntRange(1, MOST_CPUS), help="CPUs; the class's when left out."),
             click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
@@ -79,6 +81,7 @@ def manifests(
     flavour: str,
     class_name: str,
     owner: str,
+    account: str,
     command: Sequence[str],
     job_id: int,
     image: str,
@@ -90,7 +93,7 @@ def manifests(
     site = siteviews.load(site_file) if site_file else SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
-        owner=_owner(owner),
+        owner=dataclasses.replace(_owner(owner), account=account),
         job_id=job_id,
         cpus=cpu or chosen.cpus,
         memory_mib=_memory(memory) or chosen.memory_mib,

@@ -38,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_resources: dict[str, str] = {}
     namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     isolate_namespaces: bool = True
+    reserved_namespaces: list[str] = []
     state_dir: str = ""
     results: str = ""
     partition_images: dict[str, str] = {}
@@ -61,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             gpu_resources=self.gpu_resources,
             namespace_quota=self.namespace_quota,
             isolate_namespaces=self.isolate_namespaces,
+            reserved_namespaces=frozenset(self.reserved_namespaces),
             partition_images=self.partition_images,
             partition_tolerations=self.partition_tolerations,
             partition_node_selectors=self.partition_node_selectors,

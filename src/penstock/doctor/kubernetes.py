@@ -13,7 +13,7 @@ from penstock.doctor.live import Live
 from penstock.kube import reading
 from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
-from penstock.site import daemons, objects
+from penstock.site import daemons, namespaces, objects
 from penstock.site.schema import Site
 from penstock.slurm.describing import SlurmNode
 
@@ -164,29 +164,29 @@ def pod_security(live: Live) -> Iterator[Problem]:
 
 def _user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
     """Namespaces of jobs: made by penstockd, or named by the site file."""
-    named = {objects.namespace_of(live.site, user) for user in objects.users(live.site)}
+    named = namespaces.all_homes(live.site)
+    ours = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}
     return {
         name: namespace
         for name, namespace in live.namespaces.items()
-        if name in named or wellknown.LABEL_USER_ID in (namespace["metadata"].get("labels") or {})
+        if name in named or ours & (namespace["metadata"].get("labels") or {}).keys()
     }
 
 
 @registry.add("quotas", "users' quotas are those of the site file, and not used up")
 def quotas(live: Live) -> Iterator[Problem]:
-    for user, quota in objects.users(live.site).items():
-        home = objects.namespace_of(live.site, user)
+    for home, quota in namespaces.all_homes(live.site).items():
         if quota is None or home not in live.namespaces:
             continue
         found = live.cluster.get(manifests.quota(home, {}))
         wanted = objects.hard(live.site, quota)
         if found is None or found["spec"]["hard"] != wanted:
-            yield Problem(f"the quota of {user} in {home} is not the site file's", "`penstock apply`")
+            yield Problem(f"the quota of namespace {home} is not the site file's", "`penstock apply`")
             continue
         for what, limit in found["spec"]["hard"].items():
             used = found.get("status", {}).get("used", {}).get(what, "0")
             if resources.quantity(used) > resources.quantity(limit) * NEARLY_FULL:
-                yield Problem(f"{user} uses {used} of {limit} {what}", "raise the quota, or wait", True)
+                yield Problem(f"{home} uses {used} of {limit} {what}", "raise the quota, or wait", True)
 
 
 @registry.add("priority-classes", "PriorityClasses of partitions exist")

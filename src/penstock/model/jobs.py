@@ -53,6 +53,7 @@ class Allocation:
     shares: tuple[NodeShare, ...]
     partition: str
     qos: str = ""
+    account: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ class JobDetails:
     partition: str
     qos: str
     state: str = ""
+    account: str = ""
     prepared: bool = True
     """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
 
@@ -80,7 +82,13 @@ class JobDetails:
         }
 
     def allocation(self, identity: JobIdentity) -> Allocation:
-        return Allocation(identity=identity, shares=self.shares, partition=self.partition, qos=self.qos)
+        return Allocation(
+            identity=identity,
+            shares=self.shares,
+            partition=self.partition,
+            qos=self.qos,
+            account=self.account,
+        )
 
 
 HOLDING = frozenset(

@@ -17,6 +17,8 @@ class Owner:
     uid: int
     gid: int
     groups: tuple[int, ...]
+    account: str = ""
+    """Slurm's account that the job is charged to."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import jobs, launches, resources
+from penstock.model import homes, jobs, launches, resources
 from penstock.model.jobspec import PodSpec
 from penstock.render import namespaces, pods
 
@@ -69,7 +69,8 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     if command:
         container["command"] = list(command)
     name = pod["metadata"]["namespace"]
-    around = [namespaces.render_namespace(name, instance.owner)]
+    shared = homes.is_shared(settings.namespace_pattern)
+    around = [namespaces.render_namespace(name, instance.owner, shared=shared)]
     if settings.isolate_namespaces:
         around.append(_in(name, namespaces.render_network_policy()))
     if settings.namespace_quota:

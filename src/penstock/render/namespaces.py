@@ -1,7 +1,9 @@
-"""A user's namespace and what stands around it: how much it may hold, and who may connect to its pods.
+"""The namespace of a user or an account and what stands around it: how much it may hold, and who may connect
+to its pods.
 
 The pods of a job talk to each other, so connections within the namespace stay open; nobody else's pods come
-in. What goes out is not restricted: jobs download data and report to services.
+in. In an account's namespace that is everybody who submits to the account. What goes out is not restricted:
+jobs download data and report to services.
 """
 
 from __future__ import annotations
@@ -17,12 +19,10 @@ NETWORK_POLICIES = "networkpolicies.networking.k8s.io"
 Manifest = dict[str, Any]
 
 
-def render_namespace(name: str, owner: launches.Owner) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": {wellknown.LABEL_USER_ID: str(owner.uid)}},
-    }
+def render_namespace(name: str, owner: launches.Owner, *, shared: bool = False) -> Manifest:
+    """Labelled with whose it is: the user's, or when it is shared, the account's."""
+    whose = {wellknown.LABEL_ACCOUNT: owner.account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": whose}}
 
 
 def render_quota(limits: Mapping[str, str]) -> Manifest:

@@ -16,7 +16,7 @@ from importlib import resources as package_files
 from typing import Any
 
 from penstock import errors, wellknown
-from penstock.model import jobs, launches
+from penstock.model import homes, jobs, launches
 from penstock.render import directives, environment
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
@@ -24,7 +24,6 @@ _HOOKS = package_files.files("penstock.hooks")
 AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
 NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
 _NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Manifest = dict[str, Any]
 
@@ -52,7 +51,9 @@ class PodSettings:
     namespace_quota: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What a user's namespace may hold at most, as a ResourceQuota says it; none when empty."""
     isolate_namespaces: bool = True
-    """Whether pods take connections from pods of the same user only."""
+    """Whether pods take connections from pods of the same namespace only."""
+    reserved_namespaces: frozenset[str] = frozenset()
+    """Namespaces of the site's own, where no job's pod may be."""
     partition_images: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Default images of partitions that have their own."""
     partition_tolerations: Mapping[str, list[dict[str, str]]] = dataclasses.field(default_factory=dict)
@@ -65,12 +66,15 @@ class PodSettings:
 
 
 def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
-    """The namespace of a user's jobs; by number when the name is not one that Kubernetes takes."""
-    pattern = settings.namespace_pattern
-    named = pattern.format(user=owner.name, uid=owner.uid, cluster=settings.cluster)
-    if _DNS_LABEL.fullmatch(named):
-        return named
-    return pattern.format(user=owner.uid, uid=owner.uid, cluster=settings.cluster)
+    """The namespace of a job of that user; UsageError when there is none for it."""
+    return homes.name_for(
+        settings.namespace_pattern,
+        user=owner.name,
+        uid=owner.uid,
+        account=owner.account,
+        cluster=settings.cluster,
+        reserved=settings.reserved_namespaces,
+    )
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock import errors
 from penstock.sbatch.values import problem, times
-from penstock.site import wording
+from penstock.site import namespaces, wording
 from penstock.site.findings import Finding, Place
 from penstock.site.parts import NodeGroup, Quota
 from penstock.site.reading import Document
@@ -169,6 +169,7 @@ def _priority_classes(site: Site, document: Document) -> Iterator[Mistake]:
 def _quotas(site: Site, document: Document) -> Iterator[Mistake]:
     yield from _quota(("quota",), site.quota, site)
     for account_name, account in site.accounts.items():
+        yield from _quota(("accounts", account_name, "quota"), account.quota, site)
         for user, said in account.users.items():
             yield from _quota(("accounts", account_name, "users", user, "quota"), said.quota, site)
 
@@ -203,16 +204,7 @@ def _users(site: Site, document: Document) -> Iterator[Mistake]:
 
 
 def _namespaces(site: Site, document: Document) -> Iterator[Mistake]:
-    pattern = site.kubernetes.namespace_pattern
-    place: Place = ("kubernetes", "namespace_pattern")
-    try:
-        one = pattern.format(user="a", uid=1, cluster="c")
-        other = pattern.format(user="b", uid=2, cluster="c")
-    except (KeyError, ValueError, IndexError):
-        yield place, f"found {pattern!r}", "only {user}, {uid} and {cluster} are replaced"
-        return
-    if one == other:
-        yield place, f"{pattern!r} is the same for all users", "put {user} or {uid} in it"
+    return namespaces.mistakes(site)
 
 
 def _timeouts(site: Site, document: Document) -> Iterator[Mistake]:

@@ -42,6 +42,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         "shared_mounts": list(shared_mounts(site)),
         "default_image": site.registry.default_image or "",
         "namespace_pattern": site.kubernetes.namespace_pattern,
+        "reserved_namespaces": [site.kubernetes.namespace],
         "kill_wait": site.timeouts.kill_wait,
         "log_level": site.penstockd.log_level,
         "log_format": site.penstockd.log_format,

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock import wellknown
 from penstock.render import manifests, rbac
-from penstock.site import clusters, resolving
+from penstock.site import clusters, namespaces, resolving
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
 
@@ -20,24 +20,10 @@ def all_objects(site: Site, groups: clusters.Groups) -> tuple[Manifest, ...]:
     return (
         *_own(site),
         *_classes(site),
-        *(each for user in users(site) for each in _user(site, user)),
+        *(each for home, quota in namespaces.all_homes(site).items() for each in _home(site, home, quota)),
         *_images(site, groups),
         *_daemon(site),
     )
-
-
-def users(site: Site) -> dict[str, Quota | None]:
-    """Users that the file names, with their quotas."""
-    return {
-        name: user.quota or site.quota
-        for account in site.accounts.values()
-        for name, user in account.users.items()
-    }
-
-
-def namespace_of(site: Site, user: str) -> str:
-    """The namespace of a user's jobs."""
-    return site.kubernetes.namespace_pattern.format(user=user, uid=user, cluster=site.cluster)
 
 
 def _own(site: Site) -> Iterator[Manifest]:
@@ -59,10 +45,9 @@ def _classes(site: Site) -> Iterator[Manifest]:
         yield manifests.storage_class(site.nas.storage_class, provisioner=site.nas.provisioner)
 
 
-def _user(site: Site, user: str) -> Iterator[Manifest]:
-    home = namespace_of(site, user)
+def _home(site: Site, home: str, quota: Quota | None) -> Iterator[Manifest]:
+    """The namespace of a user or an account, and what stands around it."""
     yield manifests.namespace(home, pod_security=site.kubernetes.pod_security)
-    quota = users(site)[user]
     if quota is not None:
         yield manifests.quota(home, hard(site, quota))
         yield manifests.limit_range(home)

@@ -133,7 +133,7 @@ class PriorityClass(Part):
 
 
 class Quota(Part):
-    """What all pods of a user's namespace may ask for together."""
+    """What all pods of a namespace may ask for together."""
 
     cpus: Annotated[Positive | None, Field(description="CPUs.")] = None
     memory: Annotated[Memory | None, Field(description="Memory.")] = None
@@ -152,6 +152,9 @@ class User(Part):
 class Account(Part):
     """One account."""
 
+    quota: Annotated[
+        Quota | None, Field(description="Quota of the account's namespace, where namespaces go by account.")
+    ] = None
     users: Annotated[dict[Name, User], Field(description="Its users.")] = {}
     fairshare: Annotated[Positive | None, Field(description="Shares.")] = None
     gpu_hours: Annotated[Positive | None, Field(description="GrpTRESMins of gres/gpu, in hours.")] = None

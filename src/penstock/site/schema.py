@@ -151,7 +151,11 @@ class Kubernetes(Part):
         "penstock-system"
     )
     namespace_pattern: Annotated[
-        Pattern, Field(description="Namespace of a user's jobs: {user} or {uid}, and {cluster}.")
+        Pattern,
+        Field(
+            description="Namespace of jobs: by {user} or {uid}, or by {account}, which its users share; "
+            "{cluster} is the cluster's name."
+        ),
     ] = "user-{user}"
     pod_security: Annotated[
         Literal["privileged", "baseline", "restricted"],
@@ -297,7 +301,7 @@ class Site(Part):
         dict[DnsName, PriorityClass], Field(description="PriorityClasses that are made.")
     ] = {}
     accounts: Annotated[dict[Name, Account], Field(description="Accounts, their users and limits.")] = {}
-    quota: Annotated[Quota | None, Field(description="Quota of every user's namespace that has no own.")] = (
+    quota: Annotated[Quota | None, Field(description="Quota of every namespace of jobs that has no own.")] = (
         None
     )
     results: Annotated[Results, Field(description="What is kept of a job.")] = Results()

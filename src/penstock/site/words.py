@@ -40,7 +40,7 @@ FORMS: Final = {
     _RESOURCE: "an extended resource, such as nvidia.com/gpu",
     _LABEL_VALUE: "a label's value: letters, digits, `-`, `_` and `.`, at most 63",
     _ADDRESS: "a host name or an address",
-    _PATTERN: "small letters, digits and dashes around {user}, {uid} or {cluster}",
+    _PATTERN: "small letters, digits and dashes around {user}, {uid}, {account} or {cluster}",
     _RELEASE: 'a release in quotes, such as "22.05"',
     _WORD: "a plain word",
 }

@@ -32,7 +32,9 @@ _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
 _START_LINE = re.compile(r"^ {3}StartTime=(\d\S+) ", re.MULTILINE)
-_QOS_LINE = re.compile(r"^ {3}Priority=\d+ Nice=-?\d+ Account=\S+ QOS=(\S+)", re.MULTILINE)
+_ACCOUNT_LINE = re.compile(
+    r"^ {3}Priority=\d+ Nice=-?\d+ Account=(?P<account>\S+) QOS=(?P<qos>\S+)", re.MULTILINE
+)
 
 
 def cluster_name(text: str) -> str:
@@ -90,14 +92,15 @@ def details(text: str) -> jobs.JobDetails:
     found = tuple(share for match in _first_block(text) for share in _expand(match))
     if not found:
         raise errors.SlurmError("scontrol shows no allocation for the job")
-    partition, qos = _PARTITION_LINE.search(text), _QOS_LINE.search(text)
+    partition, account = _PARTITION_LINE.search(text), _ACCOUNT_LINE.search(text)
     if partition is None:
         raise errors.SlurmError("scontrol shows no partition for the job")
     state = _STATE_LINE.search(text)
     return jobs.JobDetails(
         shares=found,
         partition=partition[1],
-        qos=qos[1] if qos else "",
+        qos=account["qos"] if account else "",
+        account=account["account"] if account and account["account"] != "(null)" else "",
         state=state[1] if state else "",
         prepared=_MARK_LINE.search(text) is not None,
     )

@@ -1,8 +1,12 @@
-"""Two types of GPU under different resource names: the site file says so, and everything follows it."""
+"""A site that has chosen otherwise than the lab: GPUs under several resource names, namespaces by account.
+
+Its file is applied to a lab of its own, and everything follows it.
+"""
 
 from __future__ import annotations
 
 import json
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +44,8 @@ def typed_site(lab: testing.RunningLab) -> Path:
         name: {"resource": resource, "labels": {"gpu": name}} for name, resource in TYPES.values()
     }
     document["quota"] = {"gpus": 3 * COUNT, "pods": 100}
+    document["kubernetes"]["namespace_pattern"] = "team-{account}"
+    document["accounts"] = {"research": {"quota": {"pods": 50}}, "teaching": {}}
     document["penstockd"]["restart"] = [*document["slurm"]["restart"][:3], "penstockd", "--dir"]
     document["penstockd"]["restart"].append(str(lab.place.directory))
     for partition in document["partitions"].values():
@@ -51,7 +57,7 @@ def typed_site(lab: testing.RunningLab) -> Path:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[tuple[testing.RunningLab, Path]]:
-    """A lab to which a site file with two types of GPU was applied."""
+    """A lab to which that site file was applied."""
     with testing.temporary_lab() as lab:
         for node, (name, resource) in TYPES.items():
             patch_node(lab, node, {resource: str(COUNT), "nvidia.com/gpu": None})
@@ -97,7 +103,7 @@ def test_each_type_is_asked_for_by_its_own_name(site: tuple[testing.RunningLab, 
     }
     for job, wanted in jobs.items():
         lab.wait_for(job, "RUNNING")
-        testing.until(lambda job=job: lab.job(job)["JobState"] == "RUNNING" and pods_of(lab, job))
+        wait_for_pod(lab, job)
         assert gpus_of(requests(lab, job)) == wanted
     lab.check()
     seen = {node["name"]: node for node in json.loads(nodes(lab, site[1]))}
@@ -112,6 +118,10 @@ def pods_of(lab: testing.RunningLab, job: str) -> list[Any]:
     listed = lab.run(("kubectl", "get", "pods", "-A", "-l", f"penstock.dev/job-id={job}", "-o", "json"))
     found: list[Any] = json.loads(listed.stdout)["items"]
     return found
+
+
+def wait_for_pod(lab: testing.RunningLab, job: str) -> None:
+    testing.until(lambda: pods_of(lab, job))
 
 
 def nodes(lab: testing.RunningLab, path: Path) -> str:
@@ -162,3 +172,58 @@ def test_quota_and_doctor_know_both_names(site: tuple[testing.RunningLab, Path])
         assert told.returncode == 3
     finally:
         patch_node(lab, "n1", {AMD: str(COUNT)})
+
+
+SECOND = "games"
+"""A user that every Debian has."""
+
+
+def where(lab: testing.RunningLab, job: str) -> str:
+    (pod,) = pods_of(lab, job)
+    return str(pod["metadata"]["namespace"])
+
+
+def test_users_of_an_account_share_a_namespace(site: tuple[testing.RunningLab, Path]) -> None:
+    """Two users, one namespace, each pod with its owner's uid; another account is elsewhere."""
+    lab, _ = site
+    lab.penstock("lab", "adduser", SECOND)
+    lab.run(("sacctmgr", "--immediate", "add", "user", lab.user, "account=teaching"))
+    script = WAIT.replace("$1", "stay")
+    mine = lab.sbatch(script, "--output=/dev/null")
+    theirs = lab.sbatch(script, "--output=/dev/null", user=SECOND)
+    other = lab.sbatch(script, "--output=/dev/null", "--account=teaching")
+    for job in (mine, theirs, other):
+        wait_for_pod(lab, job)
+    assert [where(lab, job) for job in (mine, theirs, other)] == [
+        "team-research",
+        "team-research",
+        "team-teaching",
+    ]
+    uids = {pods_of(lab, job)[0]["spec"]["securityContext"]["runAsUser"] for job in (mine, theirs)}
+    assert uids == {pwd.getpwnam(lab.user).pw_uid, pwd.getpwnam(SECOND).pw_uid}
+    for name, pods in (("team-research", "50"), ("team-teaching", "100")):
+        quota = lab.run(("kubectl", "get", "resourcequota", "penstock", "-n", name, "-o", "json")).stdout
+        assert json.loads(quota)["spec"]["hard"]["pods"] == pods
+        lab.run(("kubectl", "get", "networkpolicy", "penstock", "-n", name))
+    lab.check()
+    stolen = lab.run_as_user(("penstock", "logs", mine), user=SECOND, check=False)
+    assert stolen.returncode != 0
+    end(lab, mine, theirs, other)
+
+
+def test_an_account_without_a_namespace_fails_its_jobs_in_words(
+    site: tuple[testing.RunningLab, Path],
+) -> None:
+    """The job ends at once with the reason in its comment, and the node is free again."""
+    lab, _ = site
+    lab.run(("sacctmgr", "--immediate", "add", "account", "under_score"))
+    lab.run(("sacctmgr", "--immediate", "add", "user", lab.user, "account=under_score"))
+    job = lab.sbatch("#!/bin/sh\n", "--account=under_score", "--output=refused.out")
+    lab.wait_for(job, "FAILED")
+    words = (
+        "account 'under_score' would have the namespace 'team-under_score', which is no name in Kubernetes"
+    )
+    assert words in (lab.home / "refused.out").read_text()
+    testing.until(lambda: not lab.run(("squeue", "--noheader")).stdout)
+    states = lab.run(("sinfo", "--noheader", "--format=%T")).stdout.split()
+    assert set(states) == {"idle"}

@@ -1,0 +1,159 @@
+"""Namespaces by user or by account: who shares one, which names are refused, which quota holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit import fakes
+
+from penstock import errors
+from penstock.model import homes, launches
+from penstock.render import namespaces as rendering
+from penstock.render import pods
+from penstock.site import loading, namespaces, objects, schema
+from penstock.site.findings import SiteError
+
+GOOD = Path(__file__).with_name("good.yaml").read_text()
+USERS = GOOD[GOOD.index("    users:\n") : GOOD.index("timeouts:\n")]
+TEAMS = (("user-{user}", "team-{account}"), (USERS, "    quota: {pods: 9}\n"))
+NAMES = st.text(st.sampled_from("ab1-_A."), min_size=1, max_size=8)
+
+
+def site(*replacements: tuple[str, str]) -> schema.Site:
+    text = GOOD
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    return loading.loads(text.encode())
+
+
+def mistakes(*replacements: tuple[str, str]) -> str:
+    with pytest.raises(SiteError) as caught:
+        site(*replacements)
+    return caught.value.message
+
+
+def test_an_account_has_its_namespace_and_quota() -> None:
+    """One for all its users, with everything that a user's has."""
+    found = site(*TEAMS)
+    quota = found.accounts["research"].quota
+    assert quota is not None
+    assert namespaces.all_homes(found) == {"team-research": quota}
+    there = [
+        each["kind"]
+        for each in objects.all_objects(found, {})
+        if "team-research" in (each["metadata"].get("namespace"), each["metadata"]["name"])
+    ]
+    assert there == ["Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"]
+
+
+def test_a_site_quota_is_every_accounts() -> None:
+    """Unless it has its own."""
+    plain = (
+        TEAMS[0],
+        (USERS, "  other: {quota: {pods: 3}}\n"),
+        ("timeouts:\n", "quota: {pods: 7}\ntimeouts:\n"),
+    )
+    found = namespaces.all_homes(site(*plain))
+    assert {name: quota.pods for name, quota in found.items() if quota} == {
+        "team-research": 7,
+        "team-other": 3,
+    }
+
+
+def test_numbers_are_not_guessed() -> None:
+    """A namespace by uid is penstockd's to make: the file knows names only."""
+    assert (
+        namespaces.all_homes(site(("user-{user}", "u{uid}"), ("{quota: {cpus: 128, memory: 1Ti}}", "{}")))
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("account", "pattern", "words"),
+    [
+        ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is no name"),
+        ("x" * 60, "team-{account}", "which is no name in Kubernetes; small letters"),
+        ("kube-system", "{account}", "'kube-system', which is the cluster's own"),
+        ("default", "{account}", "'default', which is the cluster's own"),
+        ("penstock-system", "{account}", "'penstock-system', which is the cluster's own"),
+    ],
+)
+def test_an_account_that_is_no_namespace_is_named(account: str, pattern: str, words: str) -> None:
+    """In its own line, with what to do."""
+    said = mistakes(("user-{user}", f'"{pattern}"'), (USERS, f"  {account}: {{}}\n"))
+    assert f"accounts.{account}: " in said
+    assert words in said
+
+
+def test_a_quota_for_a_user_without_a_kubernetes_name_is_refused() -> None:
+    """The namespace has the number, and no file can know it."""
+    assert "the namespace has the user's number" in mistakes(("alice:", "Alice:"))
+
+
+OWNER = dataclasses.replace(fakes.OWNER, account="research")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "owner", "expected"),
+    [
+        ("team-{account}", OWNER, "team-research"),
+        ("{cluster}-{account}", OWNER, "hall-research"),
+        ("{account}-{uid}", OWNER, "research-1001"),
+        ("user-{user}", dataclasses.replace(OWNER, name="Bob_S"), "user-1001"),
+        ("user-{user}", dataclasses.replace(OWNER, name="42"), "user-1001"),
+    ],
+)
+def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: str) -> None:
+    """By what Slurm says it is charged to; a user called like another's number is called by his own."""
+    settings = dataclasses.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
+    assert pods.namespace_of(owner, settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "account", "words"),
+    [
+        ("team-{account}", "", "the job has no account"),
+        ("team-{account}", "a_b", "would have the namespace 'team-a_b'"),
+        ("{account}", "kube-system", "'kube-system' is not for jobs"),
+        ("{account}", "penstock-system", "'penstock-system' is not for jobs"),
+    ],
+)
+def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, words: str) -> None:
+    """Nobody's pods get into the cluster's own namespaces, whatever an account is called."""
+    settings = dataclasses.replace(
+        fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=frozenset({"penstock-system"})
+    )
+    with pytest.raises(errors.UsageError, match=words):
+        pods.namespace_of(dataclasses.replace(OWNER, account=account), settings)
+
+
+def test_a_shared_namespace_says_whose_it_is() -> None:
+    """The account's label, and no user's."""
+    made = rendering.render_namespace("team-research", OWNER, shared=True)
+    assert made["metadata"]["labels"] == {"penstock.dev/account": "research"}
+
+
+@given(
+    st.sampled_from(["user-{user}", "u{uid}", "team-{account}", "{account}-{uid}", "{uid}-{account}"]),
+    st.lists(
+        st.tuples(NAMES, st.integers(1, 99), NAMES), min_size=2, max_size=2, unique_by=lambda one: one[1]
+    ),
+)
+def test_owners_never_share_by_accident(pattern: str, owners: list[tuple[str, int, str]]) -> None:
+    """Different users have different namespaces, different accounts too, in every pattern that is allowed."""
+    shared = homes.is_shared(pattern)
+    found: list[str] = []
+    for user, uid, account in owners:
+        try:
+            found.append(homes.name_for(pattern, user=user, uid=uid, account=account, cluster="c"))
+        except errors.UsageError:
+            return
+    names = {owner[0] for owner in owners}
+    whose = {owner[2] for owner in owners} if shared else {str(owner[1]) for owner in owners}
+    if len(names) == 2 or shared:
+        assert len(set(found)) == len(whose)
