@@ -16,6 +16,7 @@ LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; r
 LABEL_USER_ID = "penstock.dev/uid"  # uid of the job's owner, as Slurm knows it
 LABEL_ACCOUNT = "penstock.dev/account"  # on the namespace that all users of a Slurm account share
 ANNOTATION_JOB_NAME = "penstock.dev/job-name"  # --job-name, free text
+ANNOTATION_RESTARTED = "penstock.dev/restarted"  # on the Deployment's pods: settings were written then
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"  # of what `penstock apply` makes, and only of that
 MANAGED_BY_VALUE = "penstock"
 GPU_RESOURCE = "nvidia.com/gpu"  # extended resource that stands for Slurm's gres/gpu

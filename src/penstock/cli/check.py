@@ -18,7 +18,7 @@ from penstock import clock, errors, wellknown
 from penstock.checking import confirming, looking, rendering, running
 from penstock.cli import asking
 from penstock.cli import jobs as jobs_command
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, incluster
 
 CLEAN, BROKEN, UNKNOWN = 0, 1, 3
 
@@ -68,12 +68,11 @@ def check(watch: bool, interval: float, patience: float, metrics_file: Path | No
 
 @contextlib.asynccontextmanager
 async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]:
-    path = os.environ.get(wellknown.ENV_KUBECONFIG)
-    if not path:
+    if not os.environ.get(wellknown.ENV_KUBECONFIG) and not incluster.is_pod():
         raise errors.UsageError(
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
-    kube = client.KubeClient(kubeconfig.load(Path(path)))
+    kube = client.KubeClient(incluster.of_person())
     looker = looking.Looker(kube, jobs_command.slurm_conf(), asking.socket_path())
     try:
         yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))

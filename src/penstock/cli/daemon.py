@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from pathlib import Path
 
 import click
+
+from penstock import errors, pinging
+from penstock.hooks import wire
 
 
 @click.command()
@@ -12,15 +18,37 @@ import click
     "--config", "path", type=click.Path(path_type=Path), required=True, help="penstockd's settings (JSON)."
 )
 @click.option("--user", help="Give up root and run as this user.")
-def daemon(path: Path, user: str | None) -> None:
+@click.option("--ping", is_flag=True, help="Only ask the one that runs: exit code 0 when it is well.")
+def daemon(path: Path, user: str | None, ping: bool) -> None:
     """Run penstockd, the process between Slurm and Kubernetes.
 
     \b
     Example:
       penstock daemon --config /etc/penstock/penstockd.json --user slurm
+      penstock daemon --config /etc/penstock/penstockd.json --ping
     """
+    if ping:
+        sys.exit(_ping(path))
     from penstock.daemon import running, settings
 
+    found = settings.load(path)
     if user:
+        if os.geteuid() == 0:
+            running.give_folders(found.folders, user)
         running.drop_privileges(user)
-    running.start(settings.load(path))
+    running.start(found)
+
+
+def _ping(path: Path) -> int:
+    """For probes, which come often: nothing of the daemon itself is imported."""
+    try:
+        name = str(json.loads(path.read_bytes())["socket"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.UsageError(f"cannot read the socket's name from {path}: {error}") from error
+    try:
+        answer, _ = pinging.ping(name)
+    except (OSError, wire.WireError) as error:
+        click.echo(f"penstockd does not answer on {name}: {error}", err=True)
+        return 1
+    click.echo(answer or "no answer")
+    return 0 if answer == pinging.WELL else 1

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock import errors, wellknown
+from penstock import errors
 from penstock.cli import explain, siteviews
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, incluster
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
 from penstock.model.siteview import SiteView
@@ -70,8 +68,7 @@ def mkyaml(**words: Any) -> None:
 def mkinst(**words: Any) -> None:
     """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number)."""
     objects = manifests(**words)
-    path = os.environ.get(wellknown.ENV_KUBECONFIG) or str(Path.home() / ".kube" / "config")
-    asyncio.run(_create(Path(path), objects))
+    asyncio.run(_create(objects))
     meta = objects[-1]["metadata"]
     click.echo(f"pod {meta['name']} in namespace {meta['namespace']}")
 
@@ -151,8 +148,8 @@ RESOURCES = {
 }
 
 
-async def _create(path: Path, objects: Sequence[dict[str, Any]]) -> None:
-    kube = client.KubeClient(kubeconfig.load(path))
+async def _create(objects: Sequence[dict[str, Any]]) -> None:
+    kube = client.KubeClient(incluster.of_person())
     try:
         for item in objects:
             await _create_one(kube, item)

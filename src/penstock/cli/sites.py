@@ -19,7 +19,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.install import access, applying, drafting, facts, planning, rendering
-from penstock.kube import kubeconfig
+from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
 from penstock.render import yamltext
 from penstock.site import loading, objects, schema
@@ -255,7 +255,8 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
 
 def _see(slurm_conf: str, config: str) -> drafting.Seen:
     path = Path(config.partition(":")[0]).expanduser()
-    cluster = access.Cluster(kubeconfig.load(path))
+    is_pod = not path.exists() and incluster.is_pod()
+    cluster = access.Cluster(incluster.load() if is_pod else kubeconfig.load(path))
     settings = asyncio.run(describing.configuration(slurm_conf))
     return drafting.Seen(
         settings=settings | {"SLURM_CONF": slurm_conf},

@@ -11,7 +11,9 @@ import functools
 import logging
 import os
 import pwd
+import shutil
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 from penstock import clock, crashpoints, errors, service
@@ -21,7 +23,7 @@ from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
-from penstock.kube import kubeconfig, reading, reflecting, types
+from penstock.kube import reading, reflecting, types
 from penstock.render import pods as rendering
 from penstock.slurm import control
 
@@ -46,6 +48,14 @@ def drop_privileges(user: str) -> None:
     os.setuid(entry.pw_uid)
 
 
+def give_folders(folders: Iterable[Path], user: str) -> None:
+    """Give the user empty folders of root's: a pod's folders of the host are made by kubelet, as root."""
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.stat().st_uid == 0 and not any(folder.iterdir()):
+            shutil.chown(folder, user)
+
+
 def start(settings: configuring.Settings) -> None:
     """Run until SIGTERM or SIGINT."""
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
@@ -55,9 +65,8 @@ def start(settings: configuring.Settings) -> None:
 async def _run(settings: configuring.Settings) -> None:
     time = clock.SystemClock()
     figures = metrics.Metrics()
-    access = kubeconfig.load(Path(settings.kubeconfig))
     kube = kube_client.KubeClient(
-        access, on_answer=lambda verb, code: figures.requests.labels(verb, code).inc()
+        settings.access(), on_answer=lambda verb, code: figures.requests.labels(verb, code).inc()
     )
     on_list = lambda resource: figures.relists.labels(resource).inc()  # noqa: E731  # one line, used twice
     slurm = control.SlurmControl(

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from penstock import errors
+from penstock.kube import incluster
+from penstock.kube import kubeconfig as kubeconfigs
 from penstock.render import pods
 
 NAMESPACE_QUOTA = {"pods": "2000", "secrets": "4000"}
@@ -19,11 +21,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     socket: str
     kubeconfig: str
+    """Empty for the pod's own account, whose files are in `service_account_dir`."""
     slurm_conf: str
     hook_uids: list[int]
     bridged_partitions: list[str]
     shared_mounts: list[str]
     default_image: str
+    service_account_dir: str = str(incluster.SERVICE_ACCOUNT)
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
     log_level: str = "info"
@@ -45,6 +49,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition_tolerations: dict[str, list[dict[str, str]]] = {}
     partition_node_selectors: dict[str, dict[str, str]] = {}
     mount_sources: dict[str, dict[str, Any]] = {}
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Those that penstockd makes files in."""
+        return (Path(self.socket).parent, *((Path(self.state_dir),) if self.state_dir else ()))
+
+    def access(self) -> kubeconfigs.Access:
+        """The way to the API."""
+        if self.kubeconfig:
+            return kubeconfigs.load(Path(self.kubeconfig))
+        return incluster.load(Path(self.service_account_dir))
 
     @property
     def pods(self) -> pods.PodSettings:

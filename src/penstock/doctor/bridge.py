@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from penstock import wellknown
+from penstock import pinging, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
@@ -21,32 +20,19 @@ from penstock.nas import atomic
 from penstock.site.schema import Nas
 
 registry = Registry()
-PING_SECONDS = 5.0
 SLOW_SECONDS = 1.0
 START_PENSTOCKD = "systemctl start penstockd, or what runs it here; its log says why it ended"
-
-
-def ping(path: str) -> tuple[str, float]:
-    """penstockd's answer and how long it took; OSError when there is none."""
-    began = time.monotonic()
-    sock = wire.connect(path, PING_SECONDS)
-    try:
-        sock.sendall(wire.pack(wellknown.VERB_PING))
-        answer = wire.receive(sock)
-    finally:
-        sock.close()
-    return (answer[0].decode() if answer else ""), time.monotonic() - began
 
 
 @registry.add("penstockd", "penstockd is alive, in touch with Kubernetes and quick")
 def penstockd(live: Live) -> Iterator[Problem]:
     path = live.site.penstockd.socket
     try:
-        answer, seconds = ping(path)
+        answer, seconds = pinging.ping(path)
     except (OSError, wire.WireError) as error:
         yield Problem(f"penstockd does not answer on {path}: {error}", START_PENSTOCKD)
         return
-    if answer != "pong":
+    if answer != pinging.WELL:
         yield Problem(
             f"penstockd says {answer or 'nothing'}: it is not in touch with Slurm or Kubernetes",
             "its log says which of them",

@@ -10,6 +10,7 @@ from typing import Any
 from penstock import wellknown
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
+from penstock.install import access
 from penstock.kube import reading
 from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
@@ -21,6 +22,7 @@ registry = Registry()
 LARGEST_SKEW = 5.0
 NEARLY_FULL = 0.95
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+ACCOUNT_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
@@ -32,6 +34,8 @@ def kubernetes(live: Live) -> Iterator[Problem]:
 
 @registry.add("kubeconfig", "penstockd's kubeconfig is there, private, and works")
 def kubeconfig(live: Live) -> Iterator[Problem]:
+    if live.site.kubernetes.access == access.IN_CLUSTER:
+        raise Skip("penstockd is a pod with its own token")
     path = Path(live.site.kubernetes.kubeconfig)
     if not path.exists():
         yield Problem(f"{path} is missing", "`penstock apply` makes it")
@@ -44,21 +48,37 @@ def kubeconfig(live: Live) -> Iterator[Problem]:
 
 @registry.add("rbac", "penstockd may do what it must, one verb after another")
 def rights(live: Live) -> Iterator[Problem]:
-    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not _may(live, resource, verb)]
+    may = _may_account if live.site.kubernetes.access == access.IN_CLUSTER else _may
+    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not may(live, resource, verb)]
     if missing:
         yield Problem(f"penstockd may not: {', '.join(missing)}", "`penstock apply` gives it its role")
 
 
-def _may(live: Live, resource: str, verb: str) -> bool:
+def _attributes(resource: str, verb: str) -> dict[str, str]:
     name, _, sub = resource.partition("/")
     plural, _, group = name.partition(".")
-    asked = {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+    return {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+
+
+def _may(live: Live, resource: str, verb: str) -> bool:
+    """What penstockd itself is answered."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": _attributes(resource, verb)},
     }
     return bool(live.as_penstockd.request("POST", REVIEWS, body=body)["status"]["allowed"])
+
+
+def _may_account(live: Live, resource: str, verb: str) -> bool:
+    """What an administrator is answered about the account: its token is in penstockd's pod alone."""
+    user = f"system:serviceaccount:{live.site.kubernetes.namespace}:{objects.ACCOUNT}"
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"resourceAttributes": _attributes(resource, verb), "user": user},
+    }
+    return bool(live.cluster.request("POST", ACCOUNT_REVIEWS, body=body)["status"]["allowed"])
 
 
 @registry.add("clock", "the clocks of this host and of Kubernetes agree")

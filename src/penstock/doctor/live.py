@@ -15,7 +15,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.install import access, facts, rendering
-from penstock.kube import kubeconfig, reading, types
+from penstock.kube import reading, types
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.render.pods import label_of
@@ -94,7 +94,7 @@ class Live:
     @once
     def as_penstockd(self) -> access.Cluster:
         """Kubernetes with penstockd's rights."""
-        return access.Cluster(kubeconfig.load(Path(self.site.kubernetes.kubeconfig)))
+        return access.as_penstockd(self.site)
 
     @once
     def kube_nodes(self) -> dict[str, types.Node]:

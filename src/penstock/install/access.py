@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.kube import kubeconfig, reading, refusals
+from penstock.kube import incluster, kubeconfig, reading, refusals
 from penstock.site import resolving
 from penstock.site.schema import Site
 
@@ -26,6 +26,7 @@ SECONDS = 15.0
 DELETION_SECONDS = 120.0
 POLL_SECONDS = 0.3
 MANAGER = "penstock"
+IN_CLUSTER = "in-cluster"
 _PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "PriorityClass": "priorityclasses",
@@ -49,8 +50,9 @@ class Cluster:
         """The answer, decoded; KubeError with the API's own words when it refuses."""
         connection = self._connect()
         headers = {"Content-Type": kind, "Accept": "application/json"}
-        if self._access.token:
-            headers["Authorization"] = f"Bearer {self._access.token}"
+        token = self._access.bearer
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         try:
             connection.request(method, path, msgspec.json.encode(body) if body is not None else None, headers)
             response = connection.getresponse()
@@ -142,8 +144,19 @@ def admin_kubeconfig(site: Site) -> Path:
 
 
 def admin(site: Site) -> Cluster:
-    """The cluster with the administrator's rights."""
-    return Cluster(kubeconfig.load(admin_kubeconfig(site), context=site.kubernetes.context))
+    """The cluster with the administrator's rights; in a pod without a kubeconfig, with the pod's."""
+    path = admin_kubeconfig(site)
+    is_named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG)
+    if site.kubernetes.access == IN_CLUSTER and not is_named and not path.exists():
+        return as_penstockd(site)
+    return Cluster(kubeconfig.load(path, context=site.kubernetes.context))
+
+
+def as_penstockd(site: Site) -> Cluster:
+    """The cluster with penstockd's rights."""
+    if site.kubernetes.access == IN_CLUSTER:
+        return Cluster(incluster.load(Path(site.kubernetes.service_account_dir)))
+    return Cluster(kubeconfig.load(Path(site.kubernetes.kubeconfig)))
 
 
 def members(site: Site) -> tuple[resolving.Member, ...]:

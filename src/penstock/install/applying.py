@@ -9,11 +9,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock import errors, wellknown
 from penstock.install import access, accounts, folders, kubeconfigs, planning, records, transactions
 from penstock.render import hooks
-from penstock.site import clusters
+from penstock.site import clusters, objects
 from penstock.site.schema import Site
 
 RESTART_SECONDS = 120.0
@@ -172,6 +173,8 @@ class Installer:
 
     def _restart_penstockd(self) -> None:
         command: Sequence[str] = self.site.penstockd.restart
+        if self.site.penstockd.run == "deployment" and self.cluster is not None:
+            self._roll_out(self.cluster)
         if not command and self.site.penstockd.run == "systemd":
             command = ("systemctl", "restart", "penstockd")
             _command(("systemctl", "daemon-reload"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
@@ -183,6 +186,17 @@ class Installer:
                 f"installed, but `{' '.join(command)}` failed: {_last_line(done)}",
                 hint="Start penstockd yourself; `penstock doctor` says when it is well.",
             )
+
+    def _roll_out(self, cluster: access.Cluster) -> None:
+        """A new pod reads the new settings."""
+        home = self.site.kubernetes.namespace
+        path = f"/apis/apps/v1/namespaces/{home}/deployments/{objects.ACCOUNT}"
+        cluster.request("PATCH", path, body=_rolled(time.time()), kind="application/merge-patch+json")
+
+
+def _rolled(at: float) -> dict[str, Any]:
+    stamp = {wellknown.ANNOTATION_RESTARTED: f"{at:.0f}"}
+    return {"spec": {"template": {"metadata": {"annotations": stamp}}}}
 
 
 def require_readable(conf: str) -> None:

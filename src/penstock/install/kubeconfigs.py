@@ -25,7 +25,7 @@ POLL_SECONDS = 0.2
 def ensure(site: Site, cluster: access.Cluster) -> bool:
     """Make the file that the site file names, unless it is there; True when it was made."""
     path = Path(site.kubernetes.kubeconfig)
-    if path.exists():
+    if path.exists() or site.kubernetes.access == access.IN_CLUSTER:
         return False
     token = _token(site, cluster)
     content = {

@@ -146,12 +146,16 @@ class KubeClient:
 
 
 def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncClient:
-    headers = {"Accept": "application/json", "User-Agent": "penstock"}
-    if access.token:
-        headers["Authorization"] = f"Bearer {access.token}"
+    def authorize(request: httpx2.Request) -> httpx2.Request:
+        token = access.bearer
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
     return httpx2.AsyncClient(
         base_url=access.server,
-        headers=headers,
+        headers={"Accept": "application/json", "User-Agent": "penstock"},
+        auth=authorize,
         verify=access.tls if access.tls is not None else True,
         timeout=TIMEOUT,
         trust_env=False,

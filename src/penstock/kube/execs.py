@@ -81,7 +81,8 @@ async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[Asy
     _keep_asking(writer.get_extra_info("socket"))
     try:
         connection = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        headers = [(b"Authorization", f"Bearer {access.token}".encode())] if access.token else []
+        token = access.bearer
+        headers = [(b"Authorization", f"Bearer {token}".encode())] if token else []
         host = f"{address.hostname}:{port}"
         request = events.Request(host=host, target=target, subprotocols=[PROTOCOL], extra_headers=headers)
         writer.write(connection.send(request))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import logging
 import os
 import ssl
 import tempfile
@@ -18,6 +19,37 @@ from ruamel.yaml.error import YAMLError
 
 from penstock import errors
 
+log = logging.getLogger(__name__)
+
+
+class TokenFile:
+    """A token that somebody else renews in its file, so it is read whenever it is needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = ""
+
+    def read(self) -> str:
+        """The token; UsageError when there is none."""
+        try:
+            found = self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.UsageError(f"cannot read the token in {self._path}: {error}") from error
+        if not found:
+            raise errors.UsageError(f"{self._path} is empty: a token is expected")
+        self._last = found
+        return found
+
+    def now(self) -> str:
+        """The same, or the last that was read: a file that is away for a moment ends nothing."""
+        try:
+            return self.read()
+        except errors.UsageError as error:
+            if not self._last:
+                raise
+            log.warning("%s", error.message)
+            return self._last
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Access:
@@ -25,7 +57,14 @@ class Access:
 
     server: str
     token: str = ""
+    token_file: TokenFile | None = None
+    """In place of a token: one that is renewed in its file."""
     tls: ssl.SSLContext | None = None
+
+    @property
+    def bearer(self) -> str:
+        """The token as it is now; empty for none."""
+        return self.token_file.now() if self.token_file is not None else self.token
 
 
 def load(path: Path, *, context: str = "") -> Access:
@@ -41,7 +80,10 @@ def load(path: Path, *, context: str = "") -> Access:
             hint="give penstockd a service account token or a client certificate",
         )
     return Access(
-        server=str(cluster["server"]).rstrip("/"), token=_token(user, path), tls=_tls(cluster, user, path)
+        server=str(cluster["server"]).rstrip("/"),
+        token=str(user.get("token") or ""),
+        token_file=_token_file(user, path),
+        tls=_tls(cluster, user, path),
     )
 
 
@@ -65,12 +107,12 @@ def _named(document: dict[str, Any], plural: str, singular: str, name: str, path
     raise errors.UsageError(f"{path}: no {singular} named {name!r}")
 
 
-def _token(user: dict[str, Any], path: Path) -> str:
-    if user.get("token"):
-        return str(user["token"])
-    if user.get("tokenFile"):
-        return (path.parent / str(user["tokenFile"])).read_text(encoding="utf-8").strip()
-    return ""
+def _token_file(user: dict[str, Any], path: Path) -> TokenFile | None:
+    if user.get("token") or not user.get("tokenFile"):
+        return None
+    found = TokenFile(path.parent / str(user["tokenFile"]))
+    found.read()
+    return found
 
 
 def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLContext | None:

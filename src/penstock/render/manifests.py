@@ -159,36 +159,3 @@ def prepull(
             "template": {"metadata": {"labels": app | labels()}, "spec": spec},
         },
     }
-
-
-def deployment(
-    name: str, *, namespace: str, image: str, config: str, folders: Mapping[str, str], host: str
-) -> Manifest:
-    """penstockd as a pod on the host that runs slurmctld: munge, slurm.conf and the socket are there."""
-    app = {"app": name}
-    volumes = [{"name": key, "hostPath": {"path": path}} for key, path in folders.items()]
-    mounts = [{"name": key, "mountPath": path} for key, path in folders.items()]
-    container = {
-        "name": name,
-        "image": image,
-        "command": ["penstock", "daemon", "--config", config],
-        "volumeMounts": mounts,
-    }
-    spec = {
-        "nodeSelector": {"kubernetes.io/hostname": host},
-        "hostNetwork": True,
-        "serviceAccountName": name,
-        "containers": [container],
-        "volumes": volumes,
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": meta(name, namespace=namespace),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": app},
-            "template": {"metadata": {"labels": app | labels()}, "spec": spec},
-        },
-    }

@@ -207,6 +207,15 @@ def _namespaces(site: Site, document: Document) -> Iterator[Mistake]:
     return namespaces.mistakes(site)
 
 
+def _access(site: Site, document: Document) -> Iterator[Mistake]:
+    if site.kubernetes.access == "in-cluster" and site.penstockd.run == "systemd":
+        found = "penstockd is a systemd unit, which has no service account's files"
+        yield ("kubernetes", "access"), found, "write `penstockd.run: deployment`, or `access: kubeconfig`"
+    if site.kubernetes.api is not None and site.kubernetes.access != "in-cluster":
+        remedy = "remove it: the kubeconfig says where the API is"
+        yield ("kubernetes", "api"), "needed with `access: in-cluster` alone", remedy
+
+
 def _timeouts(site: Site, document: Document) -> Iterator[Mistake]:
     order = ("kill_wait", "release", "epilog")
     for lower, upper in itertools.pairwise(order):
@@ -264,6 +273,7 @@ RULES: Final[tuple[Callable[[Site, Document], Iterator[Mistake]], ...]] = (
     _quotas,
     _users,
     _namespaces,
+    _access,
     _timeouts,
     _paths,
     _ports,

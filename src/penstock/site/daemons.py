@@ -35,7 +35,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         optional["isolate_namespaces"] = False
     return {
         "socket": site.penstockd.socket,
-        "kubeconfig": site.kubernetes.kubeconfig,
+        **_access(site),
         "slurm_conf": site.slurm.conf,
         "hook_uids": [slurm_uid, 0],
         "bridged_partitions": list(bridged),
@@ -49,6 +49,12 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         "start_timeout": float(site.timeouts.start),
         **{key: value for key, value in optional.items() if value or value is False},
     }
+
+
+def _access(site: Site) -> dict[str, str]:
+    if site.kubernetes.access == "in-cluster":
+        return {"kubeconfig": "", "service_account_dir": site.kubernetes.service_account_dir}
+    return {"kubeconfig": site.kubernetes.kubeconfig}
 
 
 def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock import wellknown
-from penstock.render import manifests, rbac
+from penstock.render import deployments, manifests, rbac
 from penstock.site import clusters, namespaces, resolving
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
@@ -28,7 +28,8 @@ def all_objects(site: Site, groups: clusters.Groups) -> tuple[Manifest, ...]:
 
 def _own(site: Site) -> Iterator[Manifest]:
     home = site.kubernetes.namespace
-    yield manifests.namespace(home)
+    is_daemon_there = site.penstockd.run == "deployment"
+    yield manifests.namespace(home, pod_security="privileged" if is_daemon_there else "")
     yield manifests.service_account(ACCOUNT, home)
     for role in (rbac.render_role(), rbac.render_user_role()):
         role["metadata"]["labels"] = manifests.labels()
@@ -104,19 +105,21 @@ def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:
 def _daemon(site: Site) -> Iterator[Manifest]:
     if site.penstockd.run != "deployment":
         return
-    folders = {
-        "socket": _folder(site.penstockd.socket),
-        "config": _folder(site.penstockd.config),
-        "slurm": _folder(site.slurm.conf),
-        "munge": _folder(site.slurm.munge_socket),
-    }
-    yield manifests.deployment(
-        ACCOUNT,
-        namespace=site.kubernetes.namespace,
-        image=site.penstockd.image,
-        config=site.penstockd.config,
-        folders=folders,
-        host=site.slurm.controller,
+    said = site.penstockd
+    written = [_folder(said.socket), *((site.results.state_dir, site.nas.path) if site.nas else ())]
+    read = [_folder(path) for path in (said.config, site.slurm.conf, site.slurm.munge_socket)]
+    yield deployments.render(
+        deployments.Daemon(
+            name=ACCOUNT,
+            namespace=site.kubernetes.namespace,
+            image=said.image,
+            command=(said.program, "daemon", "--config", said.config, "--user", site.slurm.user),
+            node=said.node or site.slurm.controller,
+            folders=tuple(written),
+            readable=(*read, *said.host_paths),
+            api=site.kubernetes.api or "",
+            pull_secrets=site.registry.pull_secrets,
+        )
     )
 
 

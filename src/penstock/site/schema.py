@@ -138,6 +138,23 @@ class Slurm(Part):
 class Kubernetes(Part):
     """The Kubernetes that runs."""
 
+    access: Annotated[
+        Literal["kubeconfig", "in-cluster"],
+        Field(
+            description="How penstockd reaches the API: by a kubeconfig, or as a pod (`run: deployment`) "
+            "with its service account's own token, which the cluster renews."
+        ),
+    ] = "kubeconfig"
+    service_account_dir: Annotated[
+        Path, Field(description="Where a pod finds token and ca.crt, for `access: in-cluster`.")
+    ] = "/var/run/secrets/kubernetes.io/serviceaccount"
+    api: Annotated[
+        Address | None,
+        Field(
+            description="host:port of the API for a pod on a node that cannot reach the cluster's "
+            "`kubernetes` service (no kube-proxy); for `access: in-cluster`."
+        ),
+    ] = None
     kubeconfig: Annotated[
         Path, Field(description="penstockd's kubeconfig; `apply` makes it when it is not there.")
     ] = "/etc/penstock/penstockd.kubeconfig"
@@ -182,13 +199,25 @@ class Penstockd(Part):
     )
     libexec: Annotated[Path, Field(description="Folder of the hooks.")] = "/usr/libexec/penstock"
     units: Annotated[Path, Field(description="Folder of systemd units.")] = "/etc/systemd/system"
-    program: Annotated[Path, Field(description="The penstock command.")] = "/usr/bin/penstock"
+    program: Annotated[Path, Field(description="The penstock command, on hosts and in the image.")] = (
+        "/usr/bin/penstock"
+    )
     restart: Annotated[
         tuple[str, ...], Field(description="Command that restarts penstockd; systemctl with `run: systemd`.")
     ] = ()
-    image: Annotated[Image, Field(description="Image of the Deployment: Penstock with Slurm's commands.")] = (
-        "penstock:latest"
-    )
+    image: Annotated[
+        Image, Field(description="Image of the Deployment: Penstock (at `program`) with Slurm's commands.")
+    ] = "penstock:latest"
+    node: Annotated[
+        Name | None, Field(description="Kubernetes' name of slurmctld's host, for the Deployment.")
+    ] = None
+    host_paths: Annotated[
+        tuple[Path, ...],
+        Field(
+            description="More of the host that the Deployment's pod sees under its path, read-only: "
+            "whatever users are looked up in."
+        ),
+    ] = ("/etc/passwd", "/etc/group")
     metrics_port: Annotated[int, Field(ge=0, le=65535, description="Port for Prometheus; 0 for none.")] = 0
     log_level: Annotated[Literal["debug", "info", "warning"], Field(description="How much it says.")] = "info"
     log_format: Annotated[Literal["text", "json"], Field(description="For people or for machines.")] = "text"

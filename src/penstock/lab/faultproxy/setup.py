@@ -49,7 +49,7 @@ def _write_access(place: paths.LabPaths, lab: spec.LabSpec) -> str:
         port=lab.fault_proxy_port,
         certificate=place.fault_proxy_certificate.read_bytes(),
         user="penstockd",
-        token=kubeconfig.load(place.penstockd_kubeconfig).token,
+        token=kubeconfig.load(place.penstockd_kubeconfig).bearer,
     )
     files.write(place.fault_proxy_kubeconfig, content, mode=0o600, owner=passwd.owner_of(places.SLURM))
     return "ready"

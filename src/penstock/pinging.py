@@ -1,0 +1,25 @@
+"""Is penstockd well? One question over its socket, for the doctor and for probes that come every few seconds:
+so nothing else is imported here.
+"""
+
+from __future__ import annotations
+
+import time
+
+from penstock import wellknown
+from penstock.hooks import wire
+
+SECONDS = 5.0
+WELL = "pong"
+
+
+def ping(path: str) -> tuple[str, float]:
+    """penstockd's answer and how long it took; OSError or WireError when there is none."""
+    began = time.monotonic()
+    sock = wire.connect(path, SECONDS)
+    try:
+        sock.sendall(wire.pack(wellknown.VERB_PING))
+        answer = wire.receive(sock)
+    finally:
+        sock.close()
+    return (answer[0].decode() if answer else ""), time.monotonic() - began

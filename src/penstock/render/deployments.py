@@ -1,0 +1,103 @@
+"""penstockd as a pod, on the host that runs slurmctld: munge, slurm.conf, users and the socket are there.
+
+It shares the host's network, because slurmctld and its hooks are on the host. It begins as root to become
+SlurmUser, as whom slurmctld knows it, and keeps no other capabilities than that takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.render import manifests
+
+Manifest = dict[str, Any]
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+PROBE_SECONDS = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """What the pod is made of."""
+
+    name: str
+    namespace: str
+    image: str
+    command: tuple[str, ...]
+    """Runs it; with `--ping` it asks the one that runs."""
+    node: str
+    folders: tuple[str, ...]
+    """Of the host, which it writes to."""
+    readable: tuple[str, ...]
+    """Of the host, which it only reads."""
+    api: str = ""
+    """host:port in place of the cluster's service."""
+    pull_secrets: tuple[str, ...] = ()
+
+
+def render(daemon: Daemon) -> Manifest:
+    """The Deployment."""
+    app = {"app": daemon.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": manifests.meta(daemon.name, namespace=daemon.namespace),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": app},
+            "template": {"metadata": {"labels": app | manifests.labels()}, "spec": _pod(daemon)},
+        },
+    }
+
+
+def _pod(daemon: Daemon) -> Manifest:
+    paths = _paths(daemon)
+    spec: Manifest = {
+        "nodeSelector": {"kubernetes.io/hostname": daemon.node},
+        "tolerations": [{"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}],
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "serviceAccountName": daemon.name,
+        "terminationGracePeriodSeconds": 20,
+        "containers": [_container(daemon, paths)],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path, _ in paths],
+    }
+    if daemon.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in daemon.pull_secrets]
+    return spec
+
+
+def _container(daemon: Daemon, paths: Sequence[tuple[str, str, bool]]) -> Manifest:
+    probe = {"exec": {"command": [*daemon.command, "--ping"]}, "timeoutSeconds": PROBE_SECONDS}
+    return {
+        "name": daemon.name,
+        "image": daemon.image,
+        "command": list(daemon.command),
+        **({"env": _environment(daemon.api)} if daemon.api else {}),
+        "readinessProbe": probe | {"periodSeconds": 10},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "SETUID", "SETGID"]},
+        },
+        "volumeMounts": [
+            {"name": name, "mountPath": path} | ({"readOnly": True} if read_only else {})
+            for name, path, read_only in paths
+        ],
+    }
+
+
+def _environment(api: str) -> list[Manifest]:
+    host, _, port = api.rpartition(":")
+    return [
+        {"name": "KUBERNETES_SERVICE_HOST", "value": host},
+        {"name": "KUBERNETES_SERVICE_PORT", "value": port},
+    ]
+
+
+def _paths(daemon: Daemon) -> list[tuple[str, str, bool]]:
+    """Name, path and whether it is only read; each path once."""
+    written = dict.fromkeys(daemon.folders, False)
+    every = dict.fromkeys(daemon.readable, True) | written
+    return [(f"host-{number}", path, every[path]) for number, path in enumerate(sorted(every))]
