@@ -1,6 +1,6 @@
 """Things that go wrong at sites, done to a lab on purpose and mended again, and what the doctor must find.
 
-Some are done to the live site, the others by a site file that says something else than the site is.
+All but the few in SAID are done to the live site. Those few are mistakes in the site file itself.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +19,12 @@ from typing import Any
 from tests.e2e import labs
 
 from penstock import wellknown
-from penstock.lab import testing
+from penstock.lab import components, processes, spec, supervision, testing
+from penstock.lab.kubernetes import controlplane
+from penstock.lab.slurm import programs
+from penstock.model import releases
 from penstock.render import yamltext
-from penstock.site import loading, reading, schema
+from penstock.site import checking, loading, reading, schema
 
 Lab = testing.RunningLab
 Ailment = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]
@@ -52,15 +57,15 @@ def said(**sections: Any) -> Ailment:
 
 
 def moved(path: Callable[[Lab], Path]) -> Ailment:
-    """A file that is away for a while."""
+    """A file or folder that is away for a while."""
 
     @contextlib.contextmanager
     def ailment(lab: Lab) -> Iterator[schema.Site]:
-        there = path(lab)
+        site, there = site_of(lab), path(lab)
         away = there.with_name(f"{there.name}.away")
         there.rename(away)
         try:
-            yield site_of(lab)
+            yield site
         finally:
             away.rename(there)
 
@@ -228,6 +233,109 @@ def other_clock(lab: Lab) -> Iterator[schema.Site]:
 
 
 @contextlib.contextmanager
+def no_api(lab: Lab) -> Iterator[schema.Site]:
+    """The API server hangs."""
+    name = components.DEVCLUSTER if testing.kubernetes() == spec.DEV else controlplane.APISERVER
+    record = supervision.read_record(lab.place, name)
+    assert record is not None
+    processes.send(record.identity, signal.SIGSTOP)
+    try:
+        yield site_of(lab)
+    finally:
+        processes.send(record.identity, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
+    """slurmctld has been killed."""
+    labs.kill(lab.place, components.SLURMCTLD)
+    try:
+        yield site_of(lab)
+    finally:
+        lab.penstock("lab", "restart", components.SLURMCTLD)
+
+
+@contextlib.contextmanager
+def mount_gone(lab: Lab) -> Iterator[schema.Site]:
+    """A folder that pods are to see was there when the site file was written."""
+    folder = lab.place.directory / "scratch"
+    folder.mkdir()
+    site = site_of(lab, nas={"shared_mounts": [str(folder)]})
+    folder.rmdir()
+    yield site
+
+
+@contextlib.contextmanager
+def node_deleted(lab: Lab) -> Iterator[schema.Site]:
+    """Somebody deleted a node that Slurm still gives out."""
+    node = json.loads(lab.run(("kubectl", "get", "node", NODE, "-o", "json")).stdout)
+    lab.run(("kubectl", "delete", "node", NODE))
+    try:
+        yield site_of(lab)
+    finally:
+        metadata = {"name": NODE, "labels": node["metadata"]["labels"]}
+        fresh = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": node.get("spec", {})}
+        lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(fresh), check=False)
+        patch = json.dumps({"status": node["status"]})
+        argv = ("kubectl", "patch", "node", NODE, "--subresource=status", "--type=merge", "--patch", patch)
+        lab.run(argv)
+
+
+@contextlib.contextmanager
+def label_gone(lab: Lab) -> Iterator[schema.Site]:
+    """A node has lost the label by which its type of GPU is known."""
+    names = sorted(checking.nodes_of(site_of(lab).node_groups["workers"]))
+    lab.run(("kubectl", "label", "node", *names, "gpu=a100"))
+    site = site_of(
+        lab, gpus={"a100": {"labels": {"gpu": "a100"}}}, node_groups={"workers": {"gpu_type": "a100"}}
+    )
+    lab.run(("kubectl", "label", "node", NODE, "gpu-"))
+    try:
+        yield site
+    finally:
+        lab.run(("kubectl", "label", "node", *names, "gpu-"))
+
+
+@contextlib.contextmanager
+def quota_changed(lab: Lab) -> Iterator[schema.Site]:
+    """Somebody raised a user's quota by hand."""
+    home = "user-quota-test"
+    lab.run(("kubectl", "create", "namespace", home))
+    lab.run(("kubectl", "create", "quota", "penstock", "--hard=pods=500", f"--namespace={home}"))
+    try:
+        yield site_of(lab, accounts={"research": {"users": {"quota-test": {"quota": {"pods": 5}}}}})
+    finally:
+        lab.run(("kubectl", "delete", "namespace", home, "--wait=false"))
+
+
+@contextlib.contextmanager
+def class_deleted(lab: Lab) -> Iterator[schema.Site]:
+    """Somebody deleted the PriorityClass of a partition's pods."""
+    lab.run(("kubectl", "create", "priorityclass", "vanished", "--value=1"))
+    lab.run(("kubectl", "delete", "priorityclass", "vanished"))
+    yield site_of(
+        lab, priority_classes={"vanished": {"value": 1}}, partitions={"gpu": {"priority_class": "vanished"}}
+    )
+
+
+@contextlib.contextmanager
+def other_slurm(lab: Lab) -> Iterator[schema.Site]:
+    """The packages were upgraded under a site file that names the release of before."""
+    folder = lab.place.directory / "upgraded"
+    folder.mkdir()
+    program = folder / "slurmctld"
+    program.write_text("#!/bin/sh\necho slurm-wlm 24.11.5\n")
+    program.chmod(0o755)
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder}:{before}"
+    try:
+        yield site_of(lab, slurm={"release": releases.text(programs.release_of(lab.place))})
+    finally:
+        os.environ["PATH"] = before
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
 def no_penstockd(lab: Lab) -> Iterator[schema.Site]:
     """penstockd has been killed."""
     labs.kill(lab.place, "penstockd")
@@ -267,8 +375,9 @@ def hook(name: str) -> Callable[[Lab], Path]:
 
 AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
-    "another Slurm": (said(slurm={"release": "24.11"}), "slurm-release", "the site file says Slurm 24.11"),
-    "munge away": (said(slurm={"munge_socket": "/nowhere/munge.sock"}), "munge", "does not work"),
+    "another Slurm": (other_slurm, "slurm-release", "installed is 24.11"),
+    "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
+    "slurmctld killed": (no_slurmctld, "slurmctld", "slurmctld"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
     "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
     "hook of another version": (
@@ -300,31 +409,31 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
         "fan broken",
     ),
     "SlurmUser is another": (said(slurm={"user": "root"}), "slurm-user", "the site file says root"),
-    "mount away": (said(nas={"shared_mounts": ["/nowhere"]}), "shared-mounts", "/nowhere is not there"),
-    "API away": (
-        said(kubernetes={"admin_kubeconfig": "/nowhere/config"}),
+    "mount away": (mount_gone, "shared-mounts", "/scratch is not there"),
+    "API away": (no_api, "kubernetes", "does not answer"),
+    "administrator's kubeconfig away": (
+        moved(lambda lab: lab.place.admin_kubeconfig),
         "kubernetes",
-        "cannot read kubeconfig /nowhere/config",
+        "cannot read kubeconfig",
     ),
     "kubeconfig for all to read": (
         mode(lambda lab: lab.place.penstockd_kubeconfig, 0o644),
         "kubeconfig",
         "everybody can read",
     ),
-    "kubeconfig away": (said(kubernetes={"kubeconfig": "/nowhere/config"}), "kubeconfig", "is missing"),
+    "kubeconfig away": (moved(lambda lab: lab.place.penstockd_kubeconfig), "kubeconfig", "is missing"),
     "clock off": (other_clock, "clock", "s off ours"),
-    "node unknown to Kubernetes": (
-        said(node_groups={"workers": {"nodes": "n[1-5]"}}),
-        "node-names",
-        "Kubernetes has no node n5",
-    ),
-    "node unknown to Slurm": (
+    "node unknown to Kubernetes": (node_deleted, "node-names", "Kubernetes has no node n4"),
+    "node unknown to both": (
         said(node_groups={"workers": {"nodes": "n[1-5]"}}),
         "drained",
         "Slurm has no node n5",
     ),
     "partition without its nodes": (
-        said(node_groups={"workers": {"nodes": "n[1-3]"}}),
+        commands(
+            ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3"),
+            ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3,n4"),
+        ),
         "partitions",
         "other nodes than the site file says: n4",
     ),
@@ -335,32 +444,25 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     ),
     "node too small": (node_has({"cpu": "4"}), "node-sizes", "Slurm claims cpu 8, Kubernetes can give 4"),
     "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "gives out 4 GPUs, Kubernetes has 1"),
-    "GPU label away": (
-        said(gpus={"a100": {"labels": {"gpu": "a100"}}}, node_groups={"workers": {"gpu_type": "a100"}}),
-        "gpu-labels",
-        "has no label gpu=a100",
-    ),
+    "GPU label away": (label_gone, "gpu-labels", "n4 has no label gpu=a100"),
     "namespace too strict": (strict_namespace, "pod-security", "user-strict enforces restricted"),
-    "quota away": (
-        said(
-            accounts={"research": {"users": {"system": {"quota": {"pods": 5}}}}},
-            kubernetes={"namespace_pattern": "kube-{user}"},
-        ),
+    "quota changed": (
+        quota_changed,
         "quotas",
-        "the quota of namespace kube-system is not the site file's",
+        "the quota of namespace user-quota-test is not the site file's",
     ),
-    "PriorityClass away": (
-        said(priority_classes={"nowhere": {"value": 1}}, partitions={"gpu": {"priority_class": "nowhere"}}),
-        "priority-classes",
-        "there is no PriorityClass nowhere",
-    ),
+    "PriorityClass away": (class_deleted, "priority-classes", "there is no PriorityClass vanished"),
     "penstockd killed": (no_penstockd, "penstockd", "penstockd does not answer"),
     "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "closed to users"),
     "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
-    "NAS away": (said(nas={"path": "/nowhere/nas"}), "nas", "/nowhere/nas is not there"),
+    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas is not there"),
     "drop folder closed": (mode(lambda lab: lab.place.nas_submit, 0o755), "nas-folders", "has mode 755"),
     "no README in the drop folder": (no_readme, "drop-readme", "README.txt is missing"),
-    "results folder away": (said(nas={"results": "elsewhere"}), "nas-folders", "elsewhere is missing"),
+    "results folder away": (
+        moved(lambda lab: lab.place.nas / "results"),
+        "nas-folders",
+        "/results is missing",
+    ),
     "pod without a job": (
         pod(name="left-over", labels=JOB_LABELS, cpu="1"),
         "orphans",
@@ -374,3 +476,6 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "somebody else's pod": (pod(name="guest", labels={}, cpu="2"), "foreign-pods", "cpu 6 of 8"),
     "apply cut short": (cut_short, "apply", "killed half-way"),
 }
+
+SAID = ("SlurmUser is another", "node unknown to both")
+"""The site file itself is wrong."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.e2e import deployed
 
@@ -31,7 +32,7 @@ def test_penstockd_runs_as_the_deployment_says() -> None:
         assert "penstockd" not in listed
 
 
-def take_new_settings(lab: testing.RunningLab, path: deployed.Path) -> None:
+def take_new_settings(lab: testing.RunningLab, path: Path) -> None:
     """A changed site file ends in a new pod that has read it."""
     before = deployed.deployment(lab)["metadata"]["generation"]
     path.write_text(path.read_text().replace("penstockd:\n", "penstockd:\n  log_level: debug\n", 1))
