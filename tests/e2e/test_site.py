@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e import plainsite
 
+from penstock import wellknown
 from penstock.lab import testing
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
@@ -50,6 +51,25 @@ def install(site: plainsite.PlainSite) -> None:
     plan = json.loads(answer.stdout)["plan"]
     assert {"action": "restart", "what": "daemon", "name": "slurmctld"} in plan
     assert "Nothing to do" in site.penstock("apply", "--yes").stdout
+    see_what_differs(site)
+
+
+def see_what_differs(site: plainsite.PlainSite) -> None:
+    """`render --diff` finds nothing after `apply`, then what somebody changed on host and cluster."""
+    parts = ("--only", "hooks", "--only", "penstockd", "--only", "kubernetes")
+    same = site.penstock("render", "--diff", *parts, check=False)
+    assert (same.stdout, same.returncode) == ("", 0)
+    epilog = site.lab.place.libexec / wellknown.EPILOG
+    before = epilog.read_bytes()
+    epilog.write_bytes(before + b"# mine\n")
+    role = ("kubectl", "label", "clusterrole", "penstockd", "--overwrite")
+    site.lab.run((*role, "app.kubernetes.io/managed-by=me"))
+    odd = site.penstock("render", "--diff", *parts, check=False)
+    epilog.write_bytes(before)
+    site.lab.run((*role, "app.kubernetes.io/managed-by=penstock"))
+    assert odd.returncode == 1
+    assert "-# mine" in odd.stdout
+    assert "-    app.kubernetes.io/managed-by: me\n+    app.kubernetes.io/managed-by: penstock" in odd.stdout
 
 
 def killed_apply(site: plainsite.PlainSite) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tests.install import sites
 
 from penstock.install import accounts, drafting
@@ -55,6 +57,20 @@ def test_nodes_that_both_know_become_a_group() -> None:
     assert site.cluster == "my-hall"
     assert site.slurm.munge_socket == "/run/m.sock"
     assert site.timeouts.kill_wait == 45
+
+
+def test_the_resource_name_of_a_gpu_type_is_seen() -> None:
+    """Where a node advertises one other than the usual; where that is not plain, nothing is said."""
+    amd = resources.Amount(millicpus=8000, memory=32 * 2**30, devices=(("amd.com/gpu", 4),))
+    typed = [
+        dataclasses.replace(node(name, gpus=4), gpu_type=kind, gpus_by_type=((kind, 4),))
+        for name, kind in (("n1", "mi300"), ("n2", "a100"))
+    ]
+    members = [dataclasses.replace(member("n1"), allocatable=amd), member("n2")]
+    made = drafting.draft(dataclasses.replace(seen([], members), nodes=typed), drafting.Wishes())
+    found = {name: gpu.resource for name, gpu in loading.loads(made.text.encode()).gpus.items()}
+    assert found == {"mi300": "amd.com/gpu", "a100": "nvidia.com/gpu"}
+    assert not any("claims" in remark for remark in made.remarks)
 
 
 def test_without_a_common_node_kubernetes_nodes_become_slurms() -> None:

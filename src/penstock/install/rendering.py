@@ -151,6 +151,15 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         yield File(path=etc / "cli_filter.lua", content=text.encode(), kind="hooks")
 
 
+def has_site_lua(site: Site, known: Facts) -> bool:
+    """Whether the site has a job_submit.lua of its own: put aside by `apply`, or still in its place."""
+    etc = Path(site.slurm.conf).parent
+    there = etc / wellknown.JOB_SUBMIT
+    if (etc / SITE_LUA).exists() or not there.exists():
+        return (etc / SITE_LUA).exists()
+    return all(file.content != there.read_bytes() for file in all_files(site, known) if file.path == there)
+
+
 def _lua_chain(etc: Path) -> bytes:
     text = resources.files("penstock.hooks").joinpath("job_submit_chain.lua").read_text(encoding="utf-8")
     return text.replace("@SITE@", str(etc / SITE_LUA)).replace("@OWN@", str(etc / OWN_LUA)).encode()

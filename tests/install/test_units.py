@@ -1,0 +1,56 @@
+"""Rendered systemd units: systemd itself understands them, and they are those of this site."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.install import sites
+
+from penstock.install import rendering
+
+ELSEWHERE = (
+    ("  conf: /etc/slurm/slurm.conf", "  conf: /opt/slurm/etc/slurm.conf\n  user: daemon"),
+    ("/run/penstock/penstockd.sock", "/opt/penstock/run/penstockd.sock"),
+    (
+        "penstockd:\n",
+        "penstockd:\n  program: /opt/penstock/bin/penstock\n  config: /opt/penstock/etc/p.json\n",
+    ),
+)
+
+
+def units(*replacements: tuple[str, str]) -> dict[str, str]:
+    site = sites.site(*replacements)
+    files = rendering.all_files(site, sites.known(site))
+    return {file.path.name: file.content.decode() for file in files if file.kind == "units"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("replacements", [(), ELSEWHERE], ids=["usual", "elsewhere"])
+def test_systemd_understands_what_is_rendered(
+    replacements: tuple[tuple[str, str], ...], tmp_path: Path
+) -> None:
+    """Every unit of the site, with the usual paths and with others: no unknown key, no wrong value."""
+    found = units(*replacements)
+    assert len(found) == 4
+    for name, text in found.items():
+        for program in ("/opt/penstock/bin/penstock", "/usr/bin/penstock", "/usr/sbin/slurmd"):
+            text = text.replace(f"ExecStart={program}", "ExecStart=/bin/true")
+        path = tmp_path / name.replace("@.", "@n1.")
+        path.write_text(text)
+        argv = ("systemd-analyze", "verify", "--man=no", str(path))
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert [line for line in done.stderr.splitlines() if path.name in line] == []
+
+
+def test_units_say_what_the_site_file_says() -> None:
+    """Program, settings, user and slurm.conf; folders that are not below /run are only opened."""
+    text = units(*ELSEWHERE)["penstockd.service"]
+    assert "ExecStart=/opt/penstock/bin/penstock daemon --config /opt/penstock/etc/p.json\n" in text
+    assert "User=daemon\nEnvironment=SLURM_CONF=/opt/slurm/etc/slurm.conf\n" in text
+    assert "RuntimeDirectory=" not in text.replace("RuntimeDirectoryMode=", "").replace(
+        "RuntimeDirectoryPreserve=", ""
+    )
+    assert "ReadWritePaths=/opt/penstock/run -/var/lib/penstock/attempts\n" in text
