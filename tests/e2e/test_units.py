@@ -60,18 +60,21 @@ def started(unit: Unit, instance: str = "") -> Iterator[subprocess.Popen[bytes]]
         address.chmod(0o666)
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET": str(address), "LANG": "C.UTF-8"}
         env |= dict([unit["Environment"].split("=", 1)]) if "Environment" in unit else {}
-        argv = command_of(unit, instance)
-        with subprocess.Popen(
-            argv, env=env, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as child:
+        log = Path(folder) / "log"
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(
+                command_of(unit, instance), env=env, cwd="/", stdout=output, stderr=subprocess.STDOUT
+            ) as child,
+        ):
             try:
                 if unit.get("Type") == "notify":
-                    assert b"READY=1" in notice.recv(4096)
+                    assert b"READY=1" in notice.recv(4096), log.read_text()
                 yield child
             finally:
                 child.terminate()
-                said = child.communicate(timeout=float(unit.get("TimeoutStopSec", "60")))[0].decode()
-        assert child.returncode in (0, -15), said
+                child.wait(timeout=float(unit.get("TimeoutStopSec", "60")))
+        assert child.returncode in (0, -15), log.read_text()
 
 
 @contextlib.contextmanager
@@ -103,10 +106,15 @@ def test_the_others_are_ready_with_what_their_units_leave_them(
         assert child.poll() is None
 
 
+def node_field(lab: testing.RunningLab, name: str) -> str:
+    text = lab.run(("scontrol", "--oneliner", "show", "node", ailments.NODE)).stdout
+    return dict(word.split("=", 1) for word in text.split() if "=" in word)[name]
+
+
 def test_a_slurmd_of_a_virtual_node_registers(lab: testing.RunningLab, rendered: dict[str, Unit]) -> None:
-    """One unit for any node."""
-    node = ailments.NODE
-    with instead_of(lab, f"slurmd-{node}"), started(rendered[units.SLURMD], node):
-        job = lab.sbatch(SEVEN, f"--nodelist={node}", "--output=/dev/null")
-        assert lab.wait_for(job, "FAILED", timeout=90)["ExitCode"] == "7:0"
-        testing.until(lambda: not lab.run(("squeue", "--noheader")).stdout)
+    """One unit for any node; slurmctld hears of the new one and may use it."""
+    before = node_field(lab, "SlurmdStartTime")
+    with instead_of(lab, f"slurmd-{ailments.NODE}"), started(rendered[units.SLURMD], ailments.NODE):
+        testing.until(lambda: node_field(lab, "SlurmdStartTime") > before, seconds=60)
+        testing.until(lambda: node_field(lab, "State") == "IDLE", seconds=60)
+    testing.until(lambda: node_field(lab, "State") == "IDLE", seconds=60)
