@@ -112,3 +112,12 @@ def test_tables_for_people(api: testing.Client) -> None:
     assert [row["cells"][:2] for row in nodes["rows"]] == [["n1", "Ready"], ["n2", "Ready"]]
     api.create("configmaps", {"metadata": {"name": "m"}})
     assert columns(api.get("configmaps", "m", headers=TABLE)) == ["Name", "Age"]
+
+
+def test_an_administrator_may_ask_what_another_may(api: testing.Client) -> None:
+    """A service account is let do everything here, the viewer is not."""
+    for user, allowed in (("system:serviceaccount:a:b", True), ("viewer", False)):
+        asked = {"verb": "create", "resource": "pods", "group": ""}
+        question = {"spec": {"user": user, "resourceAttributes": asked}}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        assert api.call("POST", path, question)["status"]["allowed"] is allowed

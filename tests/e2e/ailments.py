@@ -377,7 +377,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
     "another Slurm": (other_slurm, "slurm-release", "installed is 24.11"),
     "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
-    "slurmctld killed": (no_slurmctld, "slurmctld", "slurmctld"),
+    "slurmctld killed": (no_slurmctld, "slurmctld", "Unable to contact slurm controller"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
     "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
     "hook of another version": (

@@ -83,6 +83,10 @@ class Application:
             return _openapi2(request)
         if path == auth.REVIEWS and request.method == "POST":
             return queries.answer(auth.review(who, await request.json()), 201)
+        if path == auth.ACCOUNT_REVIEWS and request.method == "POST" and who.is_admin:
+            question = await request.json()
+            about = self._authenticator.named(question["spec"]["user"])
+            return queries.answer(auth.review(about, question), 201)
         document = discovery.answer(path, self._registry) if request.method == "GET" else None
         if document is not None:
             return queries.answer(document)
