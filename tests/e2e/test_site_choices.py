@@ -66,8 +66,13 @@ def site() -> Iterator[tuple[testing.RunningLab, Path]]:
         lab.penstock("apply", "--yes", "--site", str(path))
         for node in (*TYPES, *UNTYPED):
             lab.penstock("lab", "restart", f"slurmd-{node}")
-        testing.until(lambda: "idle" in lab.run(("sinfo", "--noheader", "--format=%T")).stdout)
+        lab.run(("scontrol", "update", "NodeName=n[1-4]", "State=RESUME"), check=False)
+        testing.until(lambda: node_states(lab) == {"idle"}, seconds=60)
         yield lab, path
+
+
+def node_states(lab: testing.RunningLab) -> set[str]:
+    return set(lab.run(("sinfo", "--noheader", "--Node", "--format=%T")).stdout.split())
 
 
 def requests(lab: testing.RunningLab, job: str) -> dict[str, str]:
@@ -223,5 +228,4 @@ def test_an_account_without_a_namespace_fails_its_jobs_in_words(
     )
     assert words in (lab.home / "refused.out").read_text()
     testing.until(lambda: not lab.run(("squeue", "--noheader")).stdout)
-    states = lab.run(("sinfo", "--noheader", "--format=%T")).stdout.split()
-    assert set(states) == {"idle"}
+    assert node_states(lab) == {"idle"}
