@@ -20,7 +20,7 @@ from tests.crash import conftest, killing, matrix, shapes, tasks
 from tests.e2e import semantics
 
 Lab = testing.RunningLab
-SECONDS = 150
+SECONDS = 300  # slurmctld asks a slurmd that has been away for the end of a job again after two minutes
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
 SLURMS_WORD = re.compile(r"^slurmstepd.*CANCELLED.*\n", re.MULTILINE)
 """What Slurm itself writes into a cancelled job's output."""
