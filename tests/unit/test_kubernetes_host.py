@@ -127,7 +127,7 @@ class TestView:
         replaced = {str(target) for target in nodeview.replacements(view)}
         before = mounting.mount_points() & replaced  # labs nearby mount and unmount their own
         argv = [sys.executable, "-m", nodeview.__name__, str(view), "/bin/cat", "/proc/meminfo"]
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
         assert f"{12345 * 1024} kB" in said.splitlines()[0]
         assert nodeview.MEMORY.read_text().splitlines()[0] != said.splitlines()[0]
         assert mounting.mount_points() & replaced == before
