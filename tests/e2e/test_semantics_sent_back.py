@@ -92,14 +92,17 @@ def _end(lab: Lab, job_id: str, comment: str, folder: Path) -> SentBack:
     ids=["drained", "refusing", "down-in-slurm", "gone-from-kubernetes"],
 )
 def test_the_job_runs_again(jobs: dict[str, SentBack], node: str, words: str) -> None:
-    """Same id, one restart, the reason said, and the second attempt ends well."""
+    """Same id, the reason said, and the second attempt ends well, under the number that Slurm gives it: a node
+    that takes its time to heal sends the job back once more before it starts.
+    """
     if node not in jobs:
         pytest.skip("a real kubelet refuses for a reason: test_semantics_refused.py")
     job = jobs[node]
-    assert (job.state, job.restarts) == ("COMPLETED", "1")
+    assert job.state == "COMPLETED"
+    assert int(job.restarts) >= 1
     assert words in job.comment
     first = "" if node == REFUSING else "attempt-0\n"
-    assert job.log == f"{first}attempt-1\n"
+    assert job.log == f"{first}attempt-{job.restarts}\n"
 
 
 def test_without_requeue_it_is_a_node_failure(lab: Lab, jobs: dict[str, SentBack]) -> None:
