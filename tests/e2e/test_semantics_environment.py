@@ -19,6 +19,10 @@ SUBMITTED = {
     "LINES_2": "one\ntwo",
     "EMPTY": "",
     "UMLAUT": "grün",
+    "here": "/the/agent/has/one/of/this/name",
+    "child": "and of this",
+    "name": "and this",
+    "SHELLOPTS": "braceexpand",
     "LD_LIBRARY_PATH": "/opt/of/the/host",
     "TMPDIR": "/var/tmp",  # noqa: S108  # a value to be recognised, never a file
     "CUDA_VISIBLE_DEVICES": "7",
@@ -27,7 +31,7 @@ HOST_ONLY = {
     *("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG", "SHELL", "MAIL"),
     *("PENSTOCK_LAB", "PENSTOCK_NAS", "PENSTOCK_RESULTS", "PENSTOCK_SITE", "PENSTOCK_SOCKET"),
 }
-NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES"}
+NEVER = {"SLURM_CONF", "CUDA_VISIBLE_DEVICES", "SHELLOPTS"}
 SETS_ITSELF = {
     "PWD",
     "HOSTNAME",
