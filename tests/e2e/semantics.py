@@ -8,7 +8,6 @@ a test that waits for one job after the other would take minutes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import secrets
 import urllib.parse
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.kube import kubeconfig
 from penstock.lab import testing
 from penstock.lab.kubernetes import api
 
@@ -125,13 +123,8 @@ def pods(lab: Lab, job_id: str) -> list[Json]:
 def selected(lab: Lab, labels: str) -> list[Json]:
     """The pods with these labels, asked for directly: a kubectl costs as much as a job."""
     path = f"/api/v1/pods?{urllib.parse.urlencode({'labelSelector': labels})}"
-    items: list[Json] = api.ask(_administrator(lab), "GET", path)["items"]
+    items: list[Json] = api.request(Path(lab.env["KUBECONFIG"]), "GET", path)["items"]
     return items
-
-
-@functools.cache
-def _administrator(lab: Lab) -> kubeconfig.Access:
-    return kubeconfig.load(Path(lab.env["KUBECONFIG"]))
 
 
 def requests(pod: Json) -> dict[str, str]:

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,3 +276,21 @@ class TestPretending:
         lab = msgspec.structs.replace(LAB, kubernetes=spec.KWOK, nodes=1000)
         assert lab.slurmds == spec.PRETENDED_SLURMDS
         assert msgspec.structs.replace(lab, kubernetes=spec.REAL).slurmds == 1000
+
+
+def test_a_kubeconfig_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    """And only then: reading it takes longer than most answers."""
+    path = tmp_path / "config"
+    for number in (1, 2):
+        path.write_text(
+            "current-context: c\n"
+            "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+            f"clusters: [{{name: k, cluster: {{server: 'http://127.0.0.1:{number}'}}}}]\n"
+            "users: [{name: u, user: {token: t}}]\n"
+        )
+        os.utime(path, (number, number))
+        assert api.access_by(path).server == f"http://127.0.0.1:{number}"
+    assert api.access_by(path) is api.access_by(path)
+    path.unlink()
+    with pytest.raises(errors.UsageError, match="cannot read kubeconfig"):
+        api.access_by(path)

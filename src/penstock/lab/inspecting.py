@@ -9,7 +9,8 @@ from pathlib import Path
 
 from penstock import clock, wellknown
 from penstock.checking import confirming, looking, rendering, running
-from penstock.kube import client, kubeconfig
+from penstock.kube import client
+from penstock.lab.kubernetes import api
 
 SECONDS_TO_ANSWER = 30.0
 """A test may have taken a side down just before its end."""
@@ -18,7 +19,7 @@ SECONDS_TO_ANSWER = 30.0
 async def check(variables: Mapping[str, str], patience: Mapping[str, float]) -> None:
     """AssertionError that shows what is wrong; an orphan is given the time that penstockd may need."""
     time = clock.SystemClock()
-    kube = client.KubeClient(kubeconfig.load(Path(variables[wellknown.ENV_KUBECONFIG])))
+    kube = client.KubeClient(api.access_by(Path(variables[wellknown.ENV_KUBECONFIG])))
     looker = looking.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
     checker = running.Checker(looker.look, time, confirming.Confirmer(patience))
     deadline = time.now() + SECONDS_TO_ANSWER

@@ -18,6 +18,8 @@ from penstock import errors
 from penstock.lab import commands, components, files, listening, passwd, paths, ports, processes
 
 POLL_SECONDS = 0.05
+LONGEST_POLL_SECONDS = 0.2
+"""A look is a command or a request: whoever takes seconds to start needs the machine for that."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,15 +125,16 @@ class Supervisor:
         self, component: components.Component, child: subprocess.Popen[bytes], *, log_offset: int
     ) -> None:
         deadline = time.monotonic() + component.start_seconds
-        complaint = ""
+        complaint, pause = "", POLL_SECONDS
         while time.monotonic() < deadline:
             if child.poll() is not None:
                 raise self._failed(component, f"ended {_how(child.returncode)} while starting", log_offset)
             complaint = component.check()
             if not complaint:
                 return
-            if self.cancel.wait(POLL_SECONDS):
+            if self.cancel.wait(pause):
                 raise errors.LabError(f"{component.name}: start given up")
+            pause = min(pause * 1.2, LONGEST_POLL_SECONDS)
         raise self._failed(
             component, f"not ready after {component.start_seconds:.0f} s: {complaint}", log_offset
         )

@@ -4,6 +4,7 @@ node or applies a role and is done.
 
 from __future__ import annotations
 
+import functools
 import urllib.parse
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,26 @@ FIELD_MANAGER = "penstock-lab"
 
 def request(config: Path, method: str, path: str, *, body: Any = None, kind: str = "application/json") -> Any:
     """The answer, decoded; KubeError with the API's own words when it refuses."""
-    return ask(kubeconfig.load(config), method, path, body=body, kind=kind)
+    return ask(access_by(config), method, path, body=body, kind=kind)
+
+
+def access_by(config: Path) -> kubeconfig.Access:
+    """What the file says, read again when it has changed: reading it takes longer than the API's answer."""
+    try:
+        return _access(config, config.stat().st_mtime_ns)
+    except OSError:
+        return kubeconfig.load(config)  # which says what is wrong
+
+
+@functools.lru_cache(maxsize=32)
+def _access(config: Path, _changed: int) -> kubeconfig.Access:
+    return kubeconfig.load(config)
 
 
 def ask(
     access: kubeconfig.Access, method: str, path: str, *, body: Any = None, kind: str = "application/json"
 ) -> Any:
-    """The same for one who asks often: reading a kubeconfig takes longer than the answer."""
+    """The same for one who has read it."""
     return cluster_access.Cluster(access).request(method, path, body=body, kind=kind)
 
 
