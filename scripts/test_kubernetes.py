@@ -24,6 +24,10 @@ TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
 """About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
+KEPT = ("PATH", wellknown.ENV_CACHE, wellknown.ENV_TEST_KUBERNETES_VERSION, wellknown.ENV_TEST_SLURM)
+"""What root is told of our environment."""
+SMALL = 2
+"""Nodes of the largest cluster that a test makes for itself alone."""
 WORKERS = 2
 """Tests mostly wait, each worker in a cluster of its own (1.2 GB)."""
 
@@ -32,7 +36,7 @@ def become_root(arguments: list[str]) -> None:
     """Real kubelets need root: this process goes on as root, if sudo lets it."""
     if os.geteuid() != 0 and shutil.which("sudo"):
         print("penstock: a real Kubernetes needs root: asking sudo", flush=True)
-        argv = ["sudo", "--preserve-env=PATH", sys.executable, __file__, *arguments]
+        argv = ["sudo", f"--preserve-env={','.join(KEPT)}", sys.executable, __file__, *arguments]
         os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
 
 
@@ -61,8 +65,8 @@ def workers() -> int:
 
 
 def instances(number: int) -> int:
-    """What that many workers take: a cluster each, a stormy one, and a small one that a test makes itself."""
-    return (number + 1) * watches.needed(spec.DEFAULT_NODES) + watches.needed(2)
+    """What that many workers take, each with its cluster and a small one that a test makes for itself."""
+    return number * (watches.needed(spec.DEFAULT_NODES) + watches.needed(SMALL))
 
 
 def main(arguments: list[str]) -> None:
