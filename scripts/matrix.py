@@ -26,7 +26,6 @@ from penstock.lab import progress, testing
 from penstock.lab.kubernetes import building, requirements
 from penstock.lab.slurm import programs, suites
 from penstock.model import releases
-from penstock.sbatch import options
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".matrix"
@@ -35,8 +34,6 @@ CELLS = (
     *(f"{SLURM}{release}" for release in suites.CHOICES),
     *(f"{KUBERNETES}{version}" for version in sorted(building.VERSIONS)),
 )
-COMPILER = "tests/e2e/test_compiler_oracle.py"
-"""Holds the compiler against the sbatch whose rules it has, which are those of one release."""
 CELL_SECONDS = 5400
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
 
@@ -113,8 +110,7 @@ def run_tests(cell: str) -> tuple[str, str]:
             ).returncode
     except subprocess.TimeoutExpired:
         return FAILED, f"not done after {CELL_SECONDS} s"
-    counts = count(report) if report.exists() else f"exit code {code}, no tests run"
-    remark = ", ".join((counts, *(f"without {path}" for path in not_run(cell))))
+    remark = count(report) if report.exists() else f"exit code {code}, no tests run"
     return (PASSED if code == 0 and report.exists() else FAILED), remark
 
 
@@ -127,15 +123,8 @@ def settings(cell: str) -> dict[str, str]:
 
 def argv(cell: str) -> list[str]:
     if cell.startswith(SLURM):
-        left_out = [f"--ignore={path}" for path in not_run(cell)]
-        return [sys.executable, "scripts/run_tests.py", "tests/e2e", *left_out]
+        return [sys.executable, "scripts/run_tests.py", "tests/e2e"]
     return [sys.executable, "scripts/test_kubernetes.py"]
-
-
-def not_run(cell: str) -> list[str]:
-    """Tests that mean nothing on this cell: the table names them."""
-    others = (f"{SLURM}{release}" for release in suites.CHOICES if release != options.DEFAULT_RELEASE)
-    return [COMPILER] if cell in others else []
 
 
 def count(report: Path) -> str:

@@ -1,8 +1,8 @@
 """Where releases of Slurm differ, the compiler differs with them.
 
 releases.json holds what sbatch 24.11.5 answered: directives of cases.json and scripts.json whose verdict is
-not that of 22.05.8, and others that were asked because the documentation speaks of a change. Only what sbatch
-itself decides is in it: no slurmctld was asked.
+not that of 22.05.8, and others that were asked because the documentation speaks of a change; slurmctld had
+its say where sbatch had nothing to object to. tests/e2e/test_compiler_oracle.py asks every release again.
 """
 
 from __future__ import annotations
@@ -62,3 +62,29 @@ def test_a_list_of_node_counts() -> None:
     done = compile_script(b"#!/bin/sh\n#SBATCH -N 4,1,2-8:2\n", context=Context(release="23.02"))
     assert done.spec is not None
     assert (done.spec.nodes.minimum, done.spec.nodes.maximum) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("directive", "release", "cpus"),
+    [
+        ("--gpus-per-node=4 --cpus-per-gpu=8 -N2", "22.05", 2),
+        ("--gpus-per-node=4 --cpus-per-gpu=8 -N2", "24.11", 64),
+        ("--cpus-per-gpu=2 --gpus-per-task=3 -n2 -O", "24.11", 12),
+        ("--gpus=4 --gpus-per-task=2 -c4", "24.11", 4),
+        ("--gpus=4 --gpus-per-task=2 -c4", "26.05", 8),
+        ("-N2 --hint=memory_bound --cores-per-socket=3", "24.11", 2),
+        ("-N2 --hint=memory_bound --cores-per-socket=3", "26.05", 6),
+    ],
+)
+def test_cpus_are_counted_as_the_release_does(directive: str, release: str, cpus: int) -> None:
+    """As its slurmctld showed the job."""
+    done = compile_script(f"#!/bin/sh\n#SBATCH {directive}\n".encode(), context=Context(release=release))
+    assert done.spec is not None
+    assert done.spec.cpus == cpus
+
+
+def test_gpus_of_pbs_nodes_have_an_option_in_26_05() -> None:
+    """Which excludes the generic resources of the same line; before, both are added up."""
+    script = b"#!/bin/sh\n#PBS -l nodes=2:ppn=4:gpus=2,accelerator=true\n"
+    assert compile_script(script, context=Context(release="24.11")).ok
+    assert not compile_script(script, context=Context(release="26.05")).ok

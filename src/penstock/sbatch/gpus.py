@@ -46,8 +46,9 @@ class _Checker:
     def set_tasks(self, tasks: int) -> None:
         """A number of tasks that follows from GPUs; CPUs are added when there were fewer than that."""
         self.change(tasks=tasks, tasks_firm=True)
-        if "overcommit" not in self.values and tasks > self.shape.cpus:
-            self.change(cpus=tasks * self.shape.cpus_per_task)
+        whole = rules.holds("cpus-of-counted-tasks", self.values.release)
+        if whole or ("overcommit" not in self.values and tasks > self.shape.cpus):
+            self.change(cpus=max(self.shape.cpus, tasks * self.shape.cpus_per_task))
 
 
 def apply(values: Values, shape: Shape, report: Report) -> Shape:
@@ -61,6 +62,7 @@ def apply(values: Values, shape: Shape, report: Report) -> Shape:
         for check in _CHECKS:
             check(checker, counts)
     _tasks_per_gpu(checker, by_type)
+    _cpus_of_gpus(checker, by_type)
     return _finished(checker)
 
 
@@ -114,6 +116,18 @@ def _cpus_by_gpu(checker: _Checker, by_type: dict[str, Counts]) -> None:
     per_task = by_type.get("", Counts()).task
     if per_gpu and per_task and "cpus-per-task" not in checker.values:
         checker.change(cpus_per_task=per_gpu * per_task)
+
+
+def _cpus_of_gpus(checker: _Checker, by_type: dict[str, Counts]) -> None:
+    """--cpus-per-gpu times all GPUs are what the job asks for in later releases."""
+    per_gpu, shape = checker.values.get("cpus-per-gpu", 0), checker.shape
+    if not per_gpu or not rules.holds("cpus-per-gpu-counted", checker.values.release):
+        return
+    gpus = sum(
+        counts.job or counts.node * shape.nodes.minimum or counts.task * (shape.tasks or 1)
+        for counts in by_type.values()
+    )
+    checker.change(cpus=max(shape.cpus, per_gpu * gpus))
 
 
 def _order(checker: _Checker, counts: Counts) -> None:

@@ -97,7 +97,10 @@ def node_parts(values: Values) -> list[int]:
             parts[index] = given.value
     if "hint" not in values or whole or "ntasks-per-core" in values or "threads-per-core" in values:
         return parts
-    return {"memory_bound": [0, 1, 1], "multithread": [0, 0, 0]}.get(values.get("hint"), [0, 0, 1])
+    hinted = {"memory_bound": [0, 1, 1], "multithread": [0, 0, 0]}.get(values.get("hint"), [0, 0, 1])
+    if rules.holds("hint-beside-node-parts", values.release):
+        return [own or by_hint for own, by_hint in zip(parts, hinted, strict=True)]
+    return hinted
 
 
 def _no_more_nodes_than_tasks(nodes: NodeRange, tasks: int, values: Values, report: Report) -> NodeRange:

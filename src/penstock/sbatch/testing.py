@@ -39,11 +39,11 @@ def differences(
         **(_tres(job, shown) if as_tres else _gres(job, shown)),
         **_memory(job, shown),
         "time": (_minutes(shown["TimeLimit"]), default_time if job.time_limit is None else job.time_limit),
-        "sharing": (_SHARING[shown["OverSubscribe"]], job.sharing),
+        "sharing": (_sharing(shown), job.sharing),
         "array": (_shown_array(shown.get("ArrayTaskId", "")), _array(job.array)),
         "dependency": (_dependency(shown["Dependency"]), _our_dependency(job)),
-        "stdout": (shown["StdOut"], _path(job, job.output, shown, widths=as_tres)),
-        "stderr": (shown["StdErr"], _path(job, job.error or job.output, shown, widths=as_tres)),
+        "stdout": (shown["StdOut"], _path(job, job.output, shown, release)),
+        "stderr": (shown["StdErr"] or shown["StdOut"], _path(job, job.error or job.output, shown, release)),
         "name": (shown["JobName"], job.name),
     }
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -59,10 +59,10 @@ def _counts(job: JobSpec, shown: Mapping[str, str], *, as_tres: bool) -> Differe
     }
     if "node" in tres:
         pairs["nodes.minimum"] = (int(tres["node"]), job.nodes.minimum)
-    least, dash, most = shown["NumNodes"].partition("-")
-    guessed = as_tres and (not job.nodes.maximum or int(least) > job.nodes.minimum)
+    least, *more = map(int, re.findall(r"\d+", shown["NumNodes"]))  # 2-4, and 2,4 in later releases
+    guessed = as_tres and (not job.nodes.maximum or least > job.nodes.minimum)
     if not guessed:
-        pairs["nodes.maximum"] = (int(most) if dash else 0, job.nodes.maximum)
+        pairs["nodes.maximum"] = (more[-1] if more else 0, job.nodes.maximum)
     return pairs
 
 
@@ -89,7 +89,9 @@ def _tres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
 def _entries(text: str) -> list[str]:
     """Generic resources in the older spelling, without those of which there are none."""
     spelled = _CPU_OF_TASK.sub("", text).replace("gres/", "gres:").replace("=", ":")
-    return [entry for entry in spelled.split(",") if entry and not entry.endswith(":0")]
+    return sorted(
+        entry for entry in spelled.split(",") if entry not in ("", "gres:") and not entry.endswith(":0")
+    )
 
 
 def _memory(job: JobSpec, shown: Mapping[str, str]) -> Differences:
@@ -100,6 +102,15 @@ def _memory(job: JobSpec, shown: Mapping[str, str]) -> Differences:
         return {"memory": (seen, f"gres:gpu:{job.memory.mib}")}
     name = {"node": "MinMemoryNode", "cpu": "MinMemoryCPU"}[job.memory.scope]
     return {"memory": (_mib(shown.get(name, "")), job.memory.mib)}
+
+
+def _sharing(shown: Mapping[str, str]) -> str:
+    """One field up to 24.11, two in 26.05."""
+    if "Exclusive" not in shown:
+        return _SHARING[shown["OverSubscribe"]]
+    if shown["Exclusive"] != "NO":
+        return {"NODE": "exclusive"}.get(shown["Exclusive"], shown["Exclusive"].lower())
+    return "oversubscribe" if shown["OverSubscribe"] == "YES" else "default"
 
 
 def _mib(text: str) -> int | str:
@@ -140,11 +151,16 @@ def _our_dependency(job: JobSpec) -> str:
     return ("?" if job.dependencies.need == "any" else ",").join(words)
 
 
-def _path(job: JobSpec, pattern: str, shown: Mapping[str, str], *, widths: bool) -> str:
+def _path(job: JobSpec, pattern: str, shown: Mapping[str, str], release: str) -> str:
     """The pattern as scontrol expands it for a job that has not started."""
     number = shown.get("ArrayJobId", shown["JobId"])
     user = shown["UserId"].partition("(")[0]
     values = {"j": shown["JobId"], "A": number, "a": "4294967294", "x": job.name, "u": user}
-    parts = r"%\d*([jAaxu])" if widths else r"%([jAaxu])"
+    parts = r"%([jAaxu])"
+    if rules.holds("shown-as-tres", release):
+        values["%"], parts = "%", r"%\d*([jAaxu%])"
+    if rules.holds("shown-apart", release):
+        values |= {"J": shown["JobId"], "n": "0", "N": "(null)"}
+        parts = r"%\d*([jAaxuJnN%])"
     expanded = re.sub(parts, lambda match: values[match.group(1)], pattern)
     return expanded if expanded.startswith("/") else f"{shown['WorkDir']}/{expanded}"

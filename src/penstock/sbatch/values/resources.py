@@ -23,29 +23,37 @@ _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
 def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
     """--gres: a list; `none` is nothing."""
+    if text.startswith(",") or text.endswith(","):
+        raise Problem(f"{text!r}: slurmctld refuses a list that begins or ends with a comma", _DASHES)
+    return _list(text, known)
+
+
+def _list(text: str, known: tuple[str, ...], *, digits_begin_types: bool = False) -> tuple[Gres, ...]:
     if text.lower() == "none":
         return ()
     if text == "":
         raise Problem("the list of generic resources is empty", _DASHES)
-    if text.startswith(",") or text.endswith(","):
-        raise Problem(f"{text!r}: slurmctld refuses a list that begins or ends with a comma", _DASHES)
-    return tuple(_entry(entry, known) for entry in text.split(",") if entry)
+    entries = (entry for entry in text.split(",") if entry)
+    return tuple(_entry(entry, known, digits_begin_types=digits_begin_types) for entry in entries)
 
 
 def gres_tres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
-    """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: ."""
+    """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: .
+
+    A comma may begin or end the list, and a type may begin with a digit, as MIG's 1g.5gb does.
+    """
     if text.startswith("gres:") or ",gres:" in text:
         raise Problem(f"{text!r}: Slurm 24.11 takes no gres: before the name", _DASHES)
     plain = [_EQUALS.sub(r":\1", entry.removeprefix("gres/")) for entry in text.split(",")]
     _refuse_minus_after_type(plain)
-    return gres(",".join(plain), known)
+    return _list(",".join(plain), known, digits_begin_types=True)
 
 
 def gpus_named(text: str) -> tuple[Gres, ...]:
     """--gpus* of 24.11 and later: the name gpu may stand before type and count."""
     plain = [entry.removeprefix("gpu:") for entry in text.split(",")]
     _refuse_minus_after_type([f"gpu:{entry}" for entry in plain])
-    return gpus(",".join(plain))
+    return _gpus(plain, digits_begin_types=True)
 
 
 def _refuse_minus_after_type(entries: list[str]) -> None:
@@ -57,7 +65,15 @@ def _refuse_minus_after_type(entries: list[str]) -> None:
 
 def gpus(text: str) -> tuple[Gres, ...]:
     """--gpus*: [type:]count, a list of them; empty is nothing."""
-    return tuple(_entry(f"gpu:{entry}", DEFAULT_TYPES, shown=entry) for entry in text.split(",") if entry)
+    return _gpus(text.split(","))
+
+
+def _gpus(entries: list[str], *, digits_begin_types: bool = False) -> tuple[Gres, ...]:
+    return tuple(
+        _entry(f"gpu:{entry}", DEFAULT_TYPES, shown=entry, digits_begin_types=digits_begin_types)
+        for entry in entries
+        if entry
+    )
 
 
 def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
@@ -74,7 +90,7 @@ def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gr
     return tuple(found)
 
 
-def _entry(entry: str, known: tuple[str, ...], shown: str = "") -> Gres:
+def _entry(entry: str, known: tuple[str, ...], shown: str = "", *, digits_begin_types: bool = False) -> Gres:
     body = entry.removeprefix("gres:")
     name, *rest = body.split(":")
     if name not in known:
@@ -94,7 +110,7 @@ def _entry(entry: str, known: tuple[str, ...], shown: str = "") -> Gres:
         return Gres(name, rest[0], _number(rest[1]))
     if _COUNT.fullmatch(rest[0]):
         return Gres(name, "", _number(rest[0]))
-    if rest[0][0].isdigit():
+    if rest[0][0].isdigit() and not digits_begin_types:
         raise Problem(f"slurmctld reads {rest[0]!r} as a count, which it is not", _after_type(body, shown))
     return Gres(name, rest[0], 1)
 
