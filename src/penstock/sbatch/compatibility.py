@@ -21,9 +21,9 @@ _HEAD: Final = """# Which sbatch options do what
 Made by `scripts/make_compatibility.py` from `src/penstock/sbatch/options.txt`; do not edit by hand.
 
 The table has every option of sbatch from Slurm {first} to {last}. `--slurm VERSION` chooses the release;
-without it the installed one counts, else 22.05. Values, conflicts and counts follow sbatch 22.05.8, against
-which they are tested live. An option whose values are read otherwise in later releases has a line for each
-way; rules between options that differ are below. They were asked of sbatch 24.11.5, without a slurmctld.
+without it the installed one counts, else 22.05. Values, conflicts and counts are tested live against sbatch
+and slurmctld of 22.05.8, 24.11.5 and 26.05.5 (`tests/e2e/test_compiler_oracle.py`). An option whose values
+are read otherwise in later releases has a line for each way; rules between options that differ are below.
 
 In partitions that are not bridged nothing changes. In bridged ones each option is one of:
 
