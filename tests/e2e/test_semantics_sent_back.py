@@ -92,8 +92,8 @@ def _end(lab: Lab, job_id: str, comment: str, folder: Path) -> SentBack:
     ids=["drained", "refusing", "down-in-slurm", "gone-from-kubernetes"],
 )
 def test_the_job_runs_again(jobs: dict[str, SentBack], node: str, words: str) -> None:
-    """Same id, the reason said, and the second attempt ends well, under the number that Slurm gives it: a node
-    that takes its time to heal sends the job back once more before it starts.
+    """Same id, the reason said, and the second attempt ends well, under the number that Slurm gives it: a
+    node that takes its time to heal sends the job back once more before it starts.
     """
     if node not in jobs:
         pytest.skip("a real kubelet refuses for a reason: test_semantics_refused.py")
