@@ -120,7 +120,8 @@ def _idle(lab: testing.RunningLab, *, churn: bool = False) -> Idle:
 @contextlib.contextmanager
 def _second_penstockd(lab: testing.RunningLab) -> Iterator[tuple[int, int]]:
     settings = json.loads(lab.place.penstockd_conf.read_text())
-    port = ports.choose_base(1)
+    with ports.Claims() as claims:
+        port = claims.choose_base(1)
     settings |= {"socket": str(lab.place.run / "bench.sock"), "metrics_port": port}
     config = lab.place.etc / "bench-penstockd.json"
     config.write_text(json.dumps(settings))

@@ -103,7 +103,8 @@ class TestNew:
 
     def test_ports_can_be_chosen(self, place: paths.LabPaths) -> None:
         """The first of them, the rest follows."""
-        base = ports.choose_base(spec.port_count(1))
+        with ports.Claims() as claims:
+            base = claims.choose_base(spec.port_count(1))
         assert bring_up(place, nodes=1, port_base=base).port_base == base
 
     def test_lab_json_is_there_before_anything_else(

@@ -126,15 +126,29 @@ class TestPorts:
     @given(count=st.integers(1, 20))
     def test_a_chosen_block_is_free_and_away_from_outgoing_connections(self, count: int) -> None:
         """All of it in the range we search."""
-        base = ports.choose_base(count)
+        with ports.Claims() as claims:
+            base = claims.choose_base(count)
         assert base >= ports.SEARCH_RANGE.start
         assert base + count <= ports.SEARCH_RANGE.stop
+
+    @given(apart=st.integers(-40, 40), count=st.integers(1, 30))
+    def test_two_that_choose_together_never_choose_a_port_twice(self, apart: int, count: int) -> None:
+        """A row that overlaps another's is refused until that one is let go."""
+        with ports.Claims() as first, ports.Claims() as second:
+            base = first.choose_base(count)
+            row, other = range(base, base + count), range(base + apart, base + apart + count)
+            assert not (set(row) & set(other) and second.claim(other))
+        with ports.Claims() as third:
+            assert third.claim(row)
 
     def test_when_nothing_is_free_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rather than search for ever."""
         monkeypatch.setattr(ports, "is_free", lambda port: False)
-        with pytest.raises(errors.LabError, match="no 7 free ports in a row") as caught:
-            ports.choose_base(7)
+        with (
+            ports.Claims() as claims,
+            pytest.raises(errors.LabError, match="no 7 free ports in a row") as caught,
+        ):
+            claims.choose_base(7)
         assert "--port-base" in caught.value.hint
 
 

@@ -66,8 +66,9 @@ def bring_up(
 ) -> spec.LabSpec:
     """Make or repair the lab; LabError with one clear line when that fails."""
     preparations.require_programs()
-    with _locked_directory(place):
-        lab = _repairable(place, wishes) if spec.exists(place) else _planned(place, wishes, environment)
+    with _locked_directory(place), ports.Claims() as claims:
+        is_there = spec.exists(place)
+        lab = _repairable(place, wishes) if is_there else _planned(place, wishes, environment, claims)
         try:
             lab = programs.with_programs(lab, listener=listener, environment=environment)
             lab = choosing.with_programs(lab, listener=listener, environment=environment)
@@ -78,7 +79,9 @@ def bring_up(
             raise
 
 
-def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, str]) -> spec.LabSpec:
+def _planned(
+    place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, str], claims: ports.Claims
+) -> spec.LabSpec:
     """A new lab, as far as lab.json; whatever is impossible about it is said before anything is made."""
     places.require_space(place.directory, megabytes=places.NEW_LAB_MEGABYTES)
     name = paths.valid_name(wishes.name or paths.name_from(place.directory))
@@ -86,7 +89,7 @@ def _planned(place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, st
     members = choosing.members(wishes.kubernetes or spec.DEV)
     nodes = len(members) or wishes.nodes or spec.DEFAULT_NODES
     count = spec.port_count(nodes, wishes.kubernetes or spec.DEV, fault_proxy=bool(wishes.fault_proxy))
-    base = wishes.port_base or ports.choose_base(count)
+    base = wishes.port_base or claims.choose_base(count)
     ports.require_row(base, count)
     chosen: dict[str, Any] = {
         "members": members,

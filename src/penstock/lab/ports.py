@@ -18,6 +18,7 @@ LOOPBACK = "127.0.0.1"
 SEARCH_RANGE = range(20000, 32000)
 HIGHEST_PORT = 65535
 _LISTENING = "0A"
+_BLOCK = 16
 
 
 def is_free(port: int) -> bool:
@@ -31,17 +32,50 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose_base(count: int, *, attempts: int = 200) -> int:
-    """The first of `count` free ports in a row, at a random place: labs started together must not meet."""
-    chance = random.SystemRandom()
-    for _ in range(attempts):
-        base = chance.randrange(SEARCH_RANGE.start, SEARCH_RANGE.stop - count)
-        if all(is_free(port) for port in range(base, base + count)):
-            return base
-    raise errors.LabError(
-        f"no {count} free ports in a row between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
-        hint="Choose the first one yourself with --port-base.",
-    )
+class Claims:
+    """Rows of ports chosen for labs that come up: who chooses at the same time chooses others.
+
+    A lab listens on TCP alone, so the UDP ports of the same numbers serve as marks, one for every block that
+    a row touches. The kernel takes them away with the process that set them.
+    """
+
+    def __init__(self) -> None:
+        self._marks: list[socket.socket] = []
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for mark in self._marks:
+            mark.close()
+
+    def choose_base(self, count: int, *, attempts: int = 200) -> int:
+        """The first of `count` free ports in a row, at a random place."""
+        chance = random.SystemRandom()
+        for _ in range(attempts):
+            base = chance.randrange(SEARCH_RANGE.start, SEARCH_RANGE.stop - count)
+            row = range(base, base + count)
+            if all(is_free(port) for port in row) and self.claim(row):
+                return base
+        raise errors.LabError(
+            f"no {count} free ports in a row between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
+            hint="Choose the first one yourself with --port-base.",
+        )
+
+    def claim(self, row: range) -> bool:
+        """Mark the row as ours until the end; False when a part of it is somebody else's."""
+        before = len(self._marks)
+        for port in range(row.start - row.start % _BLOCK, row.stop, _BLOCK):
+            mark = socket.socket(type=socket.SOCK_DGRAM)
+            self._marks.append(mark)
+            try:
+                mark.bind((LOOPBACK, port))
+            except OSError:
+                for made in self._marks[before:]:
+                    made.close()
+                del self._marks[before:]
+                return False
+        return True
 
 
 def require_row(base: int, count: int) -> None:
