@@ -132,6 +132,13 @@ def test_a_localhost_that_is_none_is_not_used(
     assert listening.shared_address() == "127.0.1.1"
 
 
+def test_a_machine_without_the_programs_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own name has to do."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(commands, "SYSTEM_PATH", "/nonexistent")
+    assert listening.has_own_name.__wrapped__() is False
+
+
 @pytest.mark.skipif(not listening.has_own_name(), reason="this machine allows no namespaces")
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_a_program_sees_localhost_as_its_user_and_the_machine_keeps_its_name(user: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -21,6 +22,7 @@ NAME = "localhost"
 EXPOSED = (
     "Slurm listens on all addresses: this machine allows no UTS namespaces, and its name is not loopback"
 )
+_PROGRAMS = ("unshare", "hostname", "setpriv")
 _IN_A_NAMESPACE = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', NAME)
 
 
@@ -38,6 +40,8 @@ def prefix(user: str) -> tuple[str, ...]:
 def has_own_name() -> bool:
     """Whether this machine lets daemons see another name than its own."""
     if os.geteuid() != 0 or _stands_for(NAME) != ports.LOOPBACK:
+        return False
+    if not all(shutil.which(program, path=commands.SYSTEM_PATH) for program in _PROGRAMS):
         return False
     tried = commands.run((*_IN_A_NAMESPACE, "hostname"), check=False)
     return tried.returncode == 0 and tried.stdout.strip() == NAME
