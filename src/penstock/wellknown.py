@@ -24,6 +24,7 @@ CONTAINER_NAME = "job"  # the one container of a job's pod
 LOOKING_NAME = "look"  # the init container that looks for the folders of #K8S_MOUNT
 TERM_FOR_THE_SCRIPT = "SIGTTIN"  # what the agent passes on as SIGTERM to the script alone
 AGENT_MOUNT = "/penstock"  # where the job's Secret (agent, script, environment) is mounted in the pod
+SCRIPT_FILE = "slurm_script"  # the batch script there, named as slurmd names its copy
 OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched: files 1 and 2, and marks
 
 # -- Environment names -----------------------------------------------------------------------------

@@ -31,6 +31,7 @@ ROWS = {
     "killed-ABRT": Row(script="#!/usr/bin/python3\nimport os\nos.abort()\n"),
     "trapped-INT": Row(script="#!/bin/bash\ntrap 'echo it' INT QUIT\nkill -INT $$; kill -QUIT $$\necho on\n"),
     "exit-143-by-itself": Row(script="#!/bin/sh\nexit 143\n"),
+    "own-name": Row(script="#!/bin/bash\nbasename $0\nnone-such 2>&1 | sed 's,.*/,,'\n"),
     "set-e": Row(script="#!/bin/bash -e\necho before\nfalse\necho after\n"),
     "no-such-command": Row(script="#!/bin/sh\nexec /nonexistent/program 2>/dev/null\n"),
     "not-executable": Row(script="#!/bin/sh\nexec /etc/passwd 2>/dev/null\n"),

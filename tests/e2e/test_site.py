@@ -15,7 +15,7 @@ from penstock import wellknown
 from penstock.lab import testing
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
-SEVEN = "#!/bin/sh\necho in a pod on $(cat /penstock/script | head -1)\nexit 7\n"
+SEVEN = "#!/bin/sh\necho in a pod on $(cat /penstock/slurm_script | head -1)\nexit 7\n"
 
 
 @pytest.fixture(scope="module")

@@ -206,7 +206,12 @@ SIGNALS = [number for number in range(1, 32) if signal.Signals(number).name not 
     "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"
 )]  # fmt: skip
 """Those that a process dies of."""
-DIE = "import os, signal\nsignal.signal({0}, 0) if {0} != 9 else 0\nos.kill(os.getpid(), {0})\n"
+UNANNOUNCED = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+"""Of these bash says nothing by itself; it must have begun to wait when the script dies."""
+DIE = (
+    "import os, signal, time\ntime.sleep({1})\nif {0} != 9: signal.signal({0}, signal.SIG_DFL)\n"
+    "os.kill(os.getpid(), {0})\n"
+)
 
 
 @pytest.mark.parametrize("readable", [True, False], ids=["told", "kept-in-tmp"])
@@ -215,7 +220,11 @@ def test_a_script_that_dies_of_a_signal(stage: Stage, readable: bool) -> None:
     if not readable:
         stage.last_words.unlink()
     for number in SIGNALS if readable else (2, 9):
-        script = "ulimit -c 0; exec python3 - <<'EOF'\n" + DIE.format(number) + "EOF\n"
+        script = (
+            "ulimit -c 0; exec python3 - <<'EOF'\n"
+            + DIE.format(number, 0.5 * (number in UNANNOUNCED))
+            + "EOF\n"
+        )
         assert stage.run(script)[0] == 128 + number
         if readable:
             assert stage.last_words.read_text().startswith("signal\n"), number

@@ -65,7 +65,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
 
 def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
     """The launcher's name never enters the container; every other byte is the user's."""
-    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS)["script"]
+    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS)["slurm_script"]
     assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
 
 

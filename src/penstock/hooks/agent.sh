@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
-# Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), script, and settings:
+# Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), slurm_script, and settings:
 #   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own),
 #   penstock_kept (a folder of the pod's own whose files 1 and 2 penstockd fetches with `collect`; empty: none),
 #   penstock_output_dir (the job's folder for outputs, to be made; empty: none), penstock_outputs (patterns, one a line, of
@@ -113,20 +113,21 @@ if [ -n "$penstock_output_dir" ] && ! mkdir -m 700 "$penstock_output_dir"; then
 fi
 
 # A shell gives "exit 137" and "killed by signal 9" the same number. Its list of jobs tells them apart: of an exit it names the
-# number, in whatever language. Bash forgets a job that was waited for, and has to be asked when it hears of the end.
+# number, in whatever language. Bash forgets a job that was waited for, and has to be asked when it hears of the end; should that
+# be too late, what it announces on its stderr is left: only of signals, if not of all.
 ending=/dev/termination-log noted= child=
 [ -r "$ending" ] && [ -w "$ending" ] || ending=/tmp/.penstock-$$
 note_ending() {
-    [ -z "$child" ] || [ -n "$noted" ] || kill -0 "$child" || { noted=1; jobs >"$ending"; }
+    [ -z "$child" ] || [ -n "$noted" ] || kill -0 "$child" 2>/dev/null || { noted=1; jobs >>"$ending"; }
 }
-exec 9>&2 2>/dev/null # what the shell itself announces is not the job's
-( : >"$ending" ) || ending=/dev/null
+exec 9>&2
+( : >"$ending" ) 2>/dev/null && exec 2>>"$ending" || exec 2>/dev/null
 [ -z "${BASH_VERSION:-}" ] || trap note_ending CHLD
 
 # Shells start background processes with SIGINT and SIGQUIT ignored, so that a script could not even trap them. Bash can undo
 # that, others need the env of GNU coreutils; where there is neither, those two signals do not reach the script.
 undo=
-/usr/bin/env --default-signal=INT,QUIT true && undo='/usr/bin/env --default-signal=INT,QUIT'
+/usr/bin/env --default-signal=INT,QUIT true 2>/dev/null && undo='/usr/bin/env --default-signal=INT,QUIT'
 
 # What becomes the script. The user's variables are set here and last: they may be named as the agent's own.
 begin() {
@@ -157,6 +158,7 @@ for name in HUP INT QUIT ABRT ALRM USR1 USR2 URG WINCH XCPU; do
 done
 begin <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
 child=$!
+[ -z "${BASH_VERSION:-}" ] || note_ending # the signal may have come too soon
 for name in $early; do kill "-$name" "$child" 2>/dev/null; done
 # Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
 everyone=$child
@@ -176,16 +178,19 @@ if [ "$status" -gt 128 ]; then
     again=$?
     note_ending
     state=
-    read -r state <"$ending"
-    : >"$ending"
-    case "$again $state" in 127\ *127*) status=127 ;; 127\ *) ;; *) status=$again ;; esac
-    case "$state" in "" | *"$status"*) ;; *) died=signal ;; esac
+    while read -r line; do
+        state=$line
+        case "$line" in "["*) break ;; esac
+    done <"$ending"
+    case "$again $state" in "127 ["*127*) status=127 ;; 127\ *) ;; *) status=$again ;; esac
+    case "$state" in "" | "["*"$status"*) ;; *) died=signal ;; esac
     if [ -z "$state" ]; then # nobody knows; then a signal that was passed on tells as much
         name=$(kill -l "$status")
         case "$passed " in *" ${name:-none} "*) died=signal ;; esac
-    fi
+    fi 2>/dev/null
 fi
 exec 2>&9
+: >"$ending"
 
 # The way in the folder is the way in the working directory. Links stay links: where they lead may be none of ours.
 keep() {

@@ -310,7 +310,7 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
     return {
         "agent.sh": AGENT,
         "srun": NO_SRUN,
-        "script": b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
+        wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
         "arguments": environment.set_line(_command(request)),
         "environment": environment.export_lines(_variables(request)),
         "settings": environment.assignments(
@@ -344,7 +344,7 @@ def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
     """#K8S_COMMAND; else the interpreter with #K8S_SCRIPT or the batch script, and its arguments."""
     if request.pod.command:
         return tuple(word.encode() for word in request.pod.command)
-    script = request.pod.script or f"{wellknown.AGENT_MOUNT}/script"
+    script = request.pod.script or f"{wellknown.AGENT_MOUNT}/{wellknown.SCRIPT_FILE}"
     return (*_interpreter_words(request.interpreter), script.encode(), *request.arguments)
 
 
