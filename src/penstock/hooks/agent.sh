@@ -183,7 +183,7 @@ if [ "$status" -gt 128 ]; then
         case "$line" in "["*) break ;; esac
     done <"$ending"
     case "$again $state" in "127 ["*127*) status=127 ;; 127\ *) ;; *) status=$again ;; esac
-    case "$state" in "" | "["*"$status"*) ;; *) died=signal ;; esac
+    [ "$status" -le 128 ] || case "$state" in "" | "["*"$status"*) ;; *) died=signal ;; esac
     if [ -z "$state" ]; then # nobody knows; then a signal that was passed on tells as much
         name=$(kill -l "$status")
         case "$passed " in *" ${name:-none} "*) died=signal ;; esac
