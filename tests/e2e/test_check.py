@@ -272,6 +272,7 @@ def test_watching_says_what_changes_and_keeps_the_metric(lab: Lab, planted: None
         semantics.wait_until(lambda: counted("1"), "the metric counts the orphan")
         lab.run(("kubectl", "delete", "secret", "planted"))
         semantics.wait_until(lambda: counted("0"), "the metric says that all is well again")
+        semantics.wait_until(lambda: "well again" in said.read_text(), "so does the command")
     finally:
         os.kill(child, signal.SIGINT)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -162,6 +162,10 @@ def full(directory: Path) -> Iterator[None]:
 
 def stop_all_who_look(lab: Lab) -> None:
     """penstockd, and slurmds: they have a mount namespace of their own and would not see what is mounted."""
+    ending = ("squeue", "--noheader", "--states=COMPLETING")
+    semantics.wait_until(  # what a killed slurmd did not say is asked for again after two minutes only
+        lambda: not lab.run(ending).stdout, "no Epilog runs"
+    )
     for name in labs.pids(lab.place):
         if name == "penstockd" or name.startswith("slurmd-"):
             storms.kill(lab, name)
