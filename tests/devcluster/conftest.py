@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.devcluster import testing
+from tests.devcluster import clusters as testing
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,9 @@ import httpx2
 import pytest
 
 from penstock import errors
-from penstock.devcluster import auth, testing
-from penstock.devcluster.testing import pod
+from penstock.devcluster import requests
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 
@@ -54,9 +55,9 @@ def test_tokens_file(tmp_path: Path) -> None:
     """Each line gives a token its user and group; empty lines do not matter."""
     path = tmp_path / "tokens"
     path.write_text("abc,alice,admin\n\ndef, bob ,viewer\n")
-    assert auth.read_tokens(path) == {
-        "abc": auth.Identity("alice", "admin"),
-        "def": auth.Identity("bob", "viewer"),
+    assert requests.read_tokens(path) == {
+        "abc": requests.Identity("alice", "admin"),
+        "def": requests.Identity("bob", "viewer"),
     }
 
 
@@ -66,7 +67,7 @@ def test_mistakes_in_the_tokens_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tokens"
     path.write_text(text)
     with pytest.raises(errors.UsageError, match="entry 1 is wrong"):
-        auth.read_tokens(path)
+        requests.read_tokens(path)
 
 
 def test_discovery_names_every_kind(api: testing.Client) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import cgroups, children, faults, kinds, statuses, testing, watching
-from penstock.devcluster.bell import Bell
+from penstock.devcluster import faults, kinds, logs, processes, statuses, watching
 from penstock.devcluster.store import Store
-from penstock.devcluster.testing import pod
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 
 def description(*argv: str, **more: Any) -> dict[str, Any]:
@@ -35,19 +35,17 @@ def description(*argv: str, **more: Any) -> dict[str, Any]:
         "readonly_root": False,
         "mounts": [],
     }
-    return {**base, **rest, "cgroup": None, **more}
+    return {**base, **rest, "cgroup": "", **more}
 
 
-async def run(tmp_path: Path, *argv: str, **more: Any) -> tuple[int, bytes]:
+async def run(*argv: str, **more: Any) -> tuple[int, bytes]:
     """Wait status and output of one child."""
     source, sink = os.pipe()
-    made = children.Children(tmp_path / "pids")
     try:
-        pid = await made.start(description(*argv, **more), sink)
+        pid = await processes.start(description(*argv, **more), sink)
         os.close(sink)
         sink = -1
-        status = await made.wait(pid)
-        assert not (tmp_path / "pids" / str(pid)).exists()
+        status = await processes.reap(pid)
         return status, os.read(source, 65536)
     finally:
         os.close(source)
@@ -57,26 +55,14 @@ async def run(tmp_path: Path, *argv: str, **more: Any) -> tuple[int, bytes]:
 
 async def test_child_has_a_session_and_nothing_but_its_three_files(tmp_path: Path) -> None:
     """No file descriptor of the server reaches the container, and it leads its own session."""
-    status, output = await run(tmp_path, "sh", "-c", "ls /proc/self/fd | wc -l; ps -o sid= -p $$; echo $$")
+    status, output = await run("sh", "-c", "ls /proc/self/fd | wc -l; ps -o sid= -p $$; echo $$")
     count, session, pid = output.split()
     assert (status, count, session) == (0, b"4", pid)
 
 
-async def test_running_child_is_on_record(tmp_path: Path) -> None:
-    """As long as it runs, its pid and start time are in a file for the next cluster."""
-    made = children.Children(tmp_path)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    pid = await made.start(description("sleep", "60"), nowhere)
-    os.close(nowhere)
-    assert (tmp_path / str(pid)).read_text() == children.start_time(pid)
-    children.send(pid, signal.SIGKILL)
-    assert os.WTERMSIG(await made.wait(pid)) == signal.SIGKILL
-    assert not (tmp_path / str(pid)).exists()
-
-
 async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
     """The wait status tells death by a signal from an exit code."""
-    status, _ = await run(tmp_path, "sh", "-c", "kill -TERM $$")
+    status, _ = await run("sh", "-c", "kill -TERM $$")
     assert os.WTERMSIG(status) == signal.SIGTERM
 
 
@@ -92,25 +78,18 @@ async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
 )
 async def test_start_errors_are_told(tmp_path: Path, more: dict[str, Any], message: str) -> None:
     """What goes wrong before the exec is in the message, and no process is left."""
-    with pytest.raises(children.StartError) as refused:
-        await run(tmp_path, "true", **more)
+    with pytest.raises(processes.StartError) as refused:
+        await run("true", **more)
     assert message in str(refused.value)
-    assert list((tmp_path / "pids").iterdir()) == []
 
 
 async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start that never gets to its command is killed after a while."""
-    monkeypatch.setattr(children, "_START_TIMEOUT", 0.3)
+    monkeypatch.setattr(processes, "_START_TIMEOUT", 0.3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(children.StartError, match="not started within"):
-        await asyncio.wait_for(run(tmp_path, "true", cgroup=str(fifo)), 60)
-
-
-def test_start_time_of_nobody() -> None:
-    """A pid that does not exist has no start time, our own has one that does not change."""
-    assert children.start_time(2**22 + 1) == ""
-    assert children.start_time(os.getpid()) == children.start_time(os.getpid()) != ""
+    with pytest.raises(processes.StartError, match="not started within"):
+        await asyncio.wait_for(run("true", cgroup=str(fifo)), 60)
 
 
 def test_signal_to_a_process_that_ended_is_no_error() -> None:
@@ -118,16 +97,15 @@ def test_signal_to_a_process_that_ended_is_no_error() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait(60)
     for number in (signal.SIGKILL, signal.SIGTERM):
-        children.send(ended.pid, number)
-    assert children.start_time(ended.pid) == ""
+        processes.send(ended.pid, number)
 
 
 def test_where_no_cgroup_is_writable_an_event_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The pod runs, the limit is not enforced, and that is not kept secret."""
-    monkeypatch.setattr(cgroups, "LEGACY", tmp_path / "none" / "memory")
-    monkeypatch.setattr(cgroups, "UNIFIED", tmp_path / "none")
+    monkeypatch.setattr(processes, "LEGACY", tmp_path / "none" / "memory")
+    monkeypatch.setattr(processes, "UNIFIED", tmp_path / "none")
     with testing.serve() as running, running.client() as api:
         api.create("pods", pod("p", "true", container={"resources": {"limits": {"memory": "64Mi"}}}))
         api.phase("p", "Succeeded")
@@ -140,8 +118,8 @@ def test_unified_cgroups_are_written_as_the_kernel_wants(
 ) -> None:
     """Version 2 takes memory.max and kills the whole group; a directory stands in for the kernel here."""
     (tmp_path / "cgroup.controllers").write_text("memory")
-    monkeypatch.setattr(cgroups, "UNIFIED", tmp_path)
-    groups = cgroups.Cgroups(tmp_path / "data")
+    monkeypatch.setattr(processes, "UNIFIED", tmp_path)
+    groups = processes.Cgroups(tmp_path / "data")
     group = groups.make("c", 1234)
     assert group is not None
     assert (group.path / "memory.max").read_text() == "1234"
@@ -152,7 +130,7 @@ def test_unified_cgroups_are_written_as_the_kernel_wants(
     assert not group.was_out_of_memory()
 
 
-async def woken(wait: Callable[[], Awaitable[None]], act: Callable[[], None]) -> bool:
+async def woken(wait: Callable[[], Awaitable[object]], act: Callable[[], None]) -> bool:
     """Does the act wake who waits?"""
     task = asyncio.ensure_future(wait())
     await asyncio.sleep(0)
@@ -165,48 +143,35 @@ async def woken(wait: Callable[[], Awaitable[None]], act: Callable[[], None]) ->
 
 
 async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
-    """Everybody who waits hears one ring; a ring before waiting is not remembered; patience ends the wait."""
-    bell = Bell()
-    bell.ring()
+    """Everybody who waits hears one ring; a ring before waiting is not remembered."""
+    bell = asyncio.Event()
+    logs.ring(bell)
     assert not await woken(bell.wait, lambda: None)
-    assert await woken(bell.wait, bell.ring)
+    assert await woken(bell.wait, lambda: logs.ring(bell))
     waiters = [asyncio.create_task(bell.wait()) for _ in range(3)]
     await asyncio.sleep(0)
-    bell.ring()
+    logs.ring(bell)
     await asyncio.wait_for(asyncio.gather(*waiters), 60)
-    await asyncio.wait_for(bell.wait(0.01), 60)
-
-
-async def test_bell_survives_a_waiter_that_gives_up() -> None:
-    """Cancelling one waiter does not deafen the others."""
-    bell = Bell()
-    first, second = asyncio.create_task(bell.wait()), asyncio.create_task(bell.wait())
-    await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.sleep(0)
-    bell.ring()
-    await asyncio.wait_for(second, 60)
-    assert first.cancelled()
 
 
 def test_faults_tell_their_listeners() -> None:
     """Every change is told, a refused one is not."""
     known, heard = faults.Faults(), list[str]()
-    known.listen(lambda: heard.append("change"))
-    known.set_node("n", {"reject": "OutOfcpu"})
+    known.listeners.append(lambda: heard.append("change"))
+    known.put(["nodes", "n"], {"reject": "OutOfcpu"})
     with pytest.raises(statuses.ApiError):
-        known.set_node("n", {"reject": 7})
+        known.put(["nodes", "n"], {"reject": 7})
     known.clear()
     assert heard == ["change", "change"]
-    assert known.rejection("n") == ""
+    assert known.of("nodes", "n") == {}
 
 
 async def test_left_watch_stops_listening() -> None:
     """Whoever leaves costs nothing any more, whether the watch had begun or not."""
     store = Store()
     request = watching.WatchRequest(kinds.CONFIGMAPS, None)
-    never_begun = watching.Watch(store, request, lambda entry: entry.raw).lines()
-    begun = watching.Watch(store, request, lambda entry: entry.raw).lines()
+    never_begun = watching.watch(store, request)
+    begun = watching.watch(store, request)
     first = asyncio.ensure_future(anext(begun))
     await asyncio.sleep(0)
     store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
@@ -220,9 +185,7 @@ async def test_watcher_that_cannot_keep_up_is_sent_away(monkeypatch: pytest.Monk
     """A queue longer than the history ends with the same 410 as a version that is too old."""
     monkeypatch.setattr(watching, "HISTORY", 3)
     store = Store()
-    lines = watching.Watch(
-        store, watching.WatchRequest(kinds.CONFIGMAPS, None), lambda entry: entry.raw
-    ).lines()
+    lines = watching.watch(store, watching.WatchRequest(kinds.CONFIGMAPS, None))
     first = asyncio.ensure_future(anext(lines))
     await asyncio.sleep(0)
     for number in range(9):

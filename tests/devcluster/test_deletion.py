@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.devcluster import testing
-from penstock.devcluster.testing import pod
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 STUBBORN = ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
 POLITE = ("sh", "-c", "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done")
@@ -166,27 +166,6 @@ def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> 
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
     api.create("configmaps", owned("child", ghost))
     api.until(lambda found: found.get("code") == 404, "configmaps", "child")
-
-
-def test_orphan_policy_cuts_loose(api: testing.Client) -> None:
-    """With Orphan the dependents stay, without their reference."""
-    owner = api.create("configmaps", {"metadata": {"name": "owner"}})
-    api.create("configmaps", owned("child", owner))
-    api.delete("configmaps", "owner", {"propagationPolicy": "Orphan"})
-    api.until(lambda found: not found["metadata"].get("ownerReferences"), "configmaps", "child")
-
-
-def test_foreground_policy_waits_for_blocking_dependents(api: testing.Client) -> None:
-    """With Foreground the owner stays until the dependents that block it are gone."""
-    owner = api.create("configmaps", {"metadata": {"name": "owner"}})
-    child = owned("child", owner, blockOwnerDeletion=True)
-    child["metadata"]["finalizers"] = ["x.io/hold"]
-    api.create("configmaps", child)
-    api.delete("configmaps", "owner", {"propagationPolicy": "Foreground"})
-    api.until(lambda found: "deletionTimestamp" in found["metadata"], "configmaps", "child")
-    assert "foregroundDeletion" in api.get("configmaps", "owner")["metadata"]["finalizers"]
-    api.patch("configmaps", "child", {"metadata": {"finalizers": None}})
-    api.until(lambda found: found.get("code") == 404, "configmaps", "owner")
 
 
 def test_namespace_takes_its_contents_along(own: testing.Client) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.devcluster import testing
 from penstock.kube import execs, kubeconfig
+from tests.devcluster import clusters as testing
 
 WAITS = "trap 'echo caught; exit 5' USR1; while :; do sleep 0.05; done"
 

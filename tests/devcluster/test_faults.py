@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devcluster import marks
 
-from penstock.devcluster import collector, testing
-from penstock.devcluster.testing import pod
+from penstock.devcluster import collector
+from tests.devcluster import clusters as testing
+from tests.devcluster import marks
+from tests.devcluster.clusters import pod
 
 
 def fault(api: testing.Client, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_status_through_a_life() -> None:
     """Creating, running, crashed and waiting, ended: one status each."""
     pod = {"metadata": {"name": "p"}, "spec": {}, "status": {"qosClass": "Burstable"}}
     one = podstatus.ContainerState("c", "image")
-    state = podstatus.PodState([], [one], started_at="2000-01-01T00:00:00Z")
+    state = podstatus.PodState([one], started_at="2000-01-01T00:00:00Z")
     life = {"1 creating": podstatus.build(pod, state)}
     one.run("uid/c/0")
     life["2 running"] = podstatus.build(pod, state)
@@ -75,4 +75,4 @@ def test_pod_table(monkeypatch: pytest.MonkeyPatch) -> None:
         "spec": {"nodeName": "n1", "containers": [{}, {}]},
         "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container, container]},
     }
-    check("pod-table.json", tables.of(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)], "7"))
+    check("pod-table.json", tables.table(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)]))

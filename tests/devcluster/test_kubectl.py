@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.devcluster import testing
+from tests.devcluster import clusters as testing
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),

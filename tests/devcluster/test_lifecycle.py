@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.devcluster import marks
 
-from penstock.devcluster import agent, cgroups, children, testing
-from penstock.devcluster.testing import pod
+from penstock.devcluster import agent, processes
+from tests.devcluster import clusters as testing
+from tests.devcluster import marks
+from tests.devcluster.clusters import pod
 
 NODES = '[{"name": "n1", "cpus": 8, "memory_mb": 1024, "labels": {"zone": "a"}}]'
 
@@ -65,8 +66,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     if made.process and made.process.poll() is None:
         made.process.kill()
         made.process.communicate()
-    children.end_leftovers(tmp_path / "data" / "pids")
-    cgroups.Cgroups(tmp_path / "data").remove_all()
+    processes.Cgroups(tmp_path / "data").remove_all()
 
 
 def sleeper(mark: str, **spec: Any) -> dict[str, Any]:
@@ -93,14 +93,10 @@ def test_sigterm_leaves_nothing(program: Program) -> None:
         assert marks.carriers(mark)
         assert program.end() == 0
     assert marks.carriers(mark) == []
-    assert list((program.directory / "data" / "pids").iterdir()) == []
     assert list((program.directory / "data" / "pods").iterdir()) == []
     assert str(program.directory) not in Path("/proc/self/mountinfo").read_text()
-    assert not any(path.exists() for path in _cgroup_parents(program))
-
-
-def _cgroup_parents(program: Program) -> list[Path]:
-    return [base / cgroups.name_for(program.directory / "data") for base in (cgroups.LEGACY, cgroups.UNIFIED)]
+    left = [path for base in (processes.LEGACY, processes.UNIFIED) for path in base.glob("penstock-*")]
+    assert processes.Cgroups(program.directory / "data").parent.name not in [path.name for path in left]
 
 
 def test_sigterm_ends_open_watches(program: Program) -> None:
@@ -123,23 +119,6 @@ def test_hard_death_takes_the_pods_along_and_a_restart_is_fresh(program: Program
         api.create("pods", pod("p", "true"))
         api.phase("p", "Succeeded")
     assert program.end() == 0
-
-
-def test_leftovers_are_told_from_innocents(tmp_path: Path) -> None:
-    """A recorded process is ended only when its start time is the recorded one."""
-    mine = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    try:
-        (tmp_path / str(mine.pid)).write_text(children.start_time(mine.pid))
-        (tmp_path / str(other.pid)).write_text("12345")
-        assert children.end_leftovers(tmp_path) == [mine.pid]
-        assert mine.wait(60) == -signal.SIGKILL
-        assert other.poll() is None
-        assert list(tmp_path.iterdir()) == []
-    finally:
-        for process in (mine, other):
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Node, Pod
 from lightkube.types import CascadeType, PatchType
 
-from penstock.devcluster import testing
+from tests.devcluster import clusters as testing
 
 
 @pytest.fixture

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.devcluster import logs, testing
-from penstock.devcluster.testing import pod
+from penstock.devcluster import logs
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 
-async def collect(log: logs.Log, wish: logs.Wish) -> bytes:
-    return b"".join([chunk async for chunk in logs.stream(log, wish)])
+async def collect(log: logs.Log, **wish: Any) -> bytes:
+    return b"".join([chunk async for chunk in logs.stream(log, **wish)])
 
 
 @given(
@@ -37,7 +38,7 @@ def test_tail_is_what_tail_prints(
         expected = (
             b"".join(line + b"\n" for line in lines[len(lines) - tail :]) if tail < len(lines) else content
         )
-        assert await collect(log, logs.Wish(tail=tail)) == expected
+        assert await collect(log, tail=tail) == expected
 
     asyncio.run(check())
 
@@ -45,7 +46,7 @@ def test_tail_is_what_tail_prints(
 async def test_follower_gets_every_byte_and_the_end(tmp_path: Path) -> None:
     """A follower that is slower than the writer still sees all of it, and ends when the log does."""
     log = logs.Log(tmp_path / "f")
-    follower = asyncio.create_task(collect(log, logs.Wish(follow=True)))
+    follower = asyncio.create_task(collect(log, follow=True))
     for number in range(100):
         log.write(b"%d\n" % number)
         if number % 10 == 0:
@@ -58,35 +59,12 @@ async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> N
     """Removing the pod does not cut off who is reading."""
     log = logs.Log(tmp_path / "f")
     log.write(b"a" * 200_000)
-    stream = logs.stream(log, logs.Wish(follow=True))
+    stream = logs.stream(log, follow=True)
     first = await anext(stream)
     log.forget()
     rest = b"".join([chunk async for chunk in stream])
     assert len(first + rest) == 200_000
     assert not (tmp_path / "f").exists()
-
-
-async def test_timestamps_stand_before_lines_only(tmp_path: Path) -> None:
-    """A line that was written in pieces has one timestamp."""
-    log = logs.Log(tmp_path / "f")
-    log.write(b"one\ntw")
-    log.write(b"o\n")
-    log.close()
-    text = (await collect(log, logs.Wish(timestamps=True))).decode()
-    assert [line.split(" ")[1] for line in text.splitlines()] == ["one", "two"]
-    assert all(line[10] == "T" for line in text.splitlines())
-
-
-async def test_since_leaves_out_the_older_part(tmp_path: Path) -> None:
-    """sinceSeconds starts at the first output of that moment."""
-    log = logs.Log(tmp_path / "f")
-    log.write(b"old\n")
-    await asyncio.sleep(0.05)
-    moment = time.time()
-    log.write(b"new\n")
-    log.close()
-    assert await collect(log, logs.Wish(since=moment)) == b"new\n"
-    assert await collect(log, logs.Wish(since=moment + 60)) == b""
 
 
 async def test_limit_cuts(tmp_path: Path) -> None:
@@ -95,7 +73,7 @@ async def test_limit_cuts(tmp_path: Path) -> None:
     log.write(b"x" * 100_000)
     log.close()
     for limit in (0, 1, 65_536, 70_000, 200_000):
-        assert len(await collect(log, logs.Wish(limit=limit))) == min(limit, 100_000)
+        assert len(await collect(log, limit=limit)) == min(limit, 100_000)
 
 
 async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +95,12 @@ def _no_space(log: logs.Log, chunk: bytes) -> None:
 
 
 def test_options_over_http(api: testing.Client) -> None:
-    """tailLines, limitBytes, timestamps and sinceSeconds work as query parameters."""
+    """tailLines and limitBytes work as query parameters."""
     api.create("pods", pod("p", "sh", "-c", "echo one; echo two >&2; echo three"))
     api.phase("p", "Succeeded")
     assert api.log("p") == "one\ntwo\nthree\n"
     assert api.log("p", tailLines="2") == "two\nthree\n"
     assert api.log("p", limitBytes="5") == "one\nt"
-    assert api.log("p", sinceSeconds="60").count("\n") == 3
-    assert api.log("p", timestamps="true").splitlines()[0].endswith("Z one")
-    assert api.log("p", sinceTime="2100-01-01T00:00:00Z") == ""
 
 
 def test_follow_ends_with_the_container_and_keeps_the_tail(api: testing.Client) -> None:
@@ -151,11 +126,10 @@ def test_follow_survives_the_deletion_of_the_pod(api: testing.Client) -> None:
 
 
 def test_log_of_nothing_is_refused(api: testing.Client) -> None:
-    """No such pod, no such container, not started yet, no previous run."""
+    """No such pod, no such container, not started yet."""
     assert api.call("GET", api.path("pods", "none/log"))["code"] == 404
     never = {"volumes": [{"name": "v", "secret": {"secretName": "none"}}]}
     mounted = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     api.create("pods", pod("p", "true", nodeName="n1", container=mounted, **never))
     assert "waiting to start" in api.call("GET", api.path("pods", "p/log"))["message"]
     assert "is not valid for pod" in api.call("GET", api.path("pods", "p/log"), container="other")["message"]
-    assert "previous terminated" in api.call("GET", api.path("pods", "p/log"), previous="true")["message"]

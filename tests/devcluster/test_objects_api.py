@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import testing
-from penstock.devcluster.testing import pod
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 
 def configmap(name: str, **data: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class ObjectsMachine(RuleBasedStateMachine):
     def write(self, pick: Any, data: str) -> None:
         name = pick.choice(sorted(self.model))
         before = self.entry(name)
-        after = self.objects.update(CM, before, {**before.copy(), "data": {"k": data}})
+        after = self.objects.update(before, {**before.copy(), "data": {"k": data}})
         old, finalizers, deleted = self.model[name]
         assert (after.version == before.version) == (old == data)
         self.model[name] = (data, finalizers, deleted)
@@ -60,7 +60,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         before = self.entry(name)
         obj = before.copy()
         obj["metadata"]["finalizers"] = finalizers
-        self.objects.update(CM, before, obj)
+        self.objects.update(before, obj)
         data, _, deleted = self.model[name]
         self.model[name] = (data, tuple(finalizers), deleted)
         if deleted and not finalizers:
@@ -71,7 +71,7 @@ class ObjectsMachine(RuleBasedStateMachine):
     def delete(self, pick: Any, with_uid: bool) -> None:
         name = pick.choice(sorted(self.model))
         before = self.entry(name)
-        self.objects.delete(CM, before, DeleteOptions(uid=before.uid if with_uid else None))
+        self.objects.delete(before, DeleteOptions(uid=before.uid if with_uid else None))
         data, finalizers, _ = self.model[name]
         self.model[name] = (data, finalizers, True)
         if not finalizers:
@@ -85,7 +85,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         obj = entry.copy()
         obj["metadata"]["resourceVersion"] = "1"
         with pytest.raises(statuses.ApiError, match="the object has been modified"):
-            self.objects.update(CM, entry, obj)
+            self.objects.update(entry, obj)
 
     @invariant()
     def store_is_the_model(self) -> None:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.devcluster import kinds, patches, statuses
-from penstock.devcluster.apply import Applier
-from penstock.devcluster.store import Entry, Store
+from penstock.devcluster.store import Entry
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc", max_size=3)
 NAMES = st.text("abcxyz", min_size=1, max_size=2)
@@ -181,12 +180,12 @@ class Applied:
 
     def __init__(self, **live: Any) -> None:
         self.live: dict[str, Any] = {"metadata": {"name": "x", "uid": "u"}, **live}
-        self.applier = Applier(Store())
+        self.managers: dict[str, patches.Fields] = {}
 
     def apply(self, manager: str, *, force: bool = False, **wanted: Any) -> dict[str, Any]:
         entry = Entry(kinds.CONFIGMAPS, self.live, msgspec.json.encode(self.live), 1)
-        self.live = self.applier.merge(entry, manager, wanted, force=force)
-        self.applier.remember("u", manager, wanted, dry_run=False)
+        self.live = patches.apply(entry, manager, wanted, self.managers, force=force)
+        self.managers[manager] = patches.fields(wanted)
         return {name: value for name, value in self.live.items() if name != "metadata"}
 
 

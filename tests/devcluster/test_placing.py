@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import collector, testing
-from penstock.devcluster.testing import pod
+from penstock.devcluster import collector
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 
 def wanting(name: str, resources: dict[str, str], *command: str, **spec: Any) -> dict[str, Any]:
@@ -54,16 +55,6 @@ def test_binding_is_refused_when_it_makes_no_sense(api: testing.Client) -> None:
     assert bind(api, "p", "n1")["code"] == 409
     assert bind(api, "none", "n1")["code"] == 404
     api.patch("pods", "p", {"metadata": {"finalizers": None}})
-
-
-def test_scheduling_gates_hold_a_pod_back(api: testing.Client) -> None:
-    """A gated pod is neither scheduled nor bindable until its gates are gone."""
-    api.create("pods", pod("p", "true", schedulingGates=[{"name": "x.io/gate"}]))
-    time.sleep(0.1)
-    assert "nodeName" not in api.get("pods", "p")["spec"]
-    assert bind(api, "p", "n1")["code"] == 409
-    api.patch("pods", "p", {"spec": {"schedulingGates": None}})
-    api.phase("p", "Succeeded")
 
 
 def test_kubelet_rejects_what_does_not_fit(own: testing.Client) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import testing
-from penstock.devcluster.testing import pod
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 

@@ -11,9 +11,9 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock.devcluster import testing
 from penstock.devcluster import watching as watching_module
-from penstock.devcluster.testing import pod
+from tests.devcluster import clusters as testing
+from tests.devcluster.clusters import pod
 
 
 @contextmanager
@@ -121,13 +121,6 @@ def test_too_old_version_is_an_error_event(own: testing.Client) -> None:
         seen = list(events)
     assert [event["type"] for event in seen] == ["ERROR"]
     assert (seen[0]["object"]["code"], seen[0]["object"]["reason"]) == (410, "Expired")
-
-
-def test_too_old_version_can_be_an_http_error(own: testing.Client) -> None:
-    """The other form that servers use can be asked for, so that clients can be tested against both."""
-    old = version(own)
-    own.call("POST", "/devcluster/v1/compact", expired="http")
-    assert own.get("configmaps", watch="1", resourceVersion=old)["code"] == 410
 
 
 def test_running_watch_survives_a_compaction(own: testing.Client) -> None:

@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.devcluster import (
-    environment,
+    containers,
     kinds,
     nodes,
     podstatus,
     protobuf,
-    quantities,
-    quota,
-    routing,
-    selectors,
+    requests,
+    resources,
     statuses,
     tables,
+    watching,
 )
 
 
@@ -57,34 +56,34 @@ def labelled(**labels: str) -> dict[str, Any]:
 )
 def test_label_selectors(selector: str, matching: dict[str, str], other: dict[str, str]) -> None:
     """Every operator of the label selector language."""
-    assert selectors.by_labels(selector)(labelled(**matching))
-    assert not selectors.by_labels(selector)(labelled(**other))
+    assert watching.selector(selector)(labelled(**matching))
+    assert not watching.selector(selector)(labelled(**other))
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in 1", "(", "a in (1", "a b"])
 def test_nonsense_selectors(selector: str) -> None:
     """What cannot be parsed is a bad request, not an empty list."""
     with pytest.raises(statuses.ApiError) as refused:
-        selectors.by_labels(selector)
+        watching.selector(selector)
     assert refused.value.code == 400
 
 
 @given(st.text(max_size=30))
 def test_selectors_never_crash(text: str) -> None:
     """Any text is either understood or refused."""
-    for parse in (selectors.by_labels, selectors.by_fields):
+    for words in ((text, ""), ("", text)):
         with only_refusals(400):
-            assert parse(text)({"metadata": {}}) in (True, False)
+            assert watching.selector(*words)({"metadata": {}}) in (True, False)
 
 
 def test_field_selectors() -> None:
     """Nested fields, missing fields as empty, booleans in lower case."""
     obj = {"spec": {"nodeName": "n1", "unschedulable": True}, "status": {}}
-    assert selectors.by_fields("spec.nodeName=n1,status.phase!=Running")(obj)
-    assert selectors.by_fields("spec.nodeName!=,status.phase=")(obj)
-    assert selectors.by_fields("spec.unschedulable=true")(obj)
-    assert not selectors.by_fields("spec.nodeName=n2")(obj)
-    assert selectors.both("", "") is None
+    assert watching.selector("", "spec.nodeName=n1,status.phase!=Running")(obj)
+    assert watching.selector("", "spec.nodeName!=,status.phase=")(obj)
+    assert watching.selector("", "spec.unschedulable=true")(obj)
+    assert not watching.selector("", "spec.nodeName=n2")(obj)
+    assert watching.selector()(obj)
 
 
 @pytest.mark.parametrize(
@@ -106,29 +105,29 @@ def test_field_selectors() -> None:
 )
 def test_quantities(text: object, thousandths: int) -> None:
     """Decimal, binary and exponent forms; what is finer than a thousandth is rounded up."""
-    assert quantities.parse(text) == thousandths
+    assert resources.parse(text) == thousandths
 
 
 @pytest.mark.parametrize("text", ["", "m", "1 Gi", "1gi", "0x1", "1e", None, "1Gi1"])
 def test_quantities_that_are_none(text: object) -> None:
     """Anything else is a bad request."""
     with pytest.raises(statuses.ApiError):
-        quantities.parse(text)
+        resources.parse(text)
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
 def test_canonical_quantities_mean_the_same(amount: int, resource: str) -> None:
     """Another way to write the same amount, and only one such way."""
-    for text in (f"{amount}m", quantities.show(amount, resource)):
-        written = quantities.canonical(text)
-        assert quantities.parse(written) == amount
-        assert quantities.canonical(written) == written
+    for text in (f"{amount}m", resources.show(amount, resource)):
+        written = resources.canonical(text)
+        assert resources.parse(written) == amount
+        assert resources.canonical(written) == written
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
 def test_shown_quantities_mean_the_same(amount: int, resource: str) -> None:
     """Showing and parsing again loses nothing."""
-    assert quantities.parse(quantities.show(amount, resource)) == amount
+    assert resources.parse(resources.show(amount, resource)) == amount
 
 
 def test_requests_of_a_pod() -> None:
@@ -141,26 +140,20 @@ def test_requests_of_a_pod() -> None:
         ],
         "initContainers": [{"resources": {"requests": {"cpu": "3", "x/y": "1"}}}, {"resources": None}],
     }
-    assert quantities.of_pod({"spec": spec}) == {"cpu": 3000, "memory": 1024_000, "x/y": 1000}
-    assert quantities.of_pod({"spec": spec}, "limits") == {"cpu": 2000, "memory": 1024_000}
+    assert resources.of_pod({"spec": spec}) == {"cpu": 3000, "memory": 1024_000, "x/y": 1000}
+    assert resources.of_pod({"spec": spec}, "limits") == {"cpu": 2000, "memory": 1024_000}
 
 
-def test_ledger_books_and_releases() -> None:
-    """Booking twice counts once, releasing gives everything back."""
+def test_what_a_node_lacks() -> None:
+    """The first resource that is too little is named with its amounts, one that a node does not have too."""
     node = nodes.node_object(nodes.NodeSpec("n", cpus=2, memory_mb=1))
-    node["status"]["allocatable"]["cpu"] = "2"
-    one = {"metadata": {"uid": "1"}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1500m"}}}]}}
-    ledger = nodes.Ledger()
-    ledger.book("n", one)
-    ledger.book("n", one)
-    assert ledger.missing(node, one) == ("cpu", 1500, 1500, 2000)
-    ledger.release("n", "1")
-    ledger.release("n", "1")
-    assert ledger.missing(node, one) is None
-    assert (
-        ledger.missing(node, {"spec": {"containers": [{"resources": {"requests": {"x/y": "1"}}}]}})
-        is not None
-    )
+
+    def pod(**requests: str) -> dict[str, Any]:
+        return {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+
+    assert resources.shortage(node, pod(cpu="1500m"), {"cpu": 1500}) == ("cpu", 1500, 1500, 2000)
+    assert resources.shortage(node, pod(cpu="1500m"), {}) is None
+    assert resources.shortage(node, pod(gpu="1"), {}) == ("gpu", 1000, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +170,13 @@ def test_ledger_books_and_releases() -> None:
 )
 def test_variable_expansion(text: str, result: str) -> None:
     """Known names are replaced, unknown ones stay, $$ is a dollar sign."""
-    assert environment.expand(text, {"A": "1", "B": "2"}) == result
+    assert containers.expand(text, {"A": "1", "B": "2"}) == result
 
 
 @given(st.text("$()AB x", max_size=20))
 def test_expansion_without_variables_only_halves_dollars(text: str) -> None:
     """Nothing but doubled dollar signs changes when no variable is known."""
-    assert environment.expand(text, {}).replace("$", "") == text.replace("$", "")
+    assert containers.expand(text, {}).replace("$", "") == text.replace("$", "")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +192,7 @@ def test_expansion_without_variables_only_halves_dollars(text: str) -> None:
 )
 def test_paths(path: str, expected: tuple[str, str | None, str, str]) -> None:
     """Namespaced or not, with name and subresource."""
-    found = routing.parse(path, kinds.Registry())
+    found = requests.target_of(path, kinds.Registry())
     assert (found.kind.plural, found.namespace, found.name, found.subresource) == expected
 
 
@@ -221,7 +214,7 @@ def test_paths(path: str, expected: tuple[str, str | None, str, str]) -> None:
 def test_paths_to_nowhere(path: str) -> None:
     """What does not name something served is 404."""
     with pytest.raises(statuses.ApiError) as refused:
-        routing.parse(path, kinds.Registry())
+        requests.target_of(path, kinds.Registry())
     assert refused.value.code == 404
 
 
@@ -293,10 +286,8 @@ def test_status_column() -> None:
     assert shown("Running", running, deleting=True) == "Terminating"
     assert shown("Failed", reason="OutOfcpu") == "OutOfcpu"
     assert shown("Pending", init=(running,)) == "Init:0/1"
-    assert (
-        shown("Pending", init=(ended(0), {"waiting": {"reason": "CrashLoopBackOff"}}))
-        == "Init:CrashLoopBackOff"
-    )
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    assert shown("Pending", init=(ended(0), waiting)) == "Init:CrashLoopBackOff"
     assert shown("Failed", init=(ended(1, "Error"),)) == "Init:Error"
 
 
@@ -316,13 +307,13 @@ CODES = st.lists(st.sampled_from([None, 0, 1, 137]), min_size=1, max_size=4)
 @given(codes=CODES, over=st.booleans())
 def test_phase_follows_from_the_containers(codes: list[int | None], over: bool) -> None:
     """A pod succeeds when all containers did, fails when one did not, and is over only when all are."""
-    state = podstatus.PodState([], [], over=over)
+    state = podstatus.PodState([], over=over)
     for number, code in enumerate(codes):
         one = podstatus.ContainerState(f"c{number}", "image")
         one.run("p")
         if code is not None:
             one.end(code, "Completed" if code == 0 else "Error")
-        state.main.append(one)
+        state.containers.append(one)
     phase = state.phase()
     if None not in codes:
         assert phase == ("Succeeded" if set(codes) == {0} else "Failed")
@@ -334,7 +325,7 @@ def test_quota_counts_under_every_name() -> None:
     """A pod counts as pod, as object, and with its requests and limits; a finished one only as object."""
     container = {"resources": {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}}
     pod = {"status": {"phase": "Running"}, "spec": {"containers": [container]}}
-    assert quota.usage_of(kinds.PODS, pod) == {
+    assert resources.usage_of(kinds.PODS, pod) == {
         "count/pods": 1000,
         "pods": 1000,
         "cpu": 1000,
@@ -342,4 +333,4 @@ def test_quota_counts_under_every_name() -> None:
         "requests.nvidia.com/gpu": 2000,
         "limits.nvidia.com/gpu": 2000,
     }
-    assert quota.usage_of(kinds.PODS, {**pod, "status": {"phase": "Failed"}}) == {"count/pods": 1000}
+    assert resources.usage_of(kinds.PODS, {**pod, "status": {"phase": "Failed"}}) == {"count/pods": 1000}

@@ -8,20 +8,20 @@ leave nothing behind.
 
 What it is not: a Kubernetes for work. There is no networking and there are no images: the "image" of every
 pod is this host's own userland, mounted read-only. There is no RBAC beyond admin and viewer, no probes, no
-controllers for the kinds that are only stored (Deployment, Job and so on), and the state lives in memory.
+controllers for the kinds that are only stored (Deployment, Job and so on), deletion always goes on in the
+background, of a container's logs only the last is kept, and the state lives in memory.
 Where it differs from real Kubernetes, it is wrong.
 
 How it hangs together, lower parts first. Every part runs in one event loop, so that a step between two
 awaits is atomic:
 
-    kinds quantities selectors patches statuses times   data and pure functions
-    store         objects, one counter of versions, bounded history
-    objects       what create, update and delete mean; with defaults, validation, quota
-    collector     owner references, namespaces, pods of nodes that are gone
-    scheduler     binds pods with the default schedulerName; nodes counts what is taken
-    agent         kubelet's part: worker (one pod), podstatus, volumes, environment, description, logs,
-                  cgroups, children (processes) and podinit (the program that becomes a container)
-    faults        what can be broken on demand; events says what happened
-    app           HTTP: auth, routing, queries, handlers, apply, watching, tables, discovery, protobuf, admin
-    server        the wiring; testing the same inside a test
+    statuses kinds patches resources    data and pure functions
+    store         objects, one counter of versions, bounded history; watching: selectors and watches
+    objects       what create, update, delete and bind mean, and events; rules: what is filled in and refused
+    collector     owner references, namespaces, pods of nodes that are gone, quotas' status
+    scheduler     binds pods with the default schedulerName
+    agent         kubelet's part: worker (one pod), podstatus, containers (what is to be started), logs,
+                  processes (and cgroups), podinit (the program that becomes a container), nodes, execs
+    faults        what can be broken on demand
+    server        the wiring and HTTP: requests, handlers, tables, discovery, protobuf
 """

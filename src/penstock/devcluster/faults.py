@@ -1,108 +1,78 @@
-"""What is broken on purpose, set through the admin API: nodes, images, single pods."""
+"""What is broken on purpose, set through the admin API: nodes, images, single pods, admission."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from penstock.devcluster import statuses
 from penstock.devcluster.statuses import Json
 
-NODE_FAULTS = {"ready": bool, "gone": bool, "reject": str, "stopped": bool}
-POD_FAULTS = {"stuckTerminating": bool}
-IMAGE_FAULTS = {"missing": list}
-ADMISSION_FAULTS = {"labels": dict, "message": str}
-
-
-def _checked(body: Any, allowed: Mapping[str, type[Any]]) -> Json:
-    if not isinstance(body, dict):
-        raise statuses.bad_request("a fault is a JSON object")
-    for name, value in body.items():
-        if name not in allowed or not isinstance(value, allowed[name]):
-            known = ", ".join(f"{field} ({kind.__name__})" for field, kind in allowed.items())
-            raise statuses.bad_request(f"unknown fault {name!r} or wrong type; known are: {known}")
-    return body
+_KNOWN: Final[Mapping[str, tuple[int, Mapping[str, type]]]] = {
+    "nodes": (1, {"ready": bool, "gone": bool, "stopped": bool, "reject": str}),
+    "pods": (2, {"stuckTerminating": bool}),
+    "images": (0, {"missing": list}),
+    "admission": (0, {"labels": dict, "message": str}),
+}
+"""Of each thing: how many names it takes to say which one, and what can be wrong with it."""
 
 
 class Faults:
     """The list of faults; whoever has to act on a change listens."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Json] = {}
-        self._pods: dict[tuple[str, str], Json] = {}
-        self._images: set[str] = set()
-        self._admission: Json = {}
-        self._listeners: list[Callable[[], None]] = []
+        self._faults: dict[tuple[str, str], Json] = {}
+        self.listeners: list[Callable[[], None]] = []
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        self._listeners.append(listener)
-
-    def _tell(self) -> None:
-        for listener in self._listeners:
-            listener()
-
-    def as_json(self) -> Json:
-        return {
-            "nodes": self._nodes,
-            "pods": {f"{namespace}/{name}": fault for (namespace, name), fault in self._pods.items()},
-            "images": {"missing": sorted(self._images)},
-            "admission": self._admission,
-        }
-
-    def set_node(self, name: str, body: Any) -> None:
-        """Faults of one node: {"ready": false}, {"gone": true}, {"reject": "OutOfcpu"}, or {"stopped": true}
-        for a kubelet that stands still, which nobody has noticed yet; empty clears.
-        """
-        fault = _checked(body, NODE_FAULTS)
-        self._nodes.pop(name, None)
-        if fault:
-            self._nodes[name] = fault
+    def put(self, path: list[str], body: Any) -> None:
+        """nodes/NAME, pods/NAMESPACE/NAME, images or admission; an empty body clears."""
+        count, allowed = _KNOWN.get(path[0] if path else "", (-1, {}))
+        if len(path) - 1 != count:
+            raise statuses.ApiError(*statuses.NO_SUCH_PATH)
+        good = isinstance(body, dict) and all(
+            name in allowed and isinstance(value, allowed[name]) for name, value in body.items()
+        )
+        if not good:
+            known = ", ".join(f"{name} ({kind.__name__})" for name, kind in allowed.items())
+            raise statuses.bad_request(f"a fault of {path[0]} is a JSON object; known are: {known}")
+        key = (path[0], "/".join(path[1:]))
+        self._faults.pop(key, None)
+        if body:
+            self._faults[key] = body
         self._tell()
-
-    def set_pod(self, namespace: str, name: str, body: Any) -> None:
-        fault = _checked(body, POD_FAULTS)
-        self._pods.pop((namespace, name), None)
-        if fault.get("stuckTerminating"):
-            self._pods[namespace, name] = fault
-        self._tell()
-
-    def set_images(self, body: Any) -> None:
-        self._images = {str(image) for image in _checked(body, IMAGE_FAULTS).get("missing", [])}
-        self._tell()
-
-    def set_admission(self, body: Any) -> None:
-        """Pods with these labels are refused, as a webhook would: {"labels": {...}, "message": "..."}."""
-        self._admission = _checked(body, ADMISSION_FAULTS)
-
-    def check_admission(self, pod: Json) -> None:
-        """ApiError when the pod is one of those."""
-        wanted = self._admission.get("labels")
-        labels = (pod.get("metadata") or {}).get("labels") or {}
-        if wanted and wanted.items() <= labels.items():
-            why = f'admission webhook "faults.devcluster" denied the request: {self._admission["message"]}'
-            raise statuses.ApiError(403, "Forbidden", why)
 
     def clear(self) -> None:
-        self._admission = {}
-        self._nodes.clear()
-        self._pods.clear()
-        self._images.clear()
+        self._faults.clear()
         self._tell()
 
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    def of(self, what: str, name: str = "") -> Json:
+        return self._faults.get((what, name), {})
+
+    def as_json(self) -> Json:
+        named: dict[str, Json] = {"nodes": {}, "pods": {}, "images": {}, "admission": {}}
+        for (what, name), fault in self._faults.items():
+            named[what][name] = fault
+        missing = sorted(self.of("images").get("missing", ()))
+        return named | {"images": {"missing": missing}, "admission": self.of("admission")}
+
     def is_ready(self, node: str) -> bool:
-        return self._nodes.get(node, {}).get("ready", True) is not False and not self.is_gone(node)
+        return bool(self.of("nodes", node).get("ready", True)) and not self.of("nodes", node).get("gone")
 
     def is_reachable(self, node: str) -> bool:
-        return self.is_ready(node) and not self._nodes.get(node, {}).get("stopped")
-
-    def is_gone(self, node: str) -> bool:
-        return bool(self._nodes.get(node, {}).get("gone"))
-
-    def rejection(self, node: str) -> str:
-        return str(self._nodes.get(node, {}).get("reject", ""))
-
-    def is_missing(self, image: str) -> bool:
-        return image in self._images
+        """A kubelet that is stopped stands still, and nobody has noticed yet."""
+        return self.is_ready(node) and not self.of("nodes", node).get("stopped")
 
     def is_stuck(self, pod: Json) -> bool:
-        return (pod["metadata"]["namespace"], pod["metadata"]["name"]) in self._pods
+        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        return bool(self.of("pods", name).get("stuckTerminating"))
+
+    def check_admission(self, pod: Json) -> None:
+        """Refuse pods with certain labels, as a webhook would."""
+        fault, labels = self.of("admission"), (pod.get("metadata") or {}).get("labels") or {}
+        if fault.get("labels") and fault["labels"].items() <= labels.items():
+            why = f'admission webhook "faults.devcluster" denied the request: {fault.get("message", "")}'
+            raise statuses.ApiError(403, "Forbidden", why)

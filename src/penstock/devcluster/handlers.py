@@ -2,263 +2,247 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive
 
-from penstock.devcluster import (
-    kinds,
-    logs,
-    patches,
-    queries,
-    routing,
-    selectors,
-    statuses,
-    tables,
-    times,
-    watching,
-)
+from penstock.devcluster import kinds, logs, patches, requests, statuses, tables, watching
 from penstock.devcluster.agent import Agents
-from penstock.devcluster.apply import Applier
-from penstock.devcluster.collector import Collector
 from penstock.devcluster.faults import Faults
 from penstock.devcluster.objects import DeleteOptions, Objects
-from penstock.devcluster.statuses import Json
+from penstock.devcluster.requests import Target, answer
+from penstock.devcluster.statuses import ApiError, Json
 from penstock.devcluster.store import Entry
-from penstock.devcluster.streams import Streams
 
 
 class Handlers:
     """One method per verb."""
 
-    def __init__(
-        self, objects: Objects, agents: Agents, collector: Collector, streams: Streams, faults: Faults
-    ) -> None:
+    def __init__(self, objects: Objects, agents: Agents, faults: Faults) -> None:
         self._objects = objects
         self._store = objects.store
         self._agents = agents
-        self._collector = collector
-        self._streams = streams
         self._faults = faults
-        self._applier = Applier(objects.store)
-        self.expired_as_http_error = False
+        self._managers: dict[str, dict[str, patches.Fields]] = {}  # by uid: who applied what
+        self.stopping = asyncio.Event()
 
-    async def handle(self, request: Request, target: routing.Target) -> Response:
-        verb = queries.verb_of(request, target)
-        if target.subresource == "log" and verb == "get":
+    async def handle(self, request: Request, target: Target) -> Response:
+        verb, name, part = requests.verb_of(request, target), target.name, target.subresource
+        if part == "log" and verb == "get":
             return self._log(request, target)
-        if verb in ("get", "list", "watch"):
+        if verb in requests.READING:
             return {"get": self._get, "list": self._list, "watch": self._watch}[verb](request, target)
-        if verb == "create" and (not target.name or target.subresource in ("binding", "eviction")):
+        if verb == "create" and (not name or part in ("binding", "eviction")):
             return await self._create(request, target)
         if verb == "delete":
             return await self._delete(request, target)
-        if verb in ("update", "patch") and target.name:
+        if verb in ("update", "patch") and name:
             return await (self._update if verb == "update" else self._patch)(request, target)
-        raise statuses.method_not_allowed()
+        raise ApiError(*statuses.BAD_METHOD)
 
-    def _entry(self, target: routing.Target) -> Entry:
+    def _entry(self, target: Target) -> Entry:
         return self._objects.get(target.kind, target.home, target.name)
 
-    def _get(self, request: Request, target: routing.Target) -> Response:
-        entry = self._entry(target)
-        if tables.is_wanted(request.headers.get("accept", "")):
-            return queries.answer(tables.of(target.kind, [entry], str(entry.version)))
-        return queries.answer(entry.raw)
+    def _stream(self, content: AsyncGenerator[bytes, None], media_type: str) -> Response:
+        return _Stream(content, media_type, self.stopping)
 
-    def _list(self, request: Request, target: routing.Target) -> Response:
-        query = request.query_params
-        matches = selectors.both(query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        version, found = self._store.version, self._store.all(target.kind, target.namespace)
+    def _get(self, request: Request, target: Target) -> Response:
+        entry = self._entry(target)
+        return answer(tables.table(entry.kind, [entry]) if tables.is_wanted(request) else entry.raw)
+
+    def _list(self, request: Request, target: Target) -> Response:
+        matches, query = _selector(request), request.query_params
+        version, after = self._store.version, ("", "")
         if query.get("continue"):
-            version, after = queries.continued(query["continue"])
+            version, after = _continued(query["continue"])
             self._store.check_known(version)
-            found = [entry for entry in found if entry.key > after]
-        if matches:
-            found = [entry for entry in found if matches(entry.obj)]
-        limit = queries.number(request, "limit") or 0
+        found = [
+            entry
+            for entry in self._store.all(target.kind, target.namespace)
+            if entry.key > after and matches(entry.obj)
+        ]
+        limit = requests.number(request, "limit") or 0
         metadata: Json = {"resourceVersion": str(version)}
         if 0 < limit < len(found):
-            metadata.update(remainingItemCount=len(found) - limit)
+            token = base64.urlsafe_b64encode(msgspec.json.encode([version, *found[limit - 1].key])).decode()
+            metadata |= {"remainingItemCount": len(found) - limit, "continue": token}
             found = found[:limit]
-            metadata["continue"] = queries.continue_token(version, found[-1])
-        if tables.is_wanted(request.headers.get("accept", "")):
-            return queries.answer(tables.of(target.kind, found, str(version), metadata))
+        if tables.is_wanted(request):
+            return answer(tables.table(target.kind, found, metadata))
         head = {
             "kind": f"{target.kind.kind}List",
             "apiVersion": target.kind.api_version,
             "metadata": metadata,
         }
         items = b",".join(entry.raw for entry in found)
-        return queries.answer(msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}")
+        return answer(msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}")
 
-    def _watch(self, request: Request, target: routing.Target) -> Response:
-        query = request.query_params
-        if queries.is_true(request, "sendInitialEvents"):
-            raise statuses.ApiError(
-                422, "Invalid", "sendInitialEvents: Forbidden: not supported by this server"
-            )
-        timeout = queries.number(request, "timeoutSeconds")
+    def _watch(self, request: Request, target: Target) -> Response:
+        if requests.is_true(request, "sendInitialEvents"):
+            raise ApiError(422, "Invalid", "sendInitialEvents: Forbidden: not supported by this server")
         wish = watching.WatchRequest(
             target.kind,
             target.namespace,
-            query.get("resourceVersion", ""),
-            selectors.both(query.get("labelSelector", ""), query.get("fieldSelector", "")),
-            queries.is_true(request, "allowWatchBookmarks"),
-            float(timeout) if timeout else watching.LONGEST,
+            requests.number(request, "resourceVersion") or 0,
+            _selector(request),
+            requests.is_true(request, "allowWatchBookmarks"),
+            requests.number(request, "timeoutSeconds") or watching.LONGEST,
             target.name,
         )
-        as_table = tables.is_wanted(request.headers.get("accept", ""))
-        try:
-            lines = watching.Watch(
-                self._store, wish, tables.row_of if as_table else lambda entry: entry.raw
-            ).lines()
-        except statuses.ApiError as refusal:
-            if refusal.code != 410 or self.expired_as_http_error:
-                raise
-            lines = watching.refused(refusal)
-        return self._streams.answer(lines, "application/json;stream=watch")
+        render = tables.row_of if tables.is_wanted(request) else lambda entry: entry.raw
+        return self._stream(watching.watch(self._store, wish, render), "application/json;stream=watch")
 
-    async def _create(self, request: Request, target: routing.Target) -> Response:
-        obj, dry_run = await queries.object_of(request), queries.is_dry_run(request)
-        if target.subresource == "binding":
-            return self._bind(target, obj, dry_run)
-        if target.subresource == "eviction":
-            return self._evict(target, obj)
+    async def _create(self, request: Request, target: Target) -> Response:
+        if target.subresource:
+            return await self._decide(request, target)
+        obj = await requests.object_of(request, target.kind)
         if target.kind.namespaced and target.namespace is None:
-            raise statuses.method_not_allowed()
-        queries.check_type(target, obj)
+            raise ApiError(*statuses.BAD_METHOD)
         if target.kind is kinds.PODS:
             self._faults.check_admission(obj)
-        return queries.answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
+        dry_run = requests.is_dry_run(request)
+        return answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
 
-    def _bind(self, target: routing.Target, binding: Json, dry_run: bool) -> Response:
-        node = (binding.get("target") or {}).get("name")
-        if not node:
-            raise statuses.invalid(target.kind, target.name, "target.name", "Required value")
-        uid = (binding.get("metadata") or {}).get("uid")
-        bound = self._objects.bind(self._entry(target), node, uid=uid, dry_run=dry_run)
-        return queries.answer(statuses.success(target.kind, target.name, bound.uid, 201), 201)
+    async def _decide(self, request: Request, target: Target) -> Response:
+        """Bind a pod to its node, or evict it."""
+        obj, entry = await requests.object_of(request), self._entry(target)
+        if target.subresource == "binding":
+            node = (obj.get("target") or {}).get("name")
+            if not node:
+                raise statuses.invalid(target.kind, target.name, "target.name", "Required value")
+            uid = (obj.get("metadata") or {}).get("uid")
+            self._objects.bind(entry, node, uid=uid, dry_run=requests.is_dry_run(request))
+        else:
+            mark = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+            marked = self._objects.set_condition(entry, {**mark, "message": "Eviction API: evicting"})
+            self._objects.delete(marked, requests.delete_options(obj.get("deleteOptions") or {}, request))
+        return answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
 
-    def _evict(self, target: routing.Target, eviction: Json) -> Response:
-        entry = self._entry(target)
-        entry = self._objects.set_status(target.kind, entry, _disrupted(entry.obj.get("status") or {}))
-        self._objects.delete(target.kind, entry, queries.delete_options(eviction.get("deleteOptions") or {}))
-        return queries.answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
-
-    async def _update(self, request: Request, target: routing.Target) -> Response:
-        obj = await queries.object_of(request)
-        queries.check_type(target, obj)
+    async def _update(self, request: Request, target: Target) -> Response:
+        obj = await requests.object_of(request, target.kind)
         if (obj.get("metadata") or {}).get("name", target.name) != target.name:
             raise statuses.bad_request("the name of the object does not match the name on the URL")
-        entry = self._entry(target)
-        new = self._objects.update(
-            target.kind, entry, obj, subresource=target.subresource, dry_run=queries.is_dry_run(request)
-        )
-        return queries.answer(new.raw)
+        return self._replace(request, target, obj)
 
-    async def _patch(self, request: Request, target: routing.Target) -> Response:
-        body, dry_run = await queries.body_of(request), queries.is_dry_run(request)
+    def _replace(self, request: Request, target: Target, obj: Json) -> Response:
+        dry_run, part = requests.is_dry_run(request), target.subresource
+        return answer(self._objects.update(self._entry(target), obj, subresource=part, dry_run=dry_run).raw)
+
+    async def _patch(self, request: Request, target: Target) -> Response:
+        body = await requests.body_of(request)
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if content_type == "application/apply-patch+yaml":
-            return self._apply(request, target, body, dry_run)
-        entry = self._entry(target)
-        old = entry.copy()
+            return self._apply(request, target, body)
+        old = self._entry(target).copy()
         if content_type == "application/json-patch+json":
             new = patches.json_patch(old, body)
-        elif content_type == "application/merge-patch+json" or (
-            content_type == "application/strategic-merge-patch+json" and not target.kind.builtin
-        ):
-            new = patches.merge(old, body)
-        elif content_type == "application/strategic-merge-patch+json":
+        elif content_type == "application/strategic-merge-patch+json" and target.kind.builtin:
             new = patches.strategic(old, body)
+        elif content_type in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
+            new = patches.merge(old, body)
         else:
             raise statuses.unsupported_media_type(content_type)
         if not isinstance(new, dict):
             raise statuses.bad_request("the patch does not leave an object")
-        new = self._objects.update(
-            target.kind, entry, new, subresource=target.subresource, dry_run=dry_run
-        ).raw
-        return queries.answer(new)
+        return self._replace(request, target, new)
 
-    def _apply(self, request: Request, target: routing.Target, body: Any, dry_run: bool) -> Response:
-        manager = request.query_params.get("fieldManager", "")
+    def _apply(self, request: Request, target: Target, body: object) -> Response:
+        manager, dry_run = request.query_params.get("fieldManager", ""), requests.is_dry_run(request)
         if not manager or not isinstance(body, dict):
             raise statuses.bad_request("server-side apply needs a fieldManager and an object")
         wanted = {**body, "metadata": {**(body.get("metadata") or {}), "name": target.name}}
+        said = patches.fields(wanted)
         entry = self._store.get(target.kind, target.home, target.name)
-        if entry is None:
-            made = self._objects.create(
-                target.kind, target.home, msgspec.json.decode(msgspec.json.encode(wanted)), dry_run=dry_run
-            )
-            self._applier.remember(made.uid, manager, wanted, dry_run=dry_run)
-            return queries.answer(made.raw, 201)
-        new = self._applier.merge(entry, manager, wanted, force=queries.is_true(request, "force"))
-        updated = self._objects.update(
-            target.kind, entry, new, subresource=target.subresource, dry_run=dry_run
+        known = (
+            {name: dict(theirs) for name, theirs in self._managers.get(entry.uid, {}).items()}
+            if entry
+            else {}
         )
-        self._applier.remember(entry.uid, manager, wanted, dry_run=dry_run)
-        return queries.answer(updated.raw)
+        if entry is None:
+            copied = msgspec.json.decode(msgspec.json.encode(wanted))
+            new = self._objects.create(target.kind, target.home, copied, dry_run=dry_run)
+        else:
+            merged = patches.apply(entry, manager, wanted, known, force=requests.is_true(request, "force"))
+            new = self._objects.update(entry, merged, subresource=target.subresource, dry_run=dry_run)
+        if not dry_run:
+            self._managers[new.uid] = {**known, manager: said}
+        return answer(new.raw, 200 if entry else 201)
 
-    async def _delete(self, request: Request, target: routing.Target) -> Response:
-        body = await queries.body_of(request) or {}
-        if not isinstance(body, dict):
-            raise statuses.bad_request("DeleteOptions must be an object")
-        options = queries.delete_options(body, request)
-        dry_run = queries.is_dry_run(request) or body.get("dryRun") == ["All"]
+    async def _delete(self, request: Request, target: Target) -> Response:
+        body = await requests.body_of(request) or {}
+        options = requests.delete_options(body, request)
+        dry_run = requests.is_dry_run(request) or body.get("dryRun") == ["All"]
         if target.name:
             return self._delete_one(self._entry(target), options, dry_run)
         if target.kind.namespaced and target.namespace is None:
-            raise statuses.method_not_allowed()
-        query = request.query_params
-        matches = selectors.both(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+            raise ApiError(*statuses.BAD_METHOD)
+        matches = _selector(request)
         for entry in self._store.all(target.kind, target.namespace):
-            if matches is None or matches(entry.obj):
+            if matches(entry.obj):
                 self._delete_one(entry, options, dry_run)
-        return queries.answer(statuses.success(target.kind, "", ""))
+        return answer(statuses.success(target.kind, "", ""))
 
     def _delete_one(self, entry: Entry, options: DeleteOptions, dry_run: bool) -> Response:
-        if dry_run:
-            return queries.answer(entry.raw)
-        if options.propagation == "Orphan":
-            self._collector.orphan(entry)
-        final = self._objects.delete(entry.kind, entry, options)
-        gone = self._store.get(entry.kind, *entry.key) is None
-        if gone and entry.kind is not kinds.PODS:
-            return queries.answer(statuses.success(entry.kind, entry.key[1], entry.uid))
-        return queries.answer(final.raw)
+        final = entry if dry_run else self._objects.delete(entry, options)
+        if self._store.get(entry.kind, *entry.key) is None:
+            self._managers.pop(entry.uid, None)
+            if entry.kind is not kinds.PODS:
+                return answer(statuses.success(entry.kind, entry.key[1], entry.uid))
+        return answer(final.raw)
 
-    def _log(self, request: Request, target: routing.Target) -> Response:
+    def _log(self, request: Request, target: Target) -> Response:
         entry = self._entry(target)
-        containers = [*(entry.obj["spec"].get("initContainers") or ()), *entry.obj["spec"]["containers"]]
-        names = [str(one["name"]) for one in containers]
+        spec = entry.obj["spec"]
+        names = [str(one["name"]) for one in (*(spec.get("initContainers") or ()), *spec["containers"])]
         name = request.query_params.get("container") or (names[0] if len(names) == 1 else "")
         if name not in names:
-            why = f"a container name must be specified for pod {target.name}, choose one of: {names}"
-            raise statuses.bad_request(
-                why if not name else f"container {name} is not valid for pod {target.name}"
-            )
+            asked = f"container {name} is not valid" if name else "a container name must be specified"
+            raise statuses.bad_request(f"{asked} for pod {target.name}, choose one of: {names}")
         if not entry.obj["spec"].get("nodeName"):
             return Response(status_code=204)
-        log = self._agents.log_of(entry.uid, name, previous=queries.is_true(request, "previous"))
+        log = self._agents.log_of(entry.uid, name)
         if log is None:
-            what = "previous terminated container" if queries.is_true(request, "previous") else "container"
-            raise statuses.bad_request(
-                f'{what} "{name}" in pod "{target.name}" is waiting to start or not found'
-            )
-        return self._streams.answer(logs.stream(log, queries.log_wish(request)), "text/plain")
+            why = f'container "{name}" in pod "{target.name}" is waiting to start'
+            raise statuses.bad_request(why)
+        tail, limit = requests.number(request, "tailLines"), requests.number(request, "limitBytes")
+        follow = requests.is_true(request, "follow")
+        return self._stream(logs.stream(log, follow=follow, tail=tail, limit=limit), "text/plain")
 
 
-def _disrupted(status: Json) -> Json:
-    """A pod's status with the mark that the cluster, not its owner, ends it."""
-    mark = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-        "lastTransitionTime": times.now(),
-    }
-    others = [one for one in status.get("conditions", ()) if one["type"] != mark["type"]]
-    return {**status, "conditions": [*others, mark]}
+class _Stream(StreamingResponse):
+    """A long answer: it ends when the client leaves or the server stops, not at the next failed write."""
+
+    def __init__(
+        self, content: AsyncGenerator[bytes, None], media_type: str, stopping: asyncio.Event
+    ) -> None:
+        super().__init__(content, media_type=media_type)
+        self._stopping = stopping
+
+    async def listen_for_disconnect(self, receive: Receive) -> None:
+        left, stopped = super().listen_for_disconnect(receive), self._stopping.wait()
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(end) for end in (left, stopped)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+
+
+def _selector(request: Request) -> watching.Predicate:
+    query = request.query_params
+    return watching.selector(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+
+def _continued(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        decoded = base64.urlsafe_b64decode(token)
+        version, namespace, name = msgspec.json.decode(decoded, type=tuple[int, str, str])
+    except ValueError as error:
+        raise statuses.bad_request(f"continue key is not valid: {error}") from error
+    return version, (namespace, name)

@@ -32,8 +32,9 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
-    def singular(self) -> str:
-        return self.kind.lower()
+    def resource(self) -> tuple[str, str]:
+        """Versions of one kind share their objects."""
+        return self.group, self.plural
 
     @property
     def base_path(self) -> str:
@@ -41,6 +42,8 @@ class Kind:
 
 
 _ST: Final = ("status",)
+_CRD: Final = "customresourcedefinitions"
+_RBAC: Final = "rbac.authorization.k8s.io"
 PODS: Final = Kind("", "v1", "Pod", "pods", True, ("po",), ("status", "log", "binding", "eviction"))
 NODES: Final = Kind("", "v1", "Node", "nodes", False, ("no",), _ST)
 NAMESPACES: Final = Kind("", "v1", "Namespace", "namespaces", False, ("ns",), ("status", "finalize"))
@@ -48,26 +51,12 @@ SECRETS: Final = Kind("", "v1", "Secret", "secrets")
 CONFIGMAPS: Final = Kind("", "v1", "ConfigMap", "configmaps", True, ("cm",))
 EVENTS: Final = Kind("", "v1", "Event", "events", True, ("ev",))
 QUOTAS: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), _ST)
-PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
+PRIORITIES: Final = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
 DEFINITIONS: Final = Kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    False,
-    ("crd", "crds"),
-    _ST,
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", _CRD, False, ("crd", "crds"), _ST
 )
-_RBAC: Final = "rbac.authorization.k8s.io"
-
 TABLE: Final[tuple[Kind, ...]] = (
-    PODS,
-    NODES,
-    NAMESPACES,
-    SECRETS,
-    CONFIGMAPS,
-    EVENTS,
-    QUOTAS,
+    *(PODS, NODES, NAMESPACES, SECRETS, CONFIGMAPS, EVENTS, QUOTAS),
     Kind("", "v1", "Service", "services", True, ("svc",), _ST),
     Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",)),
     Kind("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), _ST),
@@ -80,7 +69,7 @@ TABLE: Final[tuple[Kind, ...]] = (
     Kind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), _ST),
     Kind("batch", "v1", "Job", "jobs", True, (), _ST),
     Kind("batch", "v1", "CronJob", "cronjobs", True, ("cj",), _ST),
-    PRIORITY_CLASSES,
+    PRIORITIES,
     Kind("coordination.k8s.io", "v1", "Lease", "leases"),
     Kind(_RBAC, "v1", "Role", "roles"),
     Kind(_RBAC, "v1", "RoleBinding", "rolebindings"),
@@ -93,57 +82,23 @@ TABLE: Final[tuple[Kind, ...]] = (
 )
 
 
-class Registry:
-    """What is served right now: the table plus every custom resource definition."""
+class Registry(dict[tuple[str, str, str], Kind]):
+    """What is served right now, by group, version and plural: the table plus every definition."""
 
     def __init__(self) -> None:
-        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in TABLE}
+        super().__init__({(kind.group, kind.version, kind.plural): kind for kind in TABLE})
 
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self._kinds.values())
-
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
-        return self._kinds.get((group, version, plural))
-
-    def group_versions(self) -> dict[str, list[str]]:
-        """Versions of each group, in the order in which they were registered."""
-        found: dict[str, list[str]] = {}
-        for kind in self:
-            versions = found.setdefault(kind.group, [])
-            if kind.version not in versions:
-                versions.append(kind.version)
-        return found
-
-    def define(self, definition: Json) -> list[Kind]:
+    def define(self, definition: Json) -> None:
         """Serve what a custom resource definition describes."""
-        added = list(described(definition))
-        self._kinds.update({(kind.group, kind.version, kind.plural): kind for kind in added})
-        return added
-
-    def forget(self, definition: Json) -> list[Kind]:
-        """Serve it no longer; says which kinds that were."""
-        gone = list(described(definition))
-        for kind in gone:
-            self._kinds.pop((kind.group, kind.version, kind.plural), None)
-        return gone
+        self.update({(kind.group, kind.version, kind.plural): kind for kind in described(definition)})
 
 
 def described(definition: Json) -> Iterator[Kind]:
     """The kinds, one per served version, that a custom resource definition describes."""
-    spec = definition["spec"]
-    names = spec["names"]
+    spec, names = definition["spec"], definition["spec"]["names"]
     for version in spec["versions"]:
         if version.get("served", True):
-            subresources = tuple(
-                name for name in ("status", "scale") if name in (version.get("subresources") or {})
-            )
-            yield Kind(
-                spec["group"],
-                version["name"],
-                names["kind"],
-                names["plural"],
-                spec.get("scope") != "Cluster",
-                tuple(names.get("shortNames") or ()),
-                subresources,
-                builtin=False,
-            )
+            parts = tuple(name for name in _ST if name in (version.get("subresources") or {}))
+            short, namespaced = tuple(names.get("shortNames") or ()), spec.get("scope") != "Cluster"
+            place = (spec["group"], version["name"], names["kind"], names["plural"])
+            yield Kind(*place, namespaced, short, parts, builtin=False)

@@ -1,4 +1,4 @@
-"""What a container wrote: a file per run, a time per chunk, followers that are told instead of polling.
+"""What a container wrote: a file per run, and followers that are told instead of polling.
 
 Like a kubelet's, a log that has grown too large begins anew: whoever asks later gets only what came since.
 """
@@ -6,23 +6,24 @@ Like a kubelet's, a log that has grown too large begins anew: whoever asks later
 from __future__ import annotations
 
 import asyncio
-import bisect
+import collections
 import io
 import logging
 import os
-import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from penstock.devcluster import times
-from penstock.devcluster.bell import Bell
 
 _CHUNK: Final = 65536
 ROTATED_AT: Final = 10 * 2**20  # a kubelet's default; what was before can be read by nobody who comes later
 _DRAIN_SECONDS: Final = 2.0
 _logger = logging.getLogger(__name__)
+
+
+def ring(bell: asyncio.Event) -> None:
+    """Wake everybody who waits, and nobody who comes later."""
+    bell.set()
+    bell.clear()
 
 
 class Log:
@@ -34,10 +35,8 @@ class Log:
         self.begin = 0
         """Where the log begins for whoever asks now."""
         self.ended = asyncio.Event()
+        self.news = asyncio.Event()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._offsets: list[int] = []
-        self._times: list[float] = []
-        self._news = Bell()
         self._source = -1
 
     def open_pipe(self) -> int:
@@ -56,13 +55,11 @@ class Log:
             self.close()
 
     def write(self, chunk: bytes) -> None:
-        self._offsets.append(self.size)
-        self._times.append(time.time())
         os.write(self._file, chunk)
         self.size += len(chunk)
         if self.size - self.begin > ROTATED_AT:
             self.begin = self.size
-        self._news.ring()
+        ring(self.news)
 
     async def drained(self) -> None:
         """Wait for the end of the output; a stray process that holds the pipe open is not waited for long."""
@@ -80,96 +77,31 @@ class Log:
         if not self.ended.is_set():
             os.close(self._file)
         self.ended.set()
-        self._news.ring()
+        ring(self.news)
 
     def forget(self) -> None:
         """Remove the file; whoever is reading it can go on."""
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def offset_at(self, moment: float) -> int:
-        """Where the output of that moment starts."""
-        index = bisect.bisect_left(self._times, moment)
-        return self._offsets[index] if index < len(self._offsets) else self.size
 
-    def time_at(self, offset: int) -> float:
-        return self._times[max(0, bisect.bisect_right(self._offsets, offset) - 1)]
-
-    def offset_of_tail(self, file: int, lines: int) -> int:
-        """Where the last lines start, searched backwards."""
-        end, missing = self.size, lines
-        if lines <= 0 or end == 0:
-            return end
-        if os.pread(file, 1, end - 1) == b"\n":
-            end -= 1
-        while end > self.begin:
-            start = max(self.begin, end - _CHUNK)
-            block = os.pread(file, end - start, start)
-            if block.count(b"\n") >= missing:
-                place = len(block)
-                for _ in range(missing):
-                    place = block.rindex(b"\n", 0, place)
-                return start + place + 1
-            missing -= block.count(b"\n")
-            end = start
-        return self.begin
-
-    async def more_than(self, offset: int) -> None:
-        """Wait until there is more than this, or the end."""
-        while self.size <= offset and not self.ended.is_set():
-            await self._news.wait()
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a reader asked for."""
-
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    limit: int | None = None
-    timestamps: bool = False
-
-
-async def stream(log: Log, wish: Wish) -> AsyncGenerator[bytes, None]:
+async def stream(
+    log: Log, *, follow: bool = False, tail: int | None = None, limit: int | None = None
+) -> AsyncGenerator[bytes, None]:
     """The output as asked for; with follow, until the container ends and to its last byte."""
     file = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        left = wish.limit
-        async for chunk in _chunks(log, file, wish):
-            if left is not None:
-                chunk = chunk[:left]
-                left -= len(chunk)
-            if chunk:
+        offset, left = log.begin, log.size + 2**60 if limit is None else limit
+        if tail is not None:
+            lines = io.BytesIO(os.pread(file, log.size - log.begin, log.begin))
+            offset = log.size - sum(map(len, collections.deque(lines, maxlen=tail)))
+        while left > 0:
+            if chunk := os.pread(file, min(_CHUNK, left), offset):
                 yield chunk
-            if left == 0:
+                offset, left = offset + len(chunk), left - len(chunk)
+            elif not follow or log.ended.is_set():
                 return
+            elif log.size <= offset:
+                await log.news.wait()
     finally:
         os.close(file)
-
-
-async def _chunks(log: Log, file: int, wish: Wish) -> AsyncGenerator[bytes, None]:
-    offset = log.offset_of_tail(file, wish.tail) if wish.tail is not None else log.begin
-    if wish.since is not None:
-        offset = max(offset, log.offset_at(wish.since))
-    at_line_start = True
-    while True:
-        chunk = os.pread(file, _CHUNK, offset)
-        if chunk:
-            yield _stamped(log, offset, chunk, at_line_start) if wish.timestamps else chunk
-            offset += len(chunk)
-            at_line_start = chunk.endswith(b"\n")
-        elif not wish.follow or (log.ended.is_set() and log.size <= offset):
-            return
-        else:
-            await log.more_than(offset)
-
-
-def _stamped(log: Log, offset: int, chunk: bytes, at_line_start: bool) -> bytes:
-    pieces = []
-    for line in io.BytesIO(chunk):
-        prefix = times.micro(log.time_at(offset)).encode() + b" " if at_line_start else b""
-        pieces.append(prefix + line)
-        offset += len(line)
-        at_line_start = line.endswith(b"\n")
-    return b"".join(pieces)

@@ -9,29 +9,24 @@ import dataclasses
 import secrets
 import string
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from penstock.devcluster import defaults, kinds, quota, statuses, times, validation
+from penstock.devcluster import kinds, resources, rules, statuses
 from penstock.devcluster.kinds import Kind
 from penstock.devcluster.statuses import Json
-from penstock.devcluster.store import Entry, Store
+from penstock.devcluster.store import Entry, Key, Store, now
 
 PROTECTED_NAMESPACES: Final = ("default", "kube-system")
 _BINDING: Final = dataclasses.replace(kinds.PODS, plural="pods/binding")  # how refusals of a binding name it
-FOREGROUND: Final = "foregroundDeletion"
-_SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
-_KEPT_METADATA: Final = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-)
+_LETTERS: Final = string.ascii_lowercase + string.digits
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", *_DELETION)
+_EVENTS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,6 @@ class DeleteOptions:
     grace: int | None = None
     uid: str | None = None
     version: str | None = None
-    propagation: str = "Background"
 
 
 NOW: Final = DeleteOptions(grace=0)
@@ -53,6 +47,7 @@ class Objects:
     def __init__(self, store: Store, *, holds_deletion: Callable[[Json], bool]) -> None:
         self.store = store
         self._holds_deletion = holds_deletion
+        self._events: deque[Key] = deque()
 
     def get(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.get(kind, namespace, name)
@@ -64,18 +59,16 @@ class Objects:
         metadata = obj.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = metadata["generateName"] + "".join(
-                secrets.choice(_SUFFIX_LETTERS) for _ in range(5)
-            )
-        defaults.apply(kind, obj, self.store)
-        validation.check(kind, obj)
+            metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_LETTERS) for _ in range(5))
+        rules.fill_in(kind, obj, self.store)
+        rules.check(kind, obj)
         if self.store.get(kind, namespace, metadata["name"]):
             raise statuses.already_exists(kind, metadata["name"])
-        quota.admit(self.store, kind, obj)
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
+        resources.check_quota(self.store, kind, obj)
+        for field in (*_DELETION, "managedFields"):
             metadata.pop(field, None)
-        metadata.update(uid=str(uuid.uuid4()), creationTimestamp=times.now(), generation=1)
-        return self._write(kind, obj, dry_run=dry_run)
+        metadata.update(uid=str(uuid.uuid4()), creationTimestamp=now(), generation=1)
+        return self._write(kind, obj, dry_run)
 
     def _place(self, kind: Kind, namespace: str, metadata: Json) -> None:
         if not kind.namespaced:
@@ -83,97 +76,68 @@ class Objects:
             return
         metadata["namespace"] = metadata.get("namespace") or namespace
         if metadata["namespace"] != namespace:
-            raise statuses.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        home = self.get(kinds.NAMESPACES, "", namespace)
-        if "deletionTimestamp" in home.obj["metadata"]:
+            raise statuses.bad_request("the namespace of the object does not match that of the request")
+        if self.get(kinds.NAMESPACES, "", namespace).is_going:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise statuses.forbidden(kind, metadata.get("name", ""), why)
 
-    def _write(self, kind: Kind, obj: Json, *, dry_run: bool = False) -> Entry:
+    def _write(self, kind: Kind, obj: Json, dry_run: bool) -> Entry:
         if dry_run:
             return Entry(kind, obj, msgspec.json.encode(obj), self.store.version)
         return self.store.put(kind, obj)
 
-    def update(
-        self, kind: Kind, entry: Entry, obj: Json, *, subresource: str = "", dry_run: bool = False
-    ) -> Entry:
+    def update(self, entry: Entry, obj: Json, *, subresource: str = "", dry_run: bool = False) -> Entry:
         """Replace an object (or only its status); an update that changes nothing makes no new version."""
-        old, name = entry.obj, entry.key[1]
-        obj.update(apiVersion=kind.api_version, kind=kind.kind)
+        kind, old = entry.kind, entry.obj
         metadata = obj.setdefault("metadata", {})
         if metadata.get("resourceVersion") not in (None, "", str(entry.version)):
-            raise statuses.modified(kind, name)
-        if metadata.get("uid") not in (None, "", entry.uid):
-            raise statuses.precondition(kind, name, "UID", metadata["uid"], entry.uid)
-        _keep(
-            old,
-            obj,
-            subresource="status" if subresource == "status" else "",
-            split="status" in kind.subresources,
-        )
-        defaults.convert(kind, obj)
-        validation.check_update(kind, old, obj)
-        if self._is_finished(obj):
+            why = (
+                "the object has been modified; please apply your changes to the latest version and try again"
+            )
+            raise statuses.conflict(kind, entry.key[1], why)
+        _check_precondition(kind, entry, "UID", metadata.get("uid"), entry.uid)
+        obj.update(apiVersion=kind.api_version, kind=kind.kind)
+        _keep(old, obj, is_status=subresource == "status", split="status" in kind.subresources)
+        rules.convert(kind, obj)
+        rules.check_update(kind, old, obj)
+        if _is_finished(obj):
             return self._remove(entry, obj) if not dry_run else entry
         if obj == old:
             return entry
         if obj.get("spec") != old.get("spec"):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        return self._write(kind, obj, dry_run=dry_run)
+        return self._write(kind, obj, dry_run)
 
-    def _is_finished(self, obj: Json) -> bool:
-        """Deleted before, waiting for nothing but finalizers, and these are gone now."""
-        metadata = obj["metadata"]
-        waiting = metadata.get("finalizers") or (obj["kind"] == "Namespace" and obj["spec"].get("finalizers"))
-        return (
-            "deletionTimestamp" in metadata
-            and metadata.get("deletionGracePeriodSeconds") == 0
-            and not waiting
-        )
+    def set_status(self, entry: Entry, status: Json) -> Entry:
+        return self.update(entry, {**entry.copy(), "status": status}, subresource="status")
 
-    def set_status(self, kind: Kind, entry: Entry, status: Json) -> Entry:
-        obj = entry.copy()
-        obj["status"] = status
-        return self.update(kind, entry, obj, subresource="status")
+    def set_condition(self, entry: Entry, condition: Json) -> Entry:
+        """Put one condition in the place of the one of its type."""
+        return self.set_status(entry, _with_condition(entry.copy().get("status") or {}, condition))
 
-    def delete(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Entry:
+    def delete(self, entry: Entry, options: DeleteOptions = NOW) -> Entry:
         """Remove the object, or mark it when somebody (node, finalizer) still has to agree."""
-        self._check_preconditions(kind, entry, options)
-        if kind is kinds.NAMESPACES:
-            return self._end_namespace(entry)
+        kind, metadata = entry.kind, entry.obj["metadata"]
+        _check_precondition(kind, entry, "UID", options.uid, entry.uid)
+        _check_precondition(kind, entry, "ResourceVersion", options.version, str(entry.version))
+        if kind is kinds.NAMESPACES and entry.key[1] in PROTECTED_NAMESPACES:
+            raise statuses.forbidden(kind, entry.key[1], "this namespace may not be deleted")
         grace = self._grace(entry, options) if kind is kinds.PODS else 0
-        metadata = entry.obj["metadata"]
-        finalizers = list(metadata.get("finalizers") or ())
-        if options.propagation == "Foreground" and FOREGROUND not in finalizers:
-            finalizers.append(FOREGROUND)
-        if grace == 0 and not finalizers:
+        if grace == 0 and not metadata.get("finalizers") and kind is not kinds.NAMESPACES:
             return self._remove(entry)
         if metadata.get("deletionGracePeriodSeconds", grace + 1) <= grace:
             return entry
         obj = entry.copy()
-        obj["metadata"].update(deletionTimestamp=times.now(grace), deletionGracePeriodSeconds=grace)
-        if finalizers:
-            obj["metadata"]["finalizers"] = finalizers
+        obj["metadata"].update(deletionTimestamp=now(grace), deletionGracePeriodSeconds=grace)
+        if kind is kinds.NAMESPACES:  # the collector empties it and then takes the last finalizer away
+            obj["status"] = {"phase": "Terminating"}
         return self.store.put(kind, obj)
-
-    def _check_preconditions(self, kind: Kind, entry: Entry, options: DeleteOptions) -> None:
-        for label, wanted, found in (
-            ("UID", options.uid, entry.uid),
-            ("ResourceVersion", options.version, str(entry.version)),
-        ):
-            if wanted and wanted != found:
-                why = (
-                    f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {found}"
-                )
-                raise statuses.conflict(kind, entry.key[1], why)
 
     def _grace(self, entry: Entry, options: DeleteOptions) -> int:
         """Seconds a pod gets; none when no process can be running for it."""
         spec, phase = entry.obj["spec"], entry.obj["status"].get("phase")
         wanted = options.grace if options.grace is not None else int(spec["terminationGracePeriodSeconds"])
-        over = not spec.get("nodeName") or phase in ("Succeeded", "Failed")
+        over = not spec.get("nodeName") or phase in resources.TERMINAL
         return 0 if over and not self._holds_deletion(entry.obj) else max(wanted, 0)
 
     def _remove(self, entry: Entry, final: Json | None = None) -> Entry:
@@ -181,59 +145,90 @@ class Objects:
             self.store.put(entry.kind, final)
         return self.store.remove(entry.kind, *entry.key)
 
-    def _end_namespace(self, entry: Entry) -> Entry:
-        """The collector empties it and then takes the last finalizer away."""
-        name = entry.key[1]
-        if name in PROTECTED_NAMESPACES:
-            raise statuses.forbidden(kinds.NAMESPACES, name, "this namespace may not be deleted")
-        if "deletionTimestamp" in entry.obj["metadata"]:
-            return entry
-        obj = entry.copy()
-        obj["metadata"].update(deletionTimestamp=times.now(), deletionGracePeriodSeconds=0)
-        obj["status"] = {"phase": "Terminating"}
-        return self.store.put(kinds.NAMESPACES, obj)
-
     def bind(self, entry: Entry, node: str, *, uid: str | None = None, dry_run: bool = False) -> Entry:
         """Give an unbound pod its node: the decision that is never taken back."""
-        name, metadata = entry.key[1], entry.obj["metadata"]
-        bound = entry.obj["spec"].get("nodeName")
+        name, bound = entry.key[1], entry.obj["spec"].get("nodeName")
         if bound:
             raise statuses.conflict(_BINDING, name, f'pod {name} is already assigned to node "{bound}"')
-        if uid and uid != entry.uid:
-            raise statuses.precondition(_BINDING, name, "UID", uid, entry.uid)
-        if "deletionTimestamp" in metadata:
-            raise statuses.conflict(
-                _BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host"
-            )
-        if entry.obj["spec"].get("schedulingGates"):
-            raise statuses.conflict(_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
+        _check_precondition(_BINDING, entry, "UID", uid, entry.uid)
+        if entry.is_going:
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+            raise statuses.conflict(_BINDING, name, why)
         obj = entry.copy()
         obj["spec"]["nodeName"] = node
-        others = [one for one in obj["status"].get("conditions") or () if one["type"] != "PodScheduled"]
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": times.now(),
+        obj["status"] = _with_condition(obj["status"], {"type": "PodScheduled", "status": "True"})
+        return self._write(kinds.PODS, obj, dry_run)
+
+    def event(self, about: Entry, reason: str, message: str, *, source: str, warning: bool = False) -> None:
+        """What `kubectl describe` shows under Events: counted instead of repeated, the oldest give way."""
+        namespace, name = about.key
+        home = self.store.get(kinds.NAMESPACES, "", namespace or "default")
+        if home is None or home.is_going:
+            return  # nobody will look for events in it
+        word = f"{name}.{about.uid[:8]}{hash((reason, message)) % 2**32:08x}"
+        known = self.store.get(kinds.EVENTS, home.key[1], word)
+        if known:
+            again = {**known.copy(), "count": known.obj["count"] + 1, "lastTimestamp": now()}
+            self.update(known, again)
+            return
+        involved = {
+            "kind": about.kind.kind,
+            "apiVersion": about.kind.api_version,
+            "name": name,
+            "uid": about.uid,
         }
-        obj["status"]["conditions"] = [scheduled, *others]
-        return self._write(kinds.PODS, obj, dry_run=dry_run)
+        obj = {
+            "metadata": {"name": word},
+            "involvedObject": {**involved, **({"namespace": namespace} if namespace else {})},
+            "reason": reason,
+            "message": message,
+            "type": "Warning" if warning else "Normal",
+            "count": 1,
+            "firstTimestamp": now(),
+            "lastTimestamp": now(),
+            "eventTime": None,
+            "source": {"component": source},
+            "reportingComponent": source,
+            "reportingInstance": "",
+        }
+        self._events.append(self.create(kinds.EVENTS, home.key[1], obj).key)
+        oldest = (
+            self.store.get(kinds.EVENTS, *self._events.popleft()) if len(self._events) > _EVENTS else None
+        )
+        if oldest:
+            self.delete(oldest)
 
 
-def _keep(old: Json, obj: Json, *, subresource: str, split: bool) -> None:
-    """Take over what this request may not change."""
+def _with_condition(status: Json, condition: Json) -> Json:
+    others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
+    moved = {"lastProbeTime": None, "lastTransitionTime": now(), **condition}
+    return {**status, "conditions": [moved, *others]}
+
+
+def _check_precondition(kind: Kind, entry: Entry, what: str, wanted: str | None, found: str) -> None:
+    if wanted and wanted != found:
+        why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        raise statuses.conflict(kind, entry.key[1], why)
+
+
+def _is_finished(obj: Json) -> bool:
+    """Deleted before, waiting for nothing but finalizers, and these are gone now."""
     metadata = obj["metadata"]
-    if subresource == "status":
-        status = obj.get("status")
+    waiting = metadata.get("finalizers") or (obj["kind"] == "Namespace" and obj["spec"].get("finalizers"))
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not waiting
+
+
+def _keep(old: Json, obj: Json, *, is_status: bool, split: bool) -> None:
+    """Take over what this request may not change."""
+    metadata, before = obj["metadata"], old["metadata"]
+    if is_status:
+        status = obj.get("status") or {}
         obj.clear()
-        obj.update(old, metadata=metadata, status=status if status is not None else {})
-        metadata["ownerReferences"] = old["metadata"].get("ownerReferences")
-        metadata["finalizers"] = old["metadata"].get("finalizers")
+        obj.update(old, metadata=metadata, status=status)
     elif split and "status" in old:
         obj["status"] = old["status"]
-    for field in (*_KEPT_METADATA, "name", "namespace"):
-        metadata[field] = old["metadata"].get(field)
+    for field in (*_KEPT, *(("ownerReferences", "finalizers") if is_status else ())):
+        metadata[field] = before.get(field)
     metadata.pop("managedFields", None)
-    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     for field in [field for field, value in metadata.items() if value is None]:
         del metadata[field]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.devcluster import times
 from penstock.devcluster.statuses import Json
+from penstock.devcluster.store import now
+
+_OWN_CONDITIONS: Final = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+_HERE: Final = "127.0.0.1"
 
 
 @dataclass
@@ -30,22 +33,22 @@ class ContainerState:
         terminated = self.state.get("terminated")
         return int(terminated["exitCode"]) if terminated else None
 
+    def _become(self, state: Json) -> None:
+        self.last = self.state if "terminated" in self.state else self.last
+        self.state = state
+
     def wait(self, reason: str, message: str = "") -> None:
-        if "terminated" in self.state:
-            self.last = self.state
-        self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        self._become({"waiting": {"reason": reason, **({"message": message} if message else {})}})
 
     def run(self, process: str) -> None:
-        if "terminated" in self.state:
-            self.last = self.state
-        self.state = {"running": {"startedAt": times.now()}}
+        self._become({"running": {"startedAt": now()}})
         self.process = f"penstock://{process}"
 
     def end(self, code: int, reason: str, *, message: str = "") -> None:
         started = self.state.get("running", {}).get("startedAt", "1970-01-01T00:00:00Z")
-        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": times.now()}
-        ended |= {"message": message} if message else {}
-        self.state = {"terminated": {**ended, "containerID": self.process}}
+        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}
+        words = {"message": message} if message else {}
+        self.state = {"terminated": {**ended, **words, "containerID": self.process}}
 
     def as_json(self, *, ready: bool) -> Json:
         return {
@@ -65,73 +68,50 @@ class ContainerState:
 class PodState:
     """All that is known of a pod on its node."""
 
-    init: list[ContainerState]
-    main: list[ContainerState]
+    containers: list[ContainerState]
+    init: list[ContainerState] = field(default_factory=list)
     started_at: str = ""
-    reason: str = ""
-    message: str = ""
-    failed: bool = False
+    failure: Json = field(default_factory=dict)
+    """Reason and message of a pod that has failed as a whole."""
     over: bool = False
 
-    def has_ended(self) -> bool:
-        """Every container has ended for good."""
-        return all(one.exit_code is not None for one in self.main)
-
     def phase(self) -> str:
-        codes = [one.exit_code for one in (*self.init, *self.main)]
-        running = any(one.is_running for one in self.main)
-        if (self.failed and not running) or (
-            self.over and any(code is not None for code in codes) and set(codes) != {0}
-        ):
+        codes = {one.exit_code for one in (*self.init, *self.containers)}
+        running = any(one.is_running for one in self.containers)
+        if None not in codes:
+            return "Succeeded" if codes == {0} and not self.failure else "Failed"
+        if (self.failure and not running) or (self.over and codes != {None}):
             return "Failed"
-        if self.has_ended():
-            return "Succeeded" if set(codes) == {0} else "Failed"
-        begun = any(one.is_running or one.restarts or one.exit_code is not None for one in self.main)
-        return "Running" if begun else "Pending"
+        begun = any(one.restarts or one.exit_code is not None for one in self.containers)
+        return "Running" if running or begun else "Pending"
 
 
-_OWN_CONDITIONS: Final = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-
-
-def _condition(kind: str, holds: bool, old: list[Json], why: Json) -> Json:
+def _condition(kind: str, holds: bool, old: list[Json], reason: str) -> Json:
     status = "True" if holds else "False"
-    before: Any = next((one for one in old if one["type"] == kind), {})
-    moved = before.get("lastTransitionTime") if before.get("status") == status else times.now()
-    base = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": moved or times.now()}
-    return base if holds else {**base, **why}
+    before: Any = next((one for one in old if one["type"] == kind and one["status"] == status), {})
+    base = {"type": kind, "status": status, "lastProbeTime": None}
+    why = {} if holds else {"reason": reason}
+    return {**base, "lastTransitionTime": before.get("lastTransitionTime") or now(), **why}
 
 
 def build(pod: Json, state: PodState) -> Json:
     """The whole status."""
     phase, old = state.phase(), pod["status"].get("conditions") or []
+    ready = phase == "Running" and all(one.is_running for one in state.containers)
+    why = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
+    init = [one.as_json(ready=one.exit_code == 0) for one in state.init]
     initialized = all(one.exit_code == 0 for one in state.init)
-    ready = phase == "Running" and all(one.is_running for one in state.main)
-    done = (
-        {"reason": "PodCompleted"}
-        if phase == "Succeeded"
-        else {"reason": "PodFailed" if phase == "Failed" else "ContainersNotReady"}
-    )
-    conditions = [
-        _condition("Initialized", initialized, old, {"reason": "ContainersNotInitialized"}),
-        _condition("Ready", ready, old, done),
-        _condition("ContainersReady", ready, old, done),
-        _condition("PodScheduled", True, old, {}),
-        *(one for one in old if one["type"] not in _OWN_CONDITIONS),
-    ]
-    status = {
+    holding = {"Initialized": initialized, "Ready": ready, "ContainersReady": ready, "PodScheduled": True}
+    conditions = [_condition(kind, holds, old, why) for kind, holds in holding.items()]
+    return {
         "phase": phase,
-        "conditions": conditions,
-        "hostIP": "127.0.0.1",
-        "hostIPs": [{"ip": "127.0.0.1"}],
-        "podIP": "127.0.0.1",
-        "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [*conditions, *(one for one in old if one["type"] not in _OWN_CONDITIONS)],
+        "hostIP": _HERE,
+        "hostIPs": [{"ip": _HERE}],
+        "podIP": _HERE,
+        "podIPs": [{"ip": _HERE}],
         "startTime": state.started_at,
-        "qosClass": pod["status"].get("qosClass", "BestEffort"),
-        "containerStatuses": [one.as_json(ready=one.is_running) for one in state.main],
+        "containerStatuses": [one.as_json(ready=one.is_running) for one in state.containers],
+        **({"initContainerStatuses": init} if init else {}),
+        **state.failure,
     }
-    if state.init:
-        status["initContainerStatuses"] = [one.as_json(ready=one.exit_code == 0) for one in state.init]
-    status.update(
-        {key: value for key, value in (("reason", state.reason), ("message", state.message)) if value}
-    )
-    return status

@@ -8,14 +8,29 @@ Files given to kubectl always arrive as JSON.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.devcluster import statuses
 from penstock.devcluster.statuses import Json
 
 MAGIC: Final = b"k8s\x00"
-_Decode = Callable[[bytes], Any]
+_Message = dict[int, tuple[str, Any]]
+"""Of each field number: the name, and str, bytes (in base 64), a message, or the type of a map's values."""
+_METADATA: Final[_Message] = {
+    1: ("name", str),
+    2: ("generateName", str),
+    3: ("namespace", str),
+    11: ("labels", [str]),
+    12: ("annotations", [str]),
+}
+_KINDS: Final[dict[str, _Message]] = {
+    "Namespace": {1: ("metadata", _METADATA)},
+    "Eviction": {1: ("metadata", _METADATA)},
+    "Secret": {1: ("metadata", _METADATA), 2: ("data", [bytes]), 3: ("type", str)},
+    "ConfigMap": {1: ("metadata", _METADATA), 2: ("data", [str]), 3: ("binaryData", [bytes])},
+}
+_TYPE: Final[_Message] = {1: ("apiVersion", str), 2: ("kind", str)}
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
@@ -28,88 +43,47 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Number and content of every length-delimited field; numbers and fixed-size fields are passed over."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
-        wire = tag & 7
-        if wire == 2:
+        if tag & 7 == 2:
             size, place = _varint(data, place)
             yield tag >> 3, data[place : place + size]
             place += size
-        elif wire == 0:
+        elif tag & 7 == 0:
             _, place = _varint(data, place)
         else:
-            place += {1: 8, 5: 4}[wire]
+            place += {1: 8, 5: 4}[tag & 7]
 
 
-def _text(data: bytes) -> str:
-    return data.decode()
+def _value(data: bytes, kind: Any) -> Any:
+    if kind is bytes:
+        return base64.b64encode(data).decode()
+    return data.decode() if kind is str else _message(data, kind)
 
 
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _pair(decode: _Decode) -> _Decode:
-    def pair(data: bytes) -> tuple[str, Any]:
-        found = dict(fields(data))
-        return found.get(1, b"").decode(), decode(found.get(2, b""))
-
-    return pair
-
-
-def _message(**known: tuple[int, _Decode, bool]) -> _Decode:
-    """A decoder for a message: name=(field number, decoder, is it a map)."""
-
-    def message(data: bytes) -> Json:
-        found: Json = {}
-        for number, content in fields(data):
-            for name, (wanted, decode, is_map) in known.items():
-                if number == wanted and is_map:
-                    key, value = decode(content)
-                    found.setdefault(name, {})[key] = value
-                elif number == wanted and content:
-                    found[name] = decode(content)
-        return found
-
-    return message
-
-
-_STRINGS: Final = _pair(_text)
-_METADATA: Final = _message(
-    name=(1, _text, False),
-    generateName=(2, _text, False),
-    namespace=(3, _text, False),
-    labels=(11, _STRINGS, True),
-    annotations=(12, _STRINGS, True),
-)
-_KINDS: Final[dict[str, _Decode]] = {
-    "Namespace": _message(metadata=(1, _METADATA, False)),
-    "Eviction": _message(metadata=(1, _METADATA, False)),
-    "Secret": _message(
-        metadata=(1, _METADATA, False), data=(2, _pair(_encoded), True), type=(3, _text, False)
-    ),
-    "ConfigMap": _message(
-        metadata=(1, _METADATA, False), data=(2, _STRINGS, True), binaryData=(3, _pair(_encoded), True)
-    ),
-}
-_TYPE: Final = _message(apiVersion=(1, _text, False), kind=(2, _text, False))
-_ENVELOPE: Final = _message(typeMeta=(1, _TYPE, False), raw=(2, bytes, False))
+def _message(data: bytes, known: _Message) -> Json:
+    found: Json = {}
+    for number, content in _fields(data):
+        name, kind = known.get(number, ("", None))
+        if isinstance(kind, list):
+            pair = dict(_fields(content))
+            found.setdefault(name, {})[pair.get(1, b"").decode()] = _value(pair.get(2, b""), kind[0])
+        elif name and content:
+            found[name] = _value(content, kind)
+    return found
 
 
 def decode(data: bytes) -> Json:
     """The object in an enveloped protobuf body."""
     try:
-        envelope = _ENVELOPE(data[len(MAGIC) :])
-        kind = envelope["typeMeta"]["kind"]
-        decoder = _KINDS.get(kind)
-        if decoder is None:
-            raise statuses.unsupported_media_type(
-                f"application/vnd.kubernetes.protobuf for {kind}; send JSON"
-            )
-        found: Json = {**envelope["typeMeta"], **decoder(envelope.get("raw", b""))}
-    except (LookupError, UnicodeDecodeError, ValueError) as error:
+        envelope = dict(_fields(data[len(MAGIC) :]))
+        about = _message(envelope[1], _TYPE)
+        if about["kind"] not in _KINDS:
+            form = f"application/vnd.kubernetes.protobuf for {about['kind']}; send JSON"
+            raise statuses.unsupported_media_type(form)
+        return {**about, **_message(envelope.get(2, b""), _KINDS[about["kind"]])}
+    except (LookupError, ValueError) as error:
         raise statuses.bad_request(f"the body is not the protobuf it claims to be: {error!r}") from error
-    return found

@@ -7,6 +7,7 @@ bytes that were encoded once.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,16 +15,18 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.devcluster import statuses
 from penstock.devcluster.kinds import Kind
-from penstock.devcluster.statuses import Json
+from penstock.devcluster.statuses import ApiError, Json
 
 HISTORY: Final = 10_000
 FIRST_VERSION: Final = 100
 """A real server has made many versions before anybody can ask: the very first are always too old."""
-EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
-Resource = tuple[str, str]  # group and plural: versions of one kind share their objects
+
+
+def now(offset: float = 0) -> str:
+    """Whole seconds, as in creationTimestamp; truncated, so that it is never in the future."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Entry:
     def uid(self) -> str:
         return str(self.obj["metadata"]["uid"])
 
+    @property
+    def is_going(self) -> bool:
+        """Somebody has asked for its deletion."""
+        return "deletionTimestamp" in self.obj["metadata"]
+
     def copy(self) -> Json:
         """A copy that the caller may change."""
         copied: Json = msgspec.json.decode(self.raw)
@@ -53,7 +61,7 @@ class Entry:
 class Change:
     """One step of history; `entry` is the new version, or the last one of an object that is gone."""
 
-    type: EventType
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
     entry: Entry
     before: Entry | None
 
@@ -62,12 +70,7 @@ Listener = Callable[[Change], None]
 
 
 def key_of(obj: Json) -> Key:
-    metadata = obj["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
-
-
-def resource_of(kind: Kind) -> Resource:
-    return kind.group, kind.plural
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 class Store:
@@ -75,17 +78,17 @@ class Store:
 
     def __init__(self, history: int = HISTORY) -> None:
         self.version = FIRST_VERSION
-        self._objects: dict[Resource, dict[Key, Entry]] = {}
+        self._objects: dict[tuple[str, str], dict[Key, Entry]] = {}
         self._history: deque[Change] = deque(maxlen=history)
         self._forgotten = FIRST_VERSION  # versions before this one are no longer in the history
-        self._listeners: dict[Resource | None, list[Listener]] = {}
+        self._listeners: dict[tuple[str, str] | None, list[Listener]] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Entry | None:
-        return self._objects.get(resource_of(kind), {}).get((namespace, name))
+        return self._objects.get(kind.resource, {}).get((namespace, name))
 
     def all(self, kind: Kind, namespace: str | None = None) -> list[Entry]:
         """In the order of namespace and name, as a real server lists them."""
-        found = self._objects.get(resource_of(kind), {})
+        found = self._objects.get(kind.resource, {})
         return [found[key] for key in sorted(found) if namespace in (None, key[0])]
 
     def everything(self) -> Iterator[Entry]:
@@ -94,16 +97,15 @@ class Store:
 
     def put(self, kind: Kind, obj: Json) -> Entry:
         """Store a new version of the object; its namespace and name must be set."""
-        objects = self._objects.setdefault(resource_of(kind), {})
+        objects = self._objects.setdefault(kind.resource, {})
         before = objects.get(key_of(obj))
-        entry = self._stamped(kind, obj)
-        objects[entry.key] = entry
+        entry = objects[key_of(obj)] = self._stamped(kind, obj)
         self._tell(Change("MODIFIED" if before else "ADDED", entry, before))
         return entry
 
     def remove(self, kind: Kind, namespace: str, name: str) -> Entry:
         """Take the object out; the answer is its last version, with the version number of the removal."""
-        before = self._objects[resource_of(kind)].pop((namespace, name))
+        before = self._objects[kind.resource].pop((namespace, name))
         entry = self._stamped(kind, before.copy())
         self._tell(Change("DELETED", entry, before))
         return entry
@@ -117,26 +119,25 @@ class Store:
         if len(self._history) == self._history.maxlen:
             self._forgotten = self._history[0].entry.version
         self._history.append(change)
-        resource = resource_of(change.entry.kind)
-        for listener in [*self._listeners.get(resource, ()), *self._listeners.get(None, ())]:
-            listener(change)
+        for resource in (change.entry.kind.resource, None):
+            for listener in list(self._listeners.get(resource, ())):
+                listener(change)
 
     def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
         """Call the listener at every change of this kind (or of any); the answer ends that."""
-        listeners = self._listeners.setdefault(resource_of(kind) if kind else None, [])
+        listeners = self._listeners.setdefault(kind.resource if kind else None, [])
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
     def since(self, kind: Kind, version: int) -> list[Change]:
         """What happened to this kind after that version."""
         self.check_known(version)
-        wanted = resource_of(kind)
         newer = [change for change in self._history if change.entry.version > version]
-        return [change for change in newer if resource_of(change.entry.kind) == wanted]
+        return [change for change in newer if change.entry.kind.resource == kind.resource]
 
     def check_known(self, version: int) -> None:
         if version < self._forgotten:
-            raise statuses.expired(version, self._forgotten)
+            raise ApiError(410, "Expired", f"too old resource version: {version} ({self._forgotten})")
 
     def compact(self) -> int:
         """Forget the history; every version given out so far is then too old to watch or continue from."""

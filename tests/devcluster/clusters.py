@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.devcluster import auth, server
+from penstock.devcluster import requests, server
 from penstock.devcluster.nodes import NodeSpec
 from penstock.devcluster.statuses import Json
 
@@ -134,8 +134,8 @@ def serve(nodes: Sequence[NodeSpec] = TWO_NODES, *, backoff: float = 0.2) -> Ite
     with tempfile.TemporaryDirectory(prefix="penstock-devcluster-") as directory:
         data_dir, port = Path(directory), free_port()
         tokens = {
-            "test-admin": auth.Identity("admin", "admin"),
-            "test-viewer": auth.Identity("viewer", "viewer"),
+            "test-admin": requests.Identity("admin", "admin"),
+            "test-viewer": requests.Identity("viewer", "viewer"),
         }
         settings = server.Settings(data_dir, port, tokens, list(nodes), backoff=backoff)
         thread = _Thread(settings)
