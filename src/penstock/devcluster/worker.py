@@ -257,6 +257,8 @@ class Worker:
             about["mounts"].append((str(last_words), container["terminationMessagePath"], False))
         group = self._limit_memory(container, state)
         about["cgroup"] = str(group.path / "cgroup.procs") if group else ""
+        if state.name in self.logs:
+            self.logs[state.name].forget()
         log = self.logs[state.name] = Log(self._directory / f"{state.name}.log")
         try:
             status = await self._watch(about, state, log)
