@@ -95,12 +95,15 @@ def _no_space(log: logs.Log, chunk: bytes) -> None:
 
 
 def test_options_over_http(api: testing.Client) -> None:
-    """tailLines and limitBytes work as query parameters."""
+    """tailLines and limitBytes work as query parameters; what cannot be given is refused."""
     api.create("pods", pod("p", "sh", "-c", "echo one; echo two >&2; echo three"))
     api.phase("p", "Succeeded")
     assert api.log("p") == "one\ntwo\nthree\n"
     assert api.log("p", tailLines="2") == "two\nthree\n"
     assert api.log("p", limitBytes="5") == "one\nt"
+    assert api.log("p", timestamps="false") == api.log("p")
+    refusal = api.call("GET", api.path("pods", "p/log"), timestamps="true", sinceSeconds="3")
+    assert "keeps no logs with sinceSeconds or timestamps" in refusal["message"]
 
 
 def test_follow_ends_with_the_container_and_keeps_the_tail(api: testing.Client) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -210,9 +210,15 @@ class Handlers:
         if log is None:
             why = f'container "{name}" in pod "{target.name}" is waiting to start'
             raise statuses.bad_request(why)
+        given = {name for name, value in request.query_params.items() if value != "false"}
+        if unknown := sorted(_NOT_OF_LOGS & given):
+            raise statuses.bad_request(f"the dev cluster keeps no logs with {' or '.join(unknown)}")
         tail, limit = requests.number(request, "tailLines"), requests.number(request, "limitBytes")
         follow = requests.is_true(request, "follow")
         return self._stream(logs.stream(log, follow=follow, tail=tail, limit=limit), "text/plain")
+
+
+_NOT_OF_LOGS: Final = {"previous", "sinceSeconds", "sinceTime", "timestamps"}
 
 
 class _Stream(StreamingResponse):
