@@ -172,7 +172,8 @@ def test_quota_and_doctor_know_both_names(site: tuple[testing.RunningLab, Path])
     assert {name: hard[f"requests.{name}"] for name in names} == dict.fromkeys(names, "12")
     patch_node(lab, "n1", {AMD: "1"})
     try:
-        told = lab.penstock("doctor", "--only", "node-gpus", "--site", str(path), check=False)
+        words = ("doctor", "--only", "node-gpus", "--format", "json", "--site", str(path))
+        told = lab.penstock(*words, check=False)
         assert "Slurm gives out 4 GPUs, Kubernetes has 1 amd.com/gpu" in told.stdout
         assert told.returncode == 3
     finally:
