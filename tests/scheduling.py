@@ -16,11 +16,13 @@ TOGETHER = {
 """Files whose tests need a lab of another kind, which costs more than most of them do."""
 LONGEST_FIRST = (
     "a stormy lab",
+    "tests/e2e/test_intake.py",
     "tests/e2e/test_bridge.py",
-    "tests/e2e/test_site.py",
     "tests/conformance/test_lifecycle.py",
-    "tests/e2e/test_check.py",
+    "tests/e2e/test_semantics_booking.py",
+    "tests/e2e/test_gang.py",
     "tests/conformance/test_outages.py",
+    "tests/e2e/test_site.py",
     "tests/e2e/",
     "tests/",
 )
