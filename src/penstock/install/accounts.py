@@ -90,7 +90,7 @@ def _sacctmgr(site: Site, words: Sequence[str]) -> str:
     environment = {
         wellknown.ENV_SLURM_CONF: site.slurm.conf,
         "LC_ALL": "C",
-        "PATH": "/usr/sbin:/usr/bin:/bin",
+        "PATH": f"{site.slurm.commands_dir}:/usr/sbin:/usr/bin:/bin",
     }
     try:
         done = subprocess.run(

@@ -125,7 +125,7 @@ class Slurm(Part):
     ] = None
     commands_dir: Annotated[
         Path,
-        Field(description="Folder of squeue on the slurmds' hosts, which the PAM session asks about a step."),
+        Field(description="Folder of squeue (asked by the PAM session) and sacctmgr (asked by `apply`)."),
     ] = "/usr/bin"
     max_array_size: Annotated[Positive, Field(description="MaxArraySize.")] = 10001
     restart: Annotated[
