@@ -324,7 +324,7 @@ def other_slurm(lab: Lab) -> Iterator[schema.Site]:
     folder = lab.place.directory / "upgraded"
     folder.mkdir()
     program = folder / "slurmctld"
-    program.write_text("#!/bin/sh\necho slurm-wlm 24.11.5\n")
+    program.write_text("#!/bin/sh\necho slurm-wlm 25.05.3\n")
     program.chmod(0o755)
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{folder}:{before}"
@@ -375,7 +375,7 @@ def hook(name: str) -> Callable[[Lab], Path]:
 
 AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
-    "another Slurm": (other_slurm, "slurm-release", "installed is 24.11"),
+    "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
     "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
     "slurmctld killed": (no_slurmctld, "slurmctld", "Unable to contact slurm controller"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
