@@ -74,11 +74,18 @@ def submit(lab: Lab, row: Row, *, partition: str = PODS, cwd: Path) -> str:
 
 
 def ended(lab: Lab, job_ids: Iterable[str]) -> dict[str, Record]:
-    """How those of the jobs that have ended did, according to the accounting."""
-    lines = lab.run((*ACCOUNTING, f"--jobs={','.join(sorted(job_ids))}")).stdout.splitlines()
+    """How those of the jobs that have ended did, according to the accounting; of an array, all its tasks."""
+    wanted = sorted(job_ids)
+    lines = lab.run((*ACCOUNTING, f"--jobs={','.join(wanted)}")).stdout.splitlines()
     rows = [line.split("|") for line in lines]
-    final = (row for row in rows if row[3] not in ("", "Unknown") and row[1] not in NOT_THE_END)
-    return {row[0]: Record(row[1].split()[0], row[2]) for row in final}
+    found = {}
+    for job_id in wanted:
+        own = [row for row in rows if row[0] == job_id or row[0].startswith(f"{job_id}_")]
+        if own and all(row[3] not in ("", "Unknown") and row[1] not in NOT_THE_END for row in own):
+            found[job_id] = Record(
+                " ".join(row[1].split()[0] for row in own), " ".join(row[2] for row in own)
+            )
+    return found
 
 
 def records(lab: Lab, job_ids: Iterable[str], *, timeout: float = 180) -> dict[str, Record]:
