@@ -11,6 +11,10 @@ from tests.e2e.semantics import Row
 ARGUMENTS = ("a b", "", "$HOME", "it's", '"', "*", "-n", "--", "é\n2nd line", "\\n", "`id`", ";true")
 SHOW_ARGUMENTS = '#!/bin/bash\necho $#; for a; do printf "[%s]\\n" "$a"; done\n'
 PYTHON = "import sys, os\nprint(sys.argv[1:], os.path.basename(os.getcwd()).partition('-')[2])\nsys.exit(5)\n"
+DYING = (
+    "#!/usr/bin/python3\nimport os, signal, resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+    "signal.signal({0}, signal.SIG_DFL)\nos.kill(os.getpid(), {0})\n"
+)
 ROWS = {
     "exit-0": Row(script="#!/bin/sh\ntrue\n"),
     "exit-1": Row(script="#!/bin/sh\nexit 1\n"),
@@ -23,11 +27,7 @@ ROWS = {
     "killed-TERM": Row(script="#!/bin/sh\nkill -TERM $$\n"),
     "killed-HUP": Row(script="#!/usr/bin/python3\nimport os\nos.kill(os.getpid(), 1)\n"),
     "killed-USR1": Row(script="#!/bin/bash\nkill -USR1 $$\n"),
-    "killed-by-each": Row(
-        script="#!/usr/bin/python3\nimport os, signal\nnumber = int(os.environ['SLURM_ARRAY_TASK_ID'])\n"
-        "signal.signal(number, signal.SIG_DFL)\nos.kill(os.getpid(), number)\n",
-        options=("--array=2,3,13,14,25,31,34", "--output=o-%a"),
-    ),
+    **{f"killed-{number}": Row(script=DYING.format(number)) for number in (2, 3, 13, 14, 25, 31, 34)},
     "killed-ABRT": Row(script="#!/usr/bin/python3\nimport os\nos.abort()\n"),
     "trapped-INT": Row(script="#!/bin/bash\ntrap 'echo it' INT QUIT\nkill -INT $$; kill -QUIT $$\necho on\n"),
     "exit-143-by-itself": Row(script="#!/bin/sh\nexit 143\n"),
