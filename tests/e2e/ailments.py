@@ -253,6 +253,12 @@ def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
         yield site_of(lab)
     finally:
         lab.penstock("lab", "restart", components.SLURMCTLD)
+        testing.until(lambda: _is_idle(lab), seconds=60)
+
+
+def _is_idle(lab: Lab) -> bool:
+    """Whether the node has told a new slurmctld of itself."""
+    return lab.run(("sinfo", "-h", "-n", NODE, "-p", "gpu", "-o", "%t")).stdout.strip() == "idle"
 
 
 @contextlib.contextmanager
@@ -296,12 +302,19 @@ def label_gone(lab: Lab) -> Iterator[schema.Site]:
         lab.run(("kubectl", "label", "node", *names, "gpu-"))
 
 
+def _create(lab: Lab, version: str, kind: str, metadata: dict[str, str], **fields: Any) -> None:
+    manifest = {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+    lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
+
+
 @contextlib.contextmanager
 def quota_changed(lab: Lab) -> Iterator[schema.Site]:
     """Somebody raised a user's quota by hand."""
     home = "user-quota-test"
     lab.run(("kubectl", "create", "namespace", home))
-    lab.run(("kubectl", "create", "quota", "penstock", "--hard=pods=500", f"--namespace={home}"))
+    _create(
+        lab, "v1", "ResourceQuota", {"name": "penstock", "namespace": home}, spec={"hard": {"pods": "500"}}
+    )
     try:
         yield site_of(lab, accounts={"research": {"users": {"quota-test": {"quota": {"pods": 5}}}}})
     finally:
@@ -311,7 +324,7 @@ def quota_changed(lab: Lab) -> Iterator[schema.Site]:
 @contextlib.contextmanager
 def class_deleted(lab: Lab) -> Iterator[schema.Site]:
     """Somebody deleted the PriorityClass of a partition's pods."""
-    lab.run(("kubectl", "create", "priorityclass", "vanished", "--value=1"))
+    _create(lab, "scheduling.k8s.io/v1", "PriorityClass", {"name": "vanished"}, value=1)
     lab.run(("kubectl", "delete", "priorityclass", "vanished"))
     yield site_of(
         lab, priority_classes={"vanished": {"value": 1}}, partitions={"gpu": {"priority_class": "vanished"}}
@@ -377,7 +390,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
     "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
     "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
-    "slurmctld killed": (no_slurmctld, "slurmctld", "Unable to contact slurm controller"),
+    "slurmctld killed": (no_slurmctld, "slurmctld", "slurmctld does not answer"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
     "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
     "hook of another version": (

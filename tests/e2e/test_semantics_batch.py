@@ -52,7 +52,9 @@ ROWS = {
     "arguments": Row(script=SHOW_ARGUMENTS, arguments=ARGUMENTS),
     "no-arguments": Row(script=SHOW_ARGUMENTS),
     "nothing-to-read": Row(script="#!/bin/sh\ncat; read line; echo $? end\n"),
-    "working-directory": Row(script="#!/bin/sh\npwd; /bin/pwd\n", options=("--chdir=/tmp", "--output=/tmp/%u-%j.out")),
+    "working-directory": Row(
+        script="#!/bin/sh\npwd; /bin/pwd\n", options=("--chdir=/tmp", "--output=/tmp/%u-%j.out")
+    ),
     "wrap": Row(options=("--wrap=echo wrapped; exit 4",)),
     "wrap-with-quotes": Row(options=("--wrap=printf '%s\\n' \"a  b\" 'c\"d' $((1+1))",)),
     "python": Row(script=f"#!/usr/bin/python3\n{PYTHON}", arguments=("x y",)),

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.doctor.checks import Fix, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import facts, rendering
@@ -66,7 +66,14 @@ def munge(live: Live) -> Iterator[Problem]:
 
 @registry.add("slurmctld", "slurmctld answers")
 def slurmctld(live: Live) -> Iterator[Problem]:
-    if not live.settings.get("SLURM_VERSION"):
+    try:
+        version = live.settings.get("SLURM_VERSION")
+    except errors.SlurmUnavailable as error:
+        yield Problem(
+            f"slurmctld does not answer ({error.message})", "start it, and look at its log if it ends"
+        )
+        return
+    if not version:
         yield Problem("slurmctld says nothing of itself", "look at its log")
 
 
