@@ -4,6 +4,9 @@ the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from tests.e2e import semantics
 from tests.e2e.semantics import Row
@@ -72,9 +75,11 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def traces(lab: semantics.Lab) -> dict[str, dict[str, semantics.Trace]]:
+def traces(lab: semantics.Lab) -> Iterator[dict[str, dict[str, semantics.Trace]]]:
     """All rows, run at once."""
-    return semantics.twins(lab, ROWS)
+    yield semantics.twins(lab, ROWS)
+    for path in Path("/tmp").glob(f"{lab.user}-*.out"):  # noqa: S108  # where one row has its output
+        path.unlink()
 
 
 @pytest.mark.parametrize("name", ROWS)
