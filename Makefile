@@ -39,6 +39,10 @@ storm: packages dev-venv ## Every outage and every known bug of the field, the l
 soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
+.PHONY: fuzz
+fuzz: packages dev-venv ## Property tests with EXAMPLES=1000 new examples of each; what they find belongs into a test
+	@grep -rl "from hypothesis" tests/unit tests/sbatch tests/results tests/sitefile tests/install --include='test_*.py' | PENSTOCK_TEST_EXPLORE=$(or $(EXAMPLES),1000) xargs $(BIN)/python -m pytest -q -p no:cacheprovider --numprocesses=2
+
 .PHONY: bench
 bench: packages dev-venv ## Measure what Penstock costs against baselines in the same run; fails when a budget is missed
 	@$(BIN)/python scripts/bench_validate.py

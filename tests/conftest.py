@@ -4,6 +4,7 @@ costs more than most of them do; and properties that fail by what they find, not
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -13,8 +14,16 @@ from penstock.lab import spec, testing
 from tests.e2e import labs
 
 pytest_plugins = ("tests.scheduling",)
-hypothesis.settings.register_profile("penstock", deadline=None)
-hypothesis.settings.load_profile("penstock")
+
+EXPLORING = "PENSTOCK_TEST_EXPLORE"
+"""How many examples of each property `make fuzz` tries, others every time. Without it they are the same each
+time, so that a run of the tests tells of the change and not of luck.
+"""
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.register_profile(
+    "exploring", deadline=None, max_examples=int(os.environ.get(EXPLORING) or 1), print_blob=True
+)
+hypothesis.settings.load_profile("exploring" if os.environ.get(EXPLORING) else "same")
 
 
 @pytest.fixture(scope="session")

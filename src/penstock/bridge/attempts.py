@@ -23,7 +23,7 @@ from penstock import crashpoints, errors, wellknown
 from penstock.bridge import outcomes
 from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
-from penstock.model import jobs, launches
+from penstock.model import jobs, launches, numbers
 from penstock.nas import atomic
 from penstock.render import pods as rendering
 
@@ -145,8 +145,9 @@ class Attempts:
     def saw(self, pods: Iterable[types.Pod]) -> None:
         """Pods as they are now; what is older is forgotten."""
         for pod in pods:
-            job_id, restart = reading.job_id(pod), pod.metadata.labels.get(wellknown.LABEL_RESTART, "")
-            entry = self._open.get((job_id, int(restart))) if job_id and restart.isdecimal() else None
+            job_id = reading.job_id(pod)
+            restart = numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RESTART, ""))
+            entry = self._open.get((job_id, restart)) if job_id and restart is not None else None
             if entry is not None:
                 facts = facts_of(pod)
                 others = (one for one in entry.attempt.pods if one.name != facts.name)
@@ -237,7 +238,7 @@ def facts_of(pod: types.Pod) -> model.PodFacts:
     return model.PodFacts(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
-        rank=int(rank) if rank.isdecimal() else 0,
+        rank=numbers.natural(rank) or 0,
         node=pod.spec.node_name,
         image=pod.spec.containers[0].image if pod.spec.containers else "",
         image_id=status.image_id,

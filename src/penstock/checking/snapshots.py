@@ -15,7 +15,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.kube import reading, types
-from penstock.model import audits, jobs
+from penstock.model import audits, jobs, numbers
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +59,8 @@ class Snapshot:
 
     def job_of(self, labels: Mapping[str, str]) -> audits.SlurmJob | None:
         """The job that these labels name, if Slurm knows it."""
-        text = labels.get(wellknown.LABEL_JOB_ID, "")
-        return self.jobs.get(int(text)) if text.isascii() and text.isdigit() else None
+        job_id = numbers.natural(labels.get(wellknown.LABEL_JOB_ID, ""))
+        return None if job_id is None else self.jobs.get(job_id)
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether the attempt of a job that these labels name has a right to objects now."""

@@ -8,6 +8,7 @@ import socket
 import struct
 
 from penstock.hooks import wire
+from penstock.model import numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +31,10 @@ class Message:
     def number(self, name: str) -> int:
         """A value that is a number, not below zero."""
         text = self.one(name)
-        if not text.isdigit():
+        found = numbers.natural(text)
+        if found is None:
             raise wire.WireError(f"{self.verb}: {name} is not a number: {text[:20]!r}")
-        return int(text)
+        return found
 
 
 def parse(fields: list[bytes]) -> Message:

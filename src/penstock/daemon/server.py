@@ -16,7 +16,7 @@ from penstock.bridge import draining
 from penstock.daemon import connections, describing, doors, launches
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
-from penstock.model import jobs
+from penstock.model import jobs, numbers
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,8 @@ class Server:
         crashpoints.reach("release.answered")
 
     async def _describe(self, connection: connections.Connection, message: connections.Message) -> None:
-        wanted = tuple(int(text) for text in message.all("job") if text.isdigit())
+        asked = (numbers.natural(text) for text in message.all("job"))
+        wanted = tuple(job_id for job_id in asked if job_id is not None)
         sees_all = connection.uid in self.hook_uids
         found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
         await connection.send("jobs", msgspec.json.encode(found))

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.kube import types
-from penstock.model import jobs, resources
+from penstock.model import jobs, numbers, resources
 
 # Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
 HOPELESS = frozenset(
@@ -110,8 +110,7 @@ def job_id(pod: types.Pod) -> int | None:
     """The Slurm job a pod of ours belongs to; None for everybody else's."""
     if pod.metadata.labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE:
         return None
-    text = pod.metadata.labels.get(wellknown.LABEL_JOB_ID, "")
-    return int(text) if text.isdecimal() else None
+    return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_JOB_ID, ""))
 
 
 def belongs_to(pod: types.Pod, identity: jobs.JobIdentity) -> bool:

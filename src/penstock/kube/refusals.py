@@ -15,6 +15,7 @@ import msgspec
 
 from penstock import errors
 from penstock.kube import types
+from penstock.model import numbers
 
 LONGEST_WAIT = 30.0
 _ERRORS: dict[int, type[errors.KubeError]] = {
@@ -52,4 +53,4 @@ def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> No
 
 
 def _seconds(text: str) -> float:
-    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0
+    return min(float(numbers.natural(text) or 0), LONGEST_WAIT)

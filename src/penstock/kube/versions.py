@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import collections
 
+from penstock.model import numbers
+
 REMEMBERED = 20_000
 
 
 def is_older(version: str, than: str) -> bool:
     """Whether the version is certainly of an earlier time."""
-    return version.isdigit() and than.isdigit() and int(version) < int(than)
+    one, other = numbers.natural(version), numbers.natural(than)
+    return one is not None and other is not None and one < other
 
 
 def is_news(version: str, known: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from penstock import errors
-from penstock.model import attempts
+from penstock.model import attempts, numbers
 from penstock.nas import acting, atomic
 from penstock.results import finding, gathering, placing, settings, summary, telling
 from penstock.slurm import accounting
@@ -155,7 +155,7 @@ def _overtaken(job: Job) -> bool:
     prefix = f"{job.attempt.job_id}-"
     names = (path.name for folder in ("running", "ended") for path in (job.settings.state / folder).iterdir())
     restarts = (name.removeprefix(prefix).removesuffix(".json") for name in names if name.startswith(prefix))
-    return any(int(text) > job.attempt.restart for text in restarts if text.isdigit())
+    return any((numbers.natural(text) or 0) > job.attempt.restart for text in restarts)
 
 
 def _put_in_place(job: Job) -> None:

@@ -26,7 +26,7 @@ from typing import NoReturn
 import msgspec
 
 from penstock import errors, service
-from penstock.model import attempts
+from penstock.model import attempts, numbers
 from penstock.results import collecting, placing, settings, telling
 from penstock.slurm import accounting
 
@@ -226,9 +226,10 @@ def first_attempts(names: Iterable[str]) -> list[str]:
     """The lowest attempt of each job: a job's attempts are collected in their order."""
     first: dict[int, int] = {}
     for name in names:
-        job, _, restart = name.removesuffix(".json").partition("-")
-        if name.endswith(".json") and job.isdigit() and restart.isdigit():
-            first[int(job)] = min(int(restart), first.get(int(job), int(restart)))
+        words = name.removesuffix(".json").partition("-")
+        job, restart = numbers.natural(words[0]), numbers.natural(words[2])
+        if name.endswith(".json") and job is not None and restart is not None:
+            first[job] = min(restart, first.get(job, restart))
     return [attempts.record_name(job, restart) for job, restart in sorted(first.items())]
 
 

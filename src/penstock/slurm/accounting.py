@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock import errors
+from penstock.model import numbers
 from penstock.slurm import commands
 
 _FIELDS = "JobIDRaw,JobID,UID,State,ExitCode,Submit,Start,End,Account,Partition,QOS,JobName"
@@ -55,14 +56,17 @@ async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, 
 
 
 def _row(fields: Sequence[str]) -> EndedAttempt | None:
-    if len(fields) != 12 or not fields[0].isdecimal() or not fields[2].isdecimal():
+    if len(fields) != 12:
         return None
-    job_id, shown, uid, state, code, submitted, started, ended, account, partition, qos, name = fields
+    _, shown, _, state, code, submitted, started, ended, account, partition, qos, name = fields
+    job_id, uid = numbers.natural(fields[0]), numbers.natural(fields[2])
+    if job_id is None or uid is None:
+        return None
     word = state.split()[0] if state else ""
     return EndedAttempt(
-        job_id=int(job_id),
+        job_id=job_id,
         shown_id=shown,
-        uid=int(uid),
+        uid=uid,
         state=SENT_BACK if word in _SENT_BACK else word,
         exit_code=code,
         submitted=_seconds(submitted),
@@ -76,7 +80,8 @@ def _row(fields: Sequence[str]) -> EndedAttempt | None:
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isdecimal() and text != "0" else None
+    seconds = numbers.natural(text)
+    return float(seconds) if seconds else None
 
 
 def attempt_among(

@@ -7,6 +7,7 @@ import secrets
 import msgspec
 
 from penstock import errors
+from penstock.model import numbers
 from penstock.slurm import commands
 
 _QUEUE = (
@@ -89,10 +90,11 @@ def rows(text: str, separator: str, width: int) -> list[list[str]]:
 
 
 def _queued(words: list[str]) -> QueuedJob:
-    job_id, shown_id, user, name, partition, state, time, restarts, where = words
-    if not (job_id.isdecimal() and restarts.isdecimal()):
+    first, shown_id, user, name, partition, state, time, last, where = words
+    job_id, restarts = numbers.natural(first), numbers.natural(last)
+    if job_id is None or restarts is None:
         raise errors.SlurmError(f"squeue printed a job that we do not understand: {words}")
-    return QueuedJob(int(job_id), shown_id, user, name, partition, state, time, int(restarts), where)
+    return QueuedJob(job_id, shown_id, user, name, partition, state, time, restarts, where)
 
 
 async def record(slurm_conf: str, job: str) -> JobRecord:
@@ -107,12 +109,11 @@ async def record(slurm_conf: str, job: str) -> JobRecord:
 
 
 def _recorded(words: list[str]) -> JobRecord:
-    job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment = words
-    if not job_id.isdecimal():
+    first, shown_id, user, name, partition, state, code, elapsed, nodes, comment = words
+    job_id = numbers.natural(first)
+    if job_id is None:
         raise errors.SlurmError(f"sacct printed a job that we do not understand: {words}")
-    return JobRecord(
-        int(job_id), shown_id, user, name, partition, state, code, elapsed, nodes, comment=comment
-    )
+    return JobRecord(job_id, shown_id, user, name, partition, state, code, elapsed, nodes, comment=comment)
 
 
 async def _not_accounted_yet(slurm_conf: str, job: str) -> JobRecord:
@@ -126,10 +127,10 @@ async def _not_accounted_yet(slurm_conf: str, job: str) -> JobRecord:
             f"Slurm knows no job {job}", hint="`squeue` and `sacct` list those it knows."
         ) from None
     _, words = _fields(text)
-    job_id, user = words.get("JobId", ""), words.get("UserId", "").partition("(")[0]
-    if not job_id.isdigit():
+    job_id, user = numbers.natural(words.get("JobId", "")), words.get("UserId", "").partition("(")[0]
+    if job_id is None:
         raise errors.SlurmError(f"scontrol printed something that we do not understand of job {job}")
-    bare = JobRecord(int(job_id), job, user, "", "", "", "", "", "")
+    bare = JobRecord(job_id, job, user, "", "", "", "", "", "")
     return await _with_live_details(slurm_conf, bare)
 
 
@@ -157,7 +158,7 @@ async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return numbers.natural(text) or 0
 
 
 def _fields(text: str) -> tuple[dict[str, str], dict[str, str]]:
