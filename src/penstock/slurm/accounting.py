@@ -21,7 +21,7 @@ _SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt
 SENT_BACK = "REQUEUED"
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 _LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
-_HEAD = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+))? ")
+_HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
 _OVER = frozenset(
     ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
 )
@@ -114,7 +114,7 @@ def remembered_in(text: str, *, uid: int, restart: int) -> EndedAttempt | None:
     """From what scontrol printed; only fields that begin a line are read, no user's text does."""
     head = _HEAD.match(text)
     fields = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
-    restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d+) ", text, re.MULTILINE)
+    restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d{1,20}) ", text, re.MULTILINE)
     if head is None or restarts is None or not fields.get("UserId", "").endswith(f"({uid})"):
         return None
     shown = f"{head[2]}_{head[3]}" if head[2] else head[1]
