@@ -66,7 +66,8 @@ CASES = {
     "cancelled": Case(f"echo up\n{LOOP}", scancel()),
     "cancelled-trapped": Case(f"trap 'echo tidy; exit 3' TERM\necho up\n{LOOP}", scancel()),
     "cancelled-stubborn": Case(  # its children are ended now and then, and complain
-        f"{STUBBORN}echo up\nwhile :; do {{ date +%s.%N >$f.new; mv $f.new $f; }} 2>/dev/null; sleep 0.2; done\n",
+        f"{STUBBORN}echo up\n"
+        "while :; do { date +%s.%N >$f.new; mv $f.new $f; } 2>/dev/null; sleep 0.2; done\n",
         scancel(),
     ),
     "killed": Case(f"trap 'echo no' TERM\necho up\n{LOOP}", scancel("--signal=KILL")),
