@@ -16,10 +16,5 @@ WELL = "pong"
 def ping(path: str) -> tuple[str, float]:
     """penstockd's answer and how long it took; OSError or WireError when there is none."""
     began = time.monotonic()
-    sock = wire.connect(path, SECONDS)
-    try:
-        sock.sendall(wire.pack(wellknown.VERB_PING))
-        answer = wire.receive(sock)
-    finally:
-        sock.close()
+    answer = wire.ask(path, SECONDS, wellknown.VERB_PING)
     return (answer[0].decode() if answer else ""), time.monotonic() - began

@@ -73,3 +73,4 @@ def test_an_ended_pod_can_be_deleted_and_is_soon_gone(api: client.Client, node: 
     api.phase("over", "Succeeded")
     api.delete("pods", "over", {"gracePeriodSeconds": 1})
     api.gone("pods", "over", patience=10)
+    assert api.get("pods", "over")["reason"] == "NotFound"

@@ -98,6 +98,7 @@ def test_signal_to_a_process_that_ended_is_no_error() -> None:
     ended.wait(60)
     for number in (signal.SIGKILL, signal.SIGTERM):
         processes.send(ended.pid, number)
+    assert ended.returncode == 0
 
 
 def test_where_no_cgroup_is_writable_an_event_says_so(

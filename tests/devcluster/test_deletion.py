@@ -142,7 +142,8 @@ def test_dependents_follow_their_owner(api: testing.Client) -> None:
     api.create("secrets", owned("grandchild", child))
     api.delete("configmaps", "owner")
     api.until(lambda found: found.get("code") == 404, "configmaps", "child")
-    api.until(lambda found: found.get("code") == 404, "secrets", "grandchild")
+    left = api.until(lambda found: found.get("code") == 404, "secrets", "grandchild")
+    assert left["reason"] == "NotFound"
 
 
 def test_second_owner_keeps_a_dependent(api: testing.Client) -> None:
@@ -164,7 +165,7 @@ def test_second_owner_keeps_a_dependent(api: testing.Client) -> None:
 def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> None:
     """A reference to a uid that does not exist does not keep an object alive."""
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
-    api.create("configmaps", owned("child", ghost))
+    assert api.create("configmaps", owned("child", ghost))["metadata"]["name"] == "child"
     api.until(lambda found: found.get("code") == 404, "configmaps", "child")
 
 

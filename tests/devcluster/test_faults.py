@@ -135,7 +135,7 @@ def test_pod_that_waits_for_its_image_can_be_deleted(own: testing.Client) -> Non
     own.create("pods", pod("p", "true", container={"image": "none"}))
     own.until(lambda found: waiting_reason(found) == "ImagePullBackOff", "pods", "p")
     own.delete("pods", "p")
-    own.gone("p", patience=20)
+    assert own.gone("p", patience=20)["reason"] == "NotFound"
 
 
 def test_pod_stuck_terminating(own: testing.Client) -> None:

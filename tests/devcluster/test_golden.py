@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.devcluster import discovery, kinds, nodes, podstatus, tables
 from penstock.devcluster.store import Entry
+from tests import goldens
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "devcluster"
 
-
-def check(name: str, document: Any) -> None:
-    """Compare with the golden file; UPDATE_GOLDEN=1 writes it anew, for review."""
+def shown(document: Any) -> str:
+    """As the golden files have it, without the time of day."""
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
-    path = GOLDEN / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert path.read_text() == text
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+
+
+def reviewed(name: str, text: str) -> str:
+    return goldens.reviewed(f"devcluster/{name}", text)
 
 
 @pytest.mark.parametrize(
@@ -37,15 +33,15 @@ def check(name: str, document: Any) -> None:
 )
 def test_discovery(path: str, name: str) -> None:
     """What clients find out about the server."""
-    check(name, discovery.answer(path, kinds.Registry()))
+    text = shown(discovery.answer(path, kinds.Registry()))
+    assert text == reviewed(name, text)
 
 
 def test_node() -> None:
     """A node with GPUs and labels of its own."""
-    check(
-        "node.json",
-        nodes.node_object(nodes.NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4, labels={"zone": "a"})),
-    )
+    spec = nodes.NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4, labels={"zone": "a"})
+    text = shown(nodes.node_object(spec))
+    assert text == reviewed("node.json", text)
 
 
 def test_status_through_a_life() -> None:
@@ -63,7 +59,7 @@ def test_status_through_a_life() -> None:
     one.run("uid/c/1")
     one.end(0, "Completed")
     life["4 ended"] = podstatus.build(pod, state)
-    check("pod-status.json", life)
+    assert shown(life) == reviewed("pod-status.json", shown(life))
 
 
 def test_pod_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,4 +71,5 @@ def test_pod_table(monkeypatch: pytest.MonkeyPatch) -> None:
         "spec": {"nodeName": "n1", "containers": [{}, {}]},
         "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container, container]},
     }
-    check("pod-table.json", tables.table(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)]))
+    text = shown(tables.table(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)]))
+    assert text == reviewed("pod-table.json", text)

@@ -162,7 +162,8 @@ def test_quota_status_follows(api: testing.Client) -> None:
     api.until(lambda found: found["status"]["used"]["pods"] == "0", "resourcequotas", "q")
     api.create("pods", wanting("done", {"memory": "64Mi"}, "true"))
     api.phase("done", "Succeeded")
-    api.until(lambda found: found["status"]["used"]["pods"] == "0", "resourcequotas", "q")
+    found = api.until(lambda found: found["status"]["used"]["pods"] == "0", "resourcequotas", "q")
+    assert found["status"]["hard"]["pods"] == "5"
 
 
 def test_quota_counts_objects_and_gpus(api: testing.Client) -> None:

@@ -150,7 +150,7 @@ def test_pod_that_waits_for_a_secret_can_be_deleted(api: testing.Client) -> None
     api.create("pods", with_volume("p", "true", {"secret": {"secretName": "never"}}, {"mountPath": "/s"}))
     mount_problem(api, "p")
     api.delete("pods", "p")
-    api.gone("p", patience=20)
+    assert api.gone("p", patience=20)["reason"] == "NotFound"
 
 
 def test_optional_secret_and_config_map(api: testing.Client) -> None:

@@ -46,6 +46,7 @@ class TestJobs:
         )
         job = slurm_lab.run(argv).stdout.strip()
         slurm_lab.wait_for(job, "COMPLETED")
+        assert slurm_lab.job(job)["UserId"] == "root(0)"
 
     def test_eight_cpus_are_eight_jobs(self, slurm_lab: testing.RunningLab) -> None:
         """Jobs that ask for nothing share a node by CPU; the ninth waits."""

@@ -56,14 +56,20 @@ def struck(switch: control.Control, rule: Rule) -> int:
     return switch.figures().struck.get(rule.fault, 0)
 
 
+def jobs_come_and_go(lab: Lab) -> str:
+    """A gang and one that fails end as they should; the gang."""
+    gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
+    found = semantics.records(lab, (gang, short))
+    assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
+    return gang
+
+
 def test_an_api_that_is_slow(lab: Lab, switch: control.Control) -> None:
     """Every answer takes its time: so do jobs, and nothing else changes."""
     lives, slow = storms.start(lab), Rule(fault="delay", seconds=1)
     before = struck(switch, slow)
     with switch.during(slow):
-        gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
-        found = semantics.records(lab, (gang, short))
-        assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
+        jobs_come_and_go(lab)
         assert lives.is_untouched()
         lives.end()
         lives.check_true_end()
@@ -121,9 +127,10 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
 
 def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:
     """Also when a look at the job's own pod is due: it is asked for by name."""
-    job = storms.start(lab)
+    job, before = storms.start(lab), struck(switch, LISTS[0])
     with switch.during(LISTS[0], Rule(fault="gone", times=2)):
         storms.stays_so(job.is_untouched, seconds=following.FIRST_LOOK + 2)
+    assert struck(switch, LISTS[0]) > before
     job.end()
     job.check_true_end()
 
@@ -144,9 +151,7 @@ def test_watches_that_do_not_tell_the_truth(lab: Lab, switch: control.Control, n
     """Jobs start, end and are released as if the events had been right."""
     lives = storms.start(lab)
     with switch.during(WATCHES[name]):
-        gang, short = lab.sbatch(HELLO, "-N2"), lab.sbatch("#!/bin/sh\nexit 4\n")
-        found = semantics.records(lab, (gang, short))
-        assert found == {gang: DONE, short: semantics.Record("FAILED", "4:0")}
+        gang = jobs_come_and_go(lab)
         assert lives.is_untouched()
     lives.end()
     lives.check_true_end()

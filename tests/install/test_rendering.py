@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import goldens
 from tests.install import sites
 
 from penstock import errors
@@ -21,7 +21,6 @@ from penstock.site import objects, reference
 from penstock.slurm import conffile
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "site"
 WHOLE = (("manage: include", "manage: whole"),)
 DEPLOYED = (
     ("penstockd:\n", "penstockd:\n  run: deployment\n"),
@@ -36,11 +35,8 @@ def rendered(*replacements: tuple[str, str], site_lua: bool = False) -> dict[str
     return {str(file.path): file.content for file in files}
 
 
-def same_as_golden(name: str, content: bytes) -> None:
-    path = GOLDEN / name
-    if os.environ.get("PENSTOCK_WRITE_GOLDEN"):
-        path.write_bytes(content)
-    assert content.decode() == path.read_text()
+def reviewed(name: str, text: str) -> str:
+    return goldens.reviewed(f"site/{name}", text)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +57,15 @@ def same_as_golden(name: str, content: bytes) -> None:
 )
 def test_an_existing_slurm_gets_the_reviewed_files(name: str, path: str) -> None:
     """Byte for byte."""
-    same_as_golden(name, rendered()[path])
+    text = rendered()[path].decode()
+    assert text == reviewed(name, text)
 
 
 @pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "gres.conf"])
 def test_a_managed_slurm_gets_the_reviewed_files(name: str) -> None:
     """Whole files, with a password that came from a file."""
-    same_as_golden(f"whole-{name}", rendered(*WHOLE)[f"/etc/slurm/{name}"])
+    text = rendered(*WHOLE)[f"/etc/slurm/{name}"].decode()
+    assert text == reviewed(f"whole-{name}", text)
 
 
 def test_the_objects_are_the_reviewed_ones() -> None:
@@ -75,7 +73,8 @@ def test_the_objects_are_the_reviewed_ones() -> None:
     for name, replacements in (("kubernetes.yaml", ()), ("kubernetes-deployment.yaml", DEPLOYED)):
         site = sites.site(*replacements)
         made = objects.all_objects(site, sites.known(site).groups)
-        same_as_golden(name, yamltext.documents(made).encode())
+        text = yamltext.documents(made)
+        assert text == reviewed(name, text)
 
 
 def test_a_secret_file_is_closed() -> None:

@@ -161,6 +161,7 @@ def test_folders_that_their_owners_emptied_disappear(stage: Stage) -> None:
     (stage.results / "18" / "kept").write_text("x")
     made = collector(stage)
     until(made, lambda: stage.names() == ["18", "home"] and not made.telling)
+    assert (stage.results / "18" / "kept").read_text() == "x"
 
 
 def test_second_collector_is_refused(stage: Stage) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from penstock.model import attempts
 from penstock.results import summary
 from penstock.slurm import accounting
+from tests import goldens
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "results"
 DIGEST = "sha256:" + "12ab" * 16
 ATTEMPT = attempts.Attempt(
     job_id=23,
@@ -67,12 +64,8 @@ RECORD = accounting.EndedAttempt(
 )
 
 
-def check_golden(name: str, text: str) -> None:
-    """Compare with the reviewed file; PENSTOCK_GOLDEN=write renews it."""
-    if os.environ.get("PENSTOCK_GOLDEN") == "write":
-        GOLDEN.mkdir(exist_ok=True)
-        (GOLDEN / name).write_text(text, encoding="utf-8")
-    assert text == (GOLDEN / name).read_text(encoding="utf-8")
+def reviewed(name: str, text: str) -> str:
+    return goldens.reviewed(f"results/{name}", text)
 
 
 def whole() -> summary.Summary:
@@ -85,8 +78,9 @@ def whole() -> summary.Summary:
 
 def test_whole_summary() -> None:
     """A requeued array task on two nodes that ran out of memory."""
-    check_golden("job_summary.json", summary.as_json(whole()).decode())
-    check_golden("job_summary.txt", summary.as_text(whole()))
+    data, text = summary.as_json(whole()).decode(), summary.as_text(whole())
+    assert data == reviewed("job_summary.json", data)
+    assert text == reviewed("job_summary.txt", text)
 
 
 def test_summary_of_what_nobody_knows() -> None:
@@ -94,8 +88,9 @@ def test_summary_of_what_nobody_knows() -> None:
     bare = attempts.Attempt(job_id=5, restart=0, uid=1001, token="a" * 32, launched=1.0, partition="gpu")
     found = summary.summarise(bare, None, user="alice", now=1_800_000_080.0)
     found = msgspec.structs.replace(found, problem="No space left on device")
-    check_golden("unknown_summary.json", summary.as_json(found).decode())
-    check_golden("unknown_summary.txt", summary.as_text(found))
+    data, text = summary.as_json(found).decode(), summary.as_text(found)
+    assert data == reviewed("unknown_summary.json", data)
+    assert text == reviewed("unknown_summary.txt", text)
 
 
 def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from tests import goldens
 
 from penstock import errors
 from penstock.cli import explain, mkinst, validate
 from penstock.model import launches
 from penstock.render import clifilter, yamltext
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 GOOD = "#!/bin/bash\n#SBATCH -N2 -t 5\nhostname\n"
 TYPOS = (
     "#!/bin/bash\n#SBATCH --job-name=my job\n#SBATCH --ntaks=4\n#SBATCH --mem=1.5G --time=2h\n"
@@ -46,11 +46,6 @@ def run(command: Any, *words: str, stdin: str = "") -> Result:
     return CliRunner().invoke(command, words, input=stdin)
 
 
-def same_as_golden(name: str, text: str) -> None:
-    """The text is the reviewed one."""
-    assert text == (GOLDEN / name).read_text(encoding="utf-8")
-
-
 def test_a_good_script(folder: Path) -> None:
     """Accepted: status 0 and one line."""
     (folder / "a.sh").write_text(GOOD)
@@ -63,7 +58,7 @@ def test_typos_are_shown_as_a_compiler_shows_them(folder: Path) -> None:
     (folder / "job.sh").write_text(TYPOS)
     result = run(validate.validate, "job.sh")
     assert result.exit_code == 1
-    same_as_golden("validate_typos.txt", result.output)
+    assert result.output == goldens.reviewed("validate_typos.txt", result.output)
 
 
 def test_json_is_one_array(folder: Path) -> None:
@@ -140,7 +135,7 @@ def test_explain_in_one_screen(folder: Path) -> None:
     result = run(explain.explain, "train.sh")
     assert result.exit_code == 0
     assert len(result.output.splitlines()) <= 24
-    same_as_golden("explain_train.txt", result.output)
+    assert result.output == goldens.reviewed("explain_train.txt", result.output)
 
 
 def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
@@ -155,7 +150,8 @@ def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
 def test_explain_as_manifests(folder: Path) -> None:
     """The namespace and the pods as YAML."""
     (folder / "train.sh").write_text(TRAIN)
-    same_as_golden("explain_train.yaml", run(explain.explain, "--format", "yaml", "train.sh").output)
+    text = run(explain.explain, "--format", "yaml", "train.sh").output
+    assert text == goldens.reviewed("explain_train.yaml", text)
 
 
 def test_explain_of_a_wrong_script(folder: Path) -> None:
@@ -168,7 +164,8 @@ def test_explain_of_a_wrong_script(folder: Path) -> None:
 
 def test_mkyaml(folder: Path) -> None:
     """From words to a manifest with the labels and security of a job's pod."""
-    same_as_golden("mkyaml_gpu1.yaml", run(mkinst.mkyaml, *WORDS, *IMAGE).output)
+    text = run(mkinst.mkyaml, *WORDS, *IMAGE).output
+    assert text == goldens.reviewed("mkyaml_gpu1.yaml", text)
 
 
 @pytest.mark.parametrize(

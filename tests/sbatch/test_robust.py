@@ -43,7 +43,8 @@ def test_arbitrary_directive(text: str) -> None:
 def test_any_value_of_any_option(name: str, value: str, release: str) -> None:
     """No grammar of the table raises anything but its own complaint."""
     context = compiler.Context(release=release, site=SITE, lint=True)
-    compiler.compile_script(b"#!/bin/sh\n", arguments=[f"--{name}={value}"], context=context)
+    done = compiler.compile_script(b"#!/bin/sh\n", arguments=[f"--{name}={value}"], context=context)
+    assert done.ok == (done.spec is not None)
 
 
 @given(words=st.lists(st.text("ab'\"\\# :-", min_size=1, max_size=8), max_size=6))

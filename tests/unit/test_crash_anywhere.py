@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -299,10 +300,14 @@ async def test_one_death_at_every_call(life: Callable[[World], Awaitable[None]])
 )
 def test_several_deaths(life: Callable[[World], Awaitable[None]], gaps: list[tuple[int, bool]]) -> None:
     """Also while the last one is being made up for."""
-    deaths = [(sum(gap for gap, _ in gaps[: at + 1]), after) for at, (_, after) in enumerate(gaps)]
 
-    async def run() -> None:
+    async def run() -> tuple[int, int]:
+        first = 1 + (gaps[0][0] - 1) % await calls_of(life)
+        moments = itertools.accumulate((first, *(gap for gap, _ in gaps[1:])))
+        deaths = list(zip(moments, (after for _, after in gaps), strict=True))
         async with a_world(*deaths) as world:
             await life(world)
+            return len(deaths), len(world.fate.deaths)
 
-    asyncio.run(run())
+    planned, still_to_come = asyncio.run(run())
+    assert still_to_come < planned, "nobody died"

@@ -23,10 +23,10 @@ from penstock.intake import running as intake_running
 from penstock.lab import health, paths, sitefile, spec
 from penstock.sbatch import compiler
 from penstock.site import daemons, loading
+from tests import goldens
 from tests.unit import intakes
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden"
 UNITS = tuple(ROOT / "packaging" / "systemd" / f"{name}.service" for name in ("penstockd", "penstock-intake"))
 TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -37,10 +37,7 @@ def test_a_letter_says_everything_that_is_wrong_and_what_to_do() -> None:
     done = compiler.compile_script(TYPOS, name="typos.sh", variables={})
     found = letters.findings(TYPOS, done.diagnostics)
     text = letters.refusal("typos.sh", "0" * 32, "the script has 2 errors", verdicts.AGAIN, found)
-    path = GOLDEN / "intake_letter.txt"
-    if os.environ.get("PENSTOCK_GOLDEN") == "write":
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    assert text == goldens.reviewed("intake_letter.txt", text)
 
 
 def test_the_readmes_first_job_is_a_valid_script() -> None:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.lab.kubernetes import authority, controlplane, joining, machines, registry
 from penstock.render import rbac
+from tests import goldens
 from tests.unit.test_kubernetes_layout import cluster
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes"
 
-
-def same_as_golden(name: str, text: str) -> None:
-    """Compare; PENSTOCK_UPDATE_GOLDEN=1 writes what is there now."""
-    path = GOLDEN / name
-    if os.environ.get("PENSTOCK_UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+def reviewed(name: str, text: str) -> str:
+    return goldens.reviewed(f"kubernetes/{name}", text)
 
 
 def pretty(content: Any) -> str:
@@ -34,7 +26,7 @@ def pretty(content: Any) -> str:
 def test_containerds_settings() -> None:
     """Everything of a node's containerd is in the node's directory."""
     text = machines.render_containerd(cluster().machines[0], "overlayfs")
-    same_as_golden("containerd.toml", text)
+    assert text == reviewed("containerd.toml", text)
     read = tomllib.loads(text)
     plugin = read["plugins"]["io.containerd.grpc.v1.cri"]
     assert plugin["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
@@ -44,28 +36,31 @@ def test_containerds_settings() -> None:
 def test_kubelets_settings() -> None:
     """A cgroup root of its own, nothing written to the host's iptables, no eviction by the host's disk."""
     config = machines.render_kubelet(cluster().machines[1])
-    same_as_golden("kubelet.json", pretty(config))
+    assert pretty(config) == reviewed("kubelet.json", pretty(config))
     assert config["cgroupRoot"] == "/penstock-k8s-26002/n2"
     assert config["makeIPTablesUtilChains"] is False
 
 
 def test_the_registrys_files() -> None:
     """The site's name leads to loopback, and nowhere else."""
-    same_as_golden("registry.json", registry.render_settings(cluster()))
+    settings = registry.render_settings(cluster())
+    assert settings == reviewed("registry.json", settings)
     text = registry.render_hosts(cluster())
-    same_as_golden("hosts.toml", text)
+    assert text == reviewed("hosts.toml", text)
     assert list(tomllib.loads(text)["host"]) == [f"http://127.0.0.1:{cluster().registry_port}"]
 
 
 def test_a_nodes_network() -> None:
     """Addresses are kept in the node's directory."""
-    same_as_golden("network.json", pretty(machines.render_network(cluster().machines[0])))
+    text = pretty(machines.render_network(cluster().machines[0]))
+    assert text == reviewed("network.json", text)
 
 
 def test_the_control_planes_command_lines() -> None:
     """Options are reviewed like code."""
     lines = ["\n  ".join(part.argv) for part in controlplane.all_components(cluster())]
-    same_as_golden("control-plane.txt", "\n\n".join(lines) + "\n")
+    text = "\n\n".join(lines) + "\n"
+    assert text == reviewed("control-plane.txt", text)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +75,7 @@ def test_the_control_planes_command_lines() -> None:
 )
 def test_roles_and_policies(name: str, manifest: dict[str, Any]) -> None:
     """Who may do what is changed with both eyes open."""
-    same_as_golden(name, pretty(manifest))
+    assert pretty(manifest) == reviewed(name, pretty(manifest))
 
 
 def test_tokens_name_user_and_group() -> None:

@@ -127,6 +127,7 @@ class TestPlace:
         for name in content:
             (tmp_path / name).touch()
         places.require_ours(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(content)
 
     def test_a_file_is_refused(self, tmp_path: Path) -> None:
         """A lab is a directory."""

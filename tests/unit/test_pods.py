@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +12,14 @@ from penstock import errors
 from penstock.model.jobspec import Mount, PodSpec
 from penstock.render import pods
 from penstock.sbatch import pods as scripts
+from tests import goldens
 from tests.unit import fakes
 
 KEPT = "/penstock-output"
-GOLDEN = Path(__file__).parent.parent / "golden"
 
 
-def check_golden(name: str, manifest: pods.Manifest) -> None:
-    """Compare with the reviewed file; PENSTOCK_GOLDEN=write renews it."""
-    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    path = GOLDEN / name
-    if os.environ.get("PENSTOCK_GOLDEN") == "write":
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+def shown(manifest: pods.Manifest) -> str:
+    return json.dumps(manifest, indent=2, sort_keys=True) + "\n"
 
 
 def render(rank: int, **changes: object) -> pods.Manifest:
@@ -37,7 +30,8 @@ def render(rank: int, **changes: object) -> pods.Manifest:
 
 def test_rank_zero_runs_the_script() -> None:
     """The first pod of a gang, whole."""
-    check_golden("pod-rank0.json", render(0))
+    text = shown(render(0))
+    assert text == goldens.reviewed("pod-rank0.json", text)
 
 
 def test_other_ranks_hold_the_room() -> None:
@@ -60,7 +54,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
     assert b"trap" in base64.b64decode(data.pop("agent.sh"))
     assert b"do not run in pods yet" in base64.b64decode(data.pop("srun"))
     manifest["decoded"] = {name: base64.b64decode(content).decode() for name, content in data.items()}
-    check_golden("secret.json", manifest)
+    assert shown(manifest) == goldens.reviewed("secret.json", shown(manifest))
 
 
 def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
@@ -138,7 +132,8 @@ def test_directives_change_what_concerns_the_script_alone() -> None:
         "PULL_SECRET=hub",
         "PRIORITY_CLASS=urgent",
     )
-    check_golden("pod-directives.json", render(0, pod=asked))
+    text = shown(render(0, pod=asked))
+    assert text == goldens.reviewed("pod-directives.json", text)
 
 
 @pytest.mark.parametrize(

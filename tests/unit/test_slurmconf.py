@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.model import cluster as model
 from penstock.render import slurmconf
+from tests import goldens
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 PLACES = model.SlurmPlaces(
     munge_socket="/lab/run/munge/munge.sock",
     state_dir="/lab/state",
@@ -66,7 +65,8 @@ class TestGolden:
     def test_the_default_lab_renders_to_the_reviewed_file(self, name: str, render: object) -> None:
         """What a lab of the default size gets is exactly what was reviewed."""
         assert callable(render)
-        assert render(CLUSTER) == (GOLDEN / name).read_text()
+        text = render(CLUSTER)
+        assert text == goldens.reviewed(name, text)
 
     def test_rendering_is_pure(self) -> None:
         """The same cluster gives the same bytes every time."""

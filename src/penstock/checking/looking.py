@@ -99,12 +99,7 @@ async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") 
 def ask_daemon(path: str) -> audits.DaemonView | None:
     """What penstockd believes; None when it does not answer. UsageError when it will not tell us."""
     try:
-        sock = wire.connect(path, SOCKET_SECONDS)
-        try:
-            sock.sendall(wire.pack(wellknown.VERB_AUDIT))
-            answer = wire.receive(sock)
-        finally:
-            sock.close()
+        answer = wire.ask(path, SOCKET_SECONDS, wellknown.VERB_AUDIT)
     except (OSError, wire.WireError):
         return None
     if answer and answer[0] == b"error":

@@ -24,12 +24,7 @@ def describe(job_ids: Iterable[int] = ()) -> list[views.JobView]:
     path = socket_path()
     fields = [word for job_id in job_ids for word in ("job", str(job_id))]
     try:
-        sock = wire.connect(path, SECONDS)
-        try:
-            sock.sendall(wire.pack(wellknown.VERB_DESCRIBE, *fields))
-            answer = wire.receive(sock)
-        finally:
-            sock.close()
+        answer = wire.ask(path, SECONDS, wellknown.VERB_DESCRIBE, *fields)
     except (OSError, wire.WireError) as error:
         raise errors.PenstockError(
             f"penstockd does not answer on {path}: {error}",

@@ -64,10 +64,5 @@ def answer(socket_path: str, question: "list[str]", seconds: float) -> bytes:
 
 
 def ask_once(socket_path: str, question: "list[str]") -> bytes:
-    sock = wire.connect(socket_path, ATTEMPT_TIMEOUT)
-    try:
-        sock.sendall(wire.pack(*question))
-        message = wire.receive(sock)
-        return message[0] if message else b"wait"
-    finally:
-        sock.close()
+    message = wire.ask(socket_path, ATTEMPT_TIMEOUT, *question)
+    return message[0] if message else b"wait"

@@ -53,6 +53,16 @@ def connect(path: str, timeout: float) -> "_socket.socket":
     return sock
 
 
+def ask(path: str, timeout: float, *words: str) -> "list[bytes] | None":
+    """One question and its answer; OSError or WireError when there is none."""
+    sock = connect(path, timeout)
+    try:
+        sock.sendall(pack(*words))
+        return receive(sock)
+    finally:
+        sock.close()
+
+
 def receive(sock: "_socket.socket") -> "list[bytes] | None":
     """The fields of the next frame; None when the other side has closed between frames."""
     head = _exactly(sock, 4)
