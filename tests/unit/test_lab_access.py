@@ -90,6 +90,21 @@ class TestWrapper:
         tmp_path.chmod(0o700)
         assert not wrapper.open_to_all(tool)
 
+    def test_code_out_of_reach_is_linked_into_the_lab(self, tmp_path: Path) -> None:
+        """A checkout in a closed folder: the same files, where everybody may read them."""
+        closed = tmp_path / "closed" / "src"
+        (closed / "package").mkdir(parents=True)
+        (closed / "package" / "code.py").write_text("x = 1\n")
+        closed.parent.chmod(0o700)
+        there = Path(wrapper._within_reach(closed, tmp_path / "lib"))
+        assert there == tmp_path / "lib" / "src"
+        assert (there / "package" / "code.py").samefile(closed / "package" / "code.py")
+
+    def test_code_within_reach_stays_where_it_is(self, tmp_path: Path) -> None:
+        """Nothing is made."""
+        assert wrapper._within_reach(Path("/usr/lib"), tmp_path / "lib") == "/usr/lib"
+        assert not (tmp_path / "lib").exists()
+
     def test_the_real_one_starts_this_program(self) -> None:
         """What `up` writes is what runs now."""
         assert sys.executable in wrapper.render()

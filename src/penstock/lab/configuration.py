@@ -28,7 +28,7 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
         owner = passwd.owner_of(rendered.owner) if rendered.owner != "root" else None
         files.write(rendered.path, rendered.content, mode=rendered.mode, owner=owner)
     listening.write(place)
-    files.write(place.bin / "penstock", wrapper.render(), mode=0o755)
+    files.write(place.bin / "penstock", wrapper.render(place.library), mode=0o755)
     return "written" if listening.is_on_loopback() else f"written; {listening.EXPOSED}"
 
 

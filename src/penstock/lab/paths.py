@@ -154,6 +154,11 @@ class LabPaths:
         return self.directory / "bin"
 
     @property
+    def library(self) -> Path:
+        """Python code for people who cannot reach it where it is installed."""
+        return self.directory / "lib"
+
+    @property
     def libexec(self) -> Path:
         return self.directory / "libexec"
 

@@ -1,7 +1,8 @@
 """`<lab>/bin/penstock`: the program that made the lab, under its plain name, for all who have it on PATH.
 
 The interpreter of a virtual environment may live where ordinary users cannot go, such as root's home. For
-them the system's interpreter of the same version runs the same code, when there is one.
+them the system's interpreter of the same version runs the same code, when there is one. The code itself may
+be out of their reach, too, as in a checkout in a temporary folder: then the lab has links to its files.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from pathlib import Path
 import click
 
 import penstock
-from penstock.lab import commands
+from penstock.lab import commands, files
 
 
-def render() -> str:
-    """The wrapper's text."""
+def render(library: Path) -> str:
+    """The wrapper's text; code that not everybody can reach is linked into the lab's library first."""
+    files.remove(library)
     return render_for(
         interpreter=sys.executable,
         substitute=_substitute() if not open_to_all(Path(sys.executable).resolve()) else "",
-        import_path=_import_path(),
+        import_path=":".join(_within_reach(place, library) for place in _import_places()),
         needs_import_path="PYTHONPATH" in os.environ,
     )
 
@@ -57,7 +59,23 @@ def _substitute() -> str:
     return shutil.which(name, path=commands.SYSTEM_PATH) or ""
 
 
-def _import_path() -> str:
+def _import_places() -> list[Path]:
     """Where penstock and what it needs are imported from."""
-    places = dict.fromkeys(str(Path(module.__file__ or "").parent.parent) for module in (penstock, click))
-    return ":".join(places)
+    return list(dict.fromkeys(Path(module.__file__ or "").parent.parent for module in (penstock, click)))
+
+
+def _within_reach(place: Path, library: Path) -> str:
+    """The place itself, or the lab's own with the same files."""
+    if open_to_all(place):
+        return str(place)
+    own = library / place.name
+    shutil.copytree(place, own, symlinks=True, copy_function=_link)
+    return str(own)
+
+
+def _link(source: str, target: str) -> None:
+    """The same file under another name; another file where that is in another file system."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
