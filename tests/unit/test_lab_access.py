@@ -105,10 +105,25 @@ class TestWrapper:
         assert wrapper._within_reach(Path("/usr/lib"), tmp_path / "lib") == "/usr/lib"
         assert not (tmp_path / "lib").exists()
 
-    def test_the_real_one_starts_this_program(self) -> None:
+    def test_code_that_only_its_owner_may_read_is_copied(self, tmp_path: Path) -> None:
+        """As a checkout made under umask 077 is."""
+        closed = tmp_path / "src"
+        (closed / "package").mkdir(parents=True, mode=0o700)
+        code = closed / "package" / "code.py"
+        code.write_text("x = 1\n")
+        code.chmod(0o600)
+        closed.chmod(0o700)
+        there = Path(wrapper._within_reach(closed, tmp_path / "lib")) / "package" / "code.py"
+        assert there.read_text() == "x = 1\n"
+        assert stat.S_IMODE(there.stat().st_mode) == 0o644
+        assert [stat.S_IMODE(part.stat().st_mode) for part in there.parents[:3]] == [0o755] * 3
+        assert stat.S_IMODE(code.stat().st_mode) == 0o600
+
+    def test_the_real_one_starts_this_program(self, tmp_path: Path) -> None:
         """What `up` writes is what runs now."""
-        assert sys.executable in wrapper.render()
-        assert sh(f"set -- --version\n{wrapper.render()}").startswith("penstock")
+        text = wrapper.render(tmp_path / "lib")
+        assert sys.executable in text
+        assert sh(f"set -- --version\n{text}").startswith("penstock")
 
 
 class TestCertificates:

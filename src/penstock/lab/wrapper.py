@@ -7,6 +7,7 @@ be out of their reach, too, as in a checkout in a temporary folder: then the lab
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -70,12 +71,16 @@ def _within_reach(place: Path, library: Path) -> str:
         return str(place)
     own = library / place.name
     shutil.copytree(place, own, symlinks=True, copy_function=_link)
+    for directory, _, _ in os.walk(library):
+        Path(directory).chmod(0o755)
     return str(own)
 
 
 def _link(source: str, target: str) -> None:
-    """The same file under another name; another file where that is in another file system."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
+    """The same file under another name; a copy that all may read where that cannot be."""
+    if os.lstat(source).st_mode & stat.S_IROTH:
+        with contextlib.suppress(OSError):
+            os.link(source, target, follow_symlinks=False)
+            return
+    shutil.copyfile(source, target)
+    Path(target).chmod(0o644)
