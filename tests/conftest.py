@@ -15,6 +15,8 @@ from tests.e2e import labs
 
 pytest_plugins = ("tests.scheduling",)
 
+os.umask(0o022)  # As the commands do that make labs: several users meet in what the tests make.
+
 EXPLORING = "PENSTOCK_TEST_EXPLORE"
 """How many examples of each property `make fuzz` tries, others every time. Without it they are the same each
 time, so that a run of the tests tells of the change and not of luck.
