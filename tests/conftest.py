@@ -5,6 +5,7 @@ costs more than most of them do; and properties that fail by what they find, not
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -16,6 +17,9 @@ from tests.e2e import labs
 pytest_plugins = ("tests.scheduling",)
 
 os.umask(0o022)  # As the commands do that make labs: several users meet in what the tests make.
+for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(ignored) is signal.SIG_IGN:  # under nohup or in the background of a script
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 EXPLORING = "PENSTOCK_TEST_EXPLORE"
 """How many examples of each property `make fuzz` tries, others every time. Without it they are the same each

@@ -172,7 +172,7 @@ def start(about: dict[str, Any], status: int) -> None:
     call("prctl", PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
     os.write(status, b"ready\n")  # fails when the agent died before it could take us along
     os.umask(0o022)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
         _signal.signal(number, _signal.SIG_DFL)
     execute(about["argv"], about["env"])
 
