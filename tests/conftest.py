@@ -45,5 +45,12 @@ def shared_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
     if stormy and testing.kubernetes() == spec.REAL:
         yield stormy
     else:
-        with testing.temporary_lab() as running:
+        with labs.kept_for_all(request.config) as running:
             yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_pod_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Also not by tests that meant to make them for a moment only."""
+    yield
+    labs.leave_no_pod(request.config)

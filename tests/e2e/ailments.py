@@ -42,6 +42,11 @@ def site_of(lab: Lab, **sections: Any) -> schema.Site:
     return loading.loads(yamltext.document(document).encode())
 
 
+def its_kubeconfig(lab: Lab) -> Path:
+    """The one that penstockd uses, past a fault proxy or not."""
+    return Path(site_of(lab).kubernetes.kubeconfig)
+
+
 def _merged(known: Any, new: Any) -> Any:
     return {**known, **new} if isinstance(known, dict) and isinstance(new, dict) else new
 
@@ -430,11 +435,11 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
         "cannot read kubeconfig",
     ),
     "kubeconfig for all to read": (
-        mode(lambda lab: lab.place.penstockd_kubeconfig, 0o644),
+        mode(its_kubeconfig, 0o644),
         "kubeconfig",
         "everybody can read",
     ),
-    "kubeconfig away": (moved(lambda lab: lab.place.penstockd_kubeconfig), "kubeconfig", "is missing"),
+    "kubeconfig away": (moved(its_kubeconfig), "kubeconfig", "is missing"),
     "clock off": (other_clock, "clock", "s off ours"),
     "node unknown to Kubernetes": (node_deleted, "node-names", "Kubernetes has no node n4"),
     "node unknown to both": (

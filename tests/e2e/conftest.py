@@ -73,7 +73,7 @@ def lab(shared_lab: testing.RunningLab) -> testing.RunningLab:
 @pytest.fixture(scope="session")
 def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
     """A lab whose penstockd meets the API, whichever it is, through the fault proxy."""
-    with testing.temporary_lab("--fault-proxy") as running:
+    with labs.kept_for_all(request.config, "--fault-proxy") as running:
         request.config.stash[labs.STORMY] = running
         yield running
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +16,8 @@ LONG = str(10_000_000 + os.getpid())
 SLEEP = f"#!/bin/sh\nsleep {LONG}\n"
 STORMY = pytest.StashKey[testing.RunningLab]()
 """The lab behind the fault proxy that this process has, if it has one."""
+RUNNING = pytest.StashKey[list[testing.RunningLab]]()
+"""The labs that this process keeps for all its tests."""
 GUEST = "games"
 """A user that every Debian has and nobody works as."""
 
@@ -38,3 +42,24 @@ def left_behind(place: paths.LabPaths) -> list[str]:
         if process.pid != os.getpid()
         and (any(text in word for word in process.argv) or processes.holds(process.pid, place.directory))
     ]
+
+
+@contextlib.contextmanager
+def kept_for_all(config: pytest.Config, *options: str) -> Iterator[testing.RunningLab]:
+    """A lab that the tests of this process share until the end."""
+    with testing.temporary_lab(*options) as running:
+        config.stash.setdefault(RUNNING, []).append(running)
+        yield running
+        config.stash[RUNNING].remove(running)
+
+
+def leave_no_pod(config: pytest.Config) -> None:
+    """Whoever leaves one on the labs that all share takes room from the tests that come after it."""
+    for running in config.stash.get(RUNNING, []):
+        for last in testing.looks(60):
+            listed = running.run(
+                ("kubectl", "get", "pods", "-A", "-o", "name", "--no-headers")
+            ).stdout.split()
+            if not listed:
+                break
+            assert not last, f"these pods were left: {listed}"

@@ -35,12 +35,16 @@ def test_mkinst_creates_what_mkyaml_prints(lab: lab_testing.RunningLab) -> None:
     printed = lab.penstock("mkyaml", *words(job_id), "sleep", "60").stdout
     created = lab.penstock("mkinst", *words(job_id), "sleep", "60").stdout
     assert created == f"pod inst-{job_id} in namespace user-2019123456\n"
-    shown = lab.run(("kubectl", "get", "pod", f"inst-{job_id}", "-n", "user-2019123456", "-o", "json"))
-    pod = json.loads(shown.stdout)
-    assert pod["metadata"]["labels"]["penstock.dev/job-id"] == str(job_id)
-    assert f'penstock.dev/job-id: "{job_id}"' in printed
-    assert pod["spec"]["securityContext"]["runAsUser"] == 2019123456
-    assert pod["spec"]["containers"][0]["command"] == ["sleep", "60"]
-    again = lab.penstock("mkinst", *words(job_id), check=False)
-    assert again.returncode == 2
-    assert "is there already" in again.stderr
+    there = (f"inst-{job_id}", "-n", "user-2019123456")
+    try:
+        shown = lab.run(("kubectl", "get", "pod", *there, "-o", "json"))
+        pod = json.loads(shown.stdout)
+        assert pod["metadata"]["labels"]["penstock.dev/job-id"] == str(job_id)
+        assert f'penstock.dev/job-id: "{job_id}"' in printed
+        assert pod["spec"]["securityContext"]["runAsUser"] == 2019123456
+        assert pod["spec"]["containers"][0]["command"] == ["sleep", "60"]
+        again = lab.penstock("mkinst", *words(job_id), check=False)
+        assert again.returncode == 2
+        assert "is there already" in again.stderr
+    finally:
+        lab.run(("kubectl", "delete", "pod", *there, "--grace-period=1"))
