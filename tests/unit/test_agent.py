@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import signal
@@ -26,6 +28,7 @@ class Stage:
     def __init__(self, folder: Path, shell: list[str]) -> None:
         self.folder = folder
         self.shell = shell
+        self.started: list[Process] = []
         self.last_words = folder / "termination-log"
         self.last_words.touch()
         agent = pods.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
@@ -58,7 +61,16 @@ class Stage:
         argv = [*self.shell, str(self.folder / "agent.sh")]
         env = {"PATH": start_path, **added}
         program = shutil.which(argv[0]) or argv[0]
-        return subprocess.Popen([program, *argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        pipe = subprocess.PIPE
+        started = subprocess.Popen([program, *argv[1:]], stdout=pipe, stderr=pipe, env=env, process_group=0)
+        self.started.append(started)
+        return started
+
+    def clear(self) -> None:
+        """End what a test that failed left running, the script's children with it."""
+        for process in self.started:
+            with process, contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, script: str, **how: Any) -> tuple[int, str, str]:
         return finish(self.start(script, **how))
@@ -70,11 +82,13 @@ def finish(process: Process) -> tuple[int, str, str]:
 
 
 @pytest.fixture(params=SHELLS)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     shell = SHELLS[request.param]
     if shutil.which(shell[0]) is None:
         pytest.skip(f"{shell[0]} is not here")
-    return Stage(tmp_path, shell)
+    made = Stage(tmp_path, shell)
+    yield made
+    made.clear()
 
 
 def test_arguments_environment_and_exit_code(stage: Stage) -> None:
