@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from rich import console
 
@@ -43,10 +44,14 @@ def become_root(arguments: list[str]) -> None:
 def skip_if_impossible() -> None:
     """Say what is missing, all of it, and end well."""
     found = requirements.missing(os.environ)
-    if not found:
-        return
+    if found:
+        skip(found)
+
+
+def skip(reasons: list[str]) -> NoReturn:
+    """Never in silence."""
     print("penstock: the tests on a real Kubernetes are SKIPPED; missing on this machine:")
-    for line in found:
+    for line in reasons:
         print(f"  - {line}")
     sys.exit(0)
 
@@ -76,6 +81,8 @@ def main(arguments: list[str]) -> None:
     try:
         version = os.environ.get(wellknown.ENV_TEST_KUBERNETES_VERSION) or building.NEWEST
         building.ensure(building.VERSIONS[version], listener=progress.PlainLines(console.Console()))
+    except building.ModulesUnreachableError as error:
+        skip([f"{error.message}: {error.hint}"])
     except errors.LabError as error:
         sys.exit(f"penstock: {error.message}\n  {error.hint}")
     os.environ[wellknown.ENV_TEST_KUBERNETES] = "real"

@@ -19,6 +19,7 @@ from penstock.lab.kubernetes import building
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then printf '%s\\nlinux\\namd64\\n' "${FAKE_VERSION:-go1.26.8}"; exit; fi
 echo "$@ | $GOFLAGS $CGO_ENABLED" >>"$FAKE_LOG"
+if [ "$1" = list ]; then [ -z "$FAKE_NETWORK" ] || { echo "$FAKE_NETWORK" >&2; exit 1; }; exit; fi
 if [ -n "$FAKE_FAILURE" ]; then echo "go: downloading x"; echo "main.go:1: $FAKE_FAILURE" >&2; exit 1; fi
 while [ "$1" != -o ]; do shift; done
 echo "built $3" >"$2"
@@ -79,8 +80,11 @@ def test_modules_are_read_only_and_versions_are_told(
 ) -> None:
     """go.sum is never changed by a build, and the programs know their version."""
     building.ensure(module, listener=Listener(), environment=environment)
-    for line in Path(environment["FAKE_LOG"]).read_text().splitlines():
+    fetched, *built = Path(environment["FAKE_LOG"]).read_text().splitlines()
+    assert fetched.startswith("list -deps ")
+    for line in (fetched, *built):
         assert line.endswith("| -mod=readonly -buildvcs=false 0")
+    for line in built:
         assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in line
         assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in line
 
@@ -90,6 +94,8 @@ def test_progress_says_how_long_it_takes(module: building.Module, environment: d
     listener = Listener()
     building.ensure(module, listener=listener, environment=environment)
     assert listener.lines == [
+        ("Go modules", "began"),
+        ("Go modules", "fetched"),
         ("build one", "began"),
         ("build one", "built, less than a minute left"),
         ("build two", "began"),
@@ -119,6 +125,24 @@ def test_a_failure_leaves_nothing_and_says_what_go_said(
     assert building.ensure(module, listener=Listener(), environment=environment).is_dir()
 
 
+@pytest.mark.parametrize(
+    ("said", "unreachable"),
+    [
+        ("k8s.io/kubernetes@v1.36.3: dial tcp: connection refused", True),
+        ("verifying k8s.io/kubernetes@v1.36.3: checksum mismatch\nSECURITY ERROR", False),
+        ("missing go.sum entry for module", False),
+    ],
+)
+def test_modules_out_of_reach_are_no_fault_of_the_sources(
+    module: building.Module, environment: dict[str, str], said: str, unreachable: bool
+) -> None:
+    """Tests are skipped for the one, with Go's words, and never for the other."""
+    with pytest.raises(errors.LabError) as failure:
+        building.ensure(module, listener=Listener(), environment=environment | {"FAKE_NETWORK": said})
+    assert isinstance(failure.value, building.ModulesUnreachableError) == unreachable
+    assert said.splitlines()[-1] in failure.value.hint
+
+
 def test_two_builders_build_once(module: building.Module, environment: dict[str, str]) -> None:
     """The second waits for the first and finds its work."""
     listeners = [Listener(), Listener()]
@@ -132,7 +156,7 @@ def test_two_builders_build_once(module: building.Module, environment: dict[str,
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sorted(len(one.lines) for one in listeners) == [0, 4]
+    assert sorted(len(one.lines) for one in listeners) == [0, 6]
 
 
 @pytest.mark.parametrize("name", ["go.mod", "go.sum", "tools.go"])

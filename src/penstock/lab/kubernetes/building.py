@@ -24,7 +24,13 @@ USUAL_GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/snap/bin")
 OLDEST_GO = (1, 26)
 BUILD_SECONDS = 3600.0
 NICENESS = 10
+FETCHING = "Go modules"
+_WRONG_SOURCES = ("go.sum", "SECURITY ERROR", "checksum mismatch")
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+
+class ModulesUnreachableError(errors.LabError):
+    """Nothing is wrong with the sources: this machine cannot fetch them now."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,10 @@ def link_flags(version: str) -> str:
 def _build_all(
     module: Module, target: Path, *, go: str, environment: Mapping[str, str], listener: steps.Listener
 ) -> None:
+    listener.began(FETCHING)
+    began = time.monotonic()
+    _fetch(module, go=go, environment=environment)
+    listener.ended(FETCHING, "fetched", time.monotonic() - began)
     for number, program in enumerate(module.programs):
         name = f"build {program.name}"
         listener.began(name)
@@ -177,17 +187,34 @@ def estimate(seconds: int) -> str:
     return f"built, about {round(seconds / 60)} min left"
 
 
+def _fetch(module: Module, *, go: str, environment: Mapping[str, str]) -> None:
+    packages = [program.package for program in module.programs]
+    failure = _go(module, [go, "list", "-deps", "-f", "{{.Name}}", *packages], environment)
+    if not failure:
+        return
+    if any(word in failure for word in _WRONG_SOURCES):
+        raise errors.LabError(f"the Go modules of {module.name} are not those of go.sum", hint=failure)
+    raise ModulesUnreachableError(f"the Go modules of {module.name} cannot be fetched", hint=failure)
+
+
 def _build(
     module: Module, program: Program, target: Path, *, go: str, environment: Mapping[str, str]
 ) -> None:
     flags = link_flags(version_of(module))
-    argv = ["nice", "-n", str(NICENESS), go, "build", "-trimpath", "-ldflags", flags]
-    argv += ["-o", str(target / program.name), program.package]
+    output = str(target / program.name)
+    argv = [go, "build", "-trimpath", "-ldflags", flags, "-o", output, program.package]
+    failure = _go(module, argv, environment)
+    if failure:
+        raise errors.LabError(f"cannot build {program.name}", hint=failure)
+
+
+def _go(module: Module, argv: list[str], environment: Mapping[str, str]) -> str:
+    """Run Go, giving way to others; its last words if it fails."""
     settings = dict(environment) | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     settings.setdefault("HOME", "/root")
     try:
         result = subprocess.run(
-            argv,
+            ["nice", "-n", str(NICENESS), *argv],
             cwd=module.source,
             env=settings,
             capture_output=True,
@@ -196,9 +223,8 @@ def _build(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise errors.LabError(f"building {program.name} took longer than {BUILD_SECONDS:.0f} s") from error
-    if result.returncode != 0:
-        raise errors.LabError(f"cannot build {program.name}", hint=_last_words(result.stderr))
+        raise errors.LabError(f"go {argv[1]} took longer than {BUILD_SECONDS:.0f} s") from error
+    return _last_words(result.stderr) if result.returncode != 0 else ""
 
 
 def _last_words(output: str) -> str:
