@@ -21,13 +21,18 @@ from penstock.slurm import accounting
 from tests.results import stage as staging
 from tests.results.stage import OTHER, USER, Stage
 
+ASKING_SLURM = running._ended
+"""The real one, which the fixture below takes the place of."""
+
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """What Slurm tells: everything, unless a test says otherwise."""
     knows = {"all": True}
 
-    async def ended(slurm_conf: str, chosen: dict[str, running._Peek]) -> dict[str, accounting.EndedAttempt]:
+    async def ended(
+        slurm_conf: str, chosen: dict[str, running._Peek], now: float
+    ) -> dict[str, accounting.EndedAttempt]:
         if not knows["all"]:
             return {}
         state = slurm_conf.removeprefix("from ")
@@ -117,6 +122,28 @@ def test_slurms_word_is_waited_for(stage: Stage, told: dict[str, bool]) -> None:
     made.now = lambda: now + 200
     until(made, lambda: stage.names() == ["17"] and not made.working)
     assert stage.summary().state is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state", "taken"),
+    [(0.0, "REQUEUED", False), (10.0, "REQUEUED", True), (10.0, "COMPLETED", False)],
+)
+async def test_an_attempt_that_was_sent_back_needs_no_row_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, state: str, taken: bool
+) -> None:
+    """After a moment slurmctld's word is enough for it; for an end it is not, where there is accounting."""
+    told = accounting.EndedAttempt(job_id=1, shown_id="1", uid=7, state=state, exit_code="0:0")
+
+    async def rows(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+        return (msgspec.structs.replace(told, job_id=2, started=1.0, ended=2.0),)
+
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt:
+        return told
+
+    monkeypatch.setattr(accounting, "ended", rows)
+    monkeypatch.setattr(accounting, "remembered", remembered)
+    found = await ASKING_SLURM("slurm.conf", {"1-0.json": peek(7, 100.0)}, 100.0 + seconds)
+    assert found == ({"1-0.json": told} if taken else {})
 
 
 def test_failure_is_tried_again_later_and_later(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,3 +196,37 @@ def test_digest_and_times_of_a_pod() -> None:
     facts = attempts.facts_of(msgspec.json.decode(text, type=types.Pod))
     assert (facts.rank, facts.image_id, facts.exit_code) == (1, "reg/x@sha256:12", 3)
     assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
+
+
+async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: World) -> None:
+    """Slurm empties the output file when it starts: what it had is gone then."""
+    record = world.state / "ended" / "17-0.json"
+    record.write_text("{}")
+    time = Collecting(record, after=3.0)
+    await world.bridge.attempts.wait_for_collector(fakes.identity(restart=2), time)
+    assert not record.exists()
+    assert time.now() - 1000.0 < attempts.COLLECT_SECONDS
+
+
+async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World) -> None:
+    """Nor is one waited for that has nothing to do with this job."""
+    (world.state / "ended" / "17-0.json").write_text("{}")
+    (world.state / "ended" / "18-0.json").write_text("{}")
+    clock = fakes.ManualClock()
+    await world.bridge.attempts.wait_for_collector(fakes.identity(18, restart=0), clock)
+    assert clock.now() == 1000.0
+    await world.bridge.attempts.wait_for_collector(fakes.identity(17, restart=1), clock)
+    assert clock.now() - 1000.0 == pytest.approx(attempts.COLLECT_SECONDS, abs=attempts.LOOK_SECONDS)
+
+
+class Collecting(fakes.ManualClock):
+    """Time in which a record is collected."""
+
+    def __init__(self, record: Path, after: float) -> None:
+        super().__init__()
+        self.record, self.at = record, self.time + after
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        if self.time >= self.at:
+            self.record.unlink(missing_ok=True)

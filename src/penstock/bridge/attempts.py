@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import crashpoints, errors, wellknown
+from penstock import clock, crashpoints, errors, wellknown
 from penstock.bridge import outcomes
 from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
@@ -28,6 +28,9 @@ from penstock.nas import atomic
 from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
+
+COLLECT_SECONDS = 10.0
+LOOK_SECONDS = 0.2
 
 
 @dataclasses.dataclass
@@ -77,6 +80,16 @@ class Attempts:
             self._open[attempt.job_id, attempt.restart] = _Open(attempt)
 
     # -- an attempt's life -------------------------------------------------------------------------
+
+    async def wait_for_collector(self, identity: jobs.JobIdentity, time: clock.Clock) -> None:
+        """Give it a moment to take what earlier attempts printed: Slurm empties the file for the next one."""
+        if self._state is None:
+            return
+        names = (model.record_name(identity.job_id, earlier) for earlier in range(identity.restart))
+        paths = [self._state / "ended" / name for name in names]
+        deadline = time.now() + COLLECT_SECONDS
+        while any(path.exists() for path in paths) and time.now() < deadline:
+            await time.sleep(LOOK_SECONDS)
 
     async def begin(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> str:
         """Before the first pod is made; the folder that the job may put its outputs into, or nothing.

@@ -72,6 +72,7 @@ class Bridge:
         self.pods = pods
         self.nodes = nodes
         self.settings = settings
+        self.time = time
         self.cluster = rendering.label_of(settings.cluster)
         self.ledger = ledger.Ledger()
         self._admitting: set[int] = set()
@@ -92,6 +93,7 @@ class Bridge:
         self.timeline.own(identity.job_id, identity.uid)
         self._admitting.add(identity.job_id)
         try:
+            await self.attempts.wait_for_collector(identity, self.time)
             details = await self.slurm.details(identity.job_id)
             allocation = details.allocation(identity)
             view = await self._look(allocation)

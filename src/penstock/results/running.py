@@ -38,6 +38,7 @@ TELLERS = 4
 SWEEP_SECONDS = 3600.0
 BUSY = 0.02  # seconds between two looks while there is work
 STOP_SECONDS = 5.0
+SENT_BACK_SECONDS = 3.0
 
 
 class _Peek(msgspec.Struct, frozen=True):
@@ -158,7 +159,7 @@ class Collector:
         if not asked:
             return
         try:
-            self.known |= asyncio.run(_ended(self.settings.slurm_conf, asked))
+            self.known |= asyncio.run(_ended(self.settings.slurm_conf, asked, self.now()))
         except errors.SlurmError as error:
             log.warning("Slurm does not tell how jobs ended: %s", error.message)
         for name, peek in asked.items():
@@ -245,7 +246,12 @@ def in_turn(records: dict[str, _Peek]) -> Iterator[tuple[str, _Peek]]:
                 del queues[uid]
 
 
-async def _ended(slurm_conf: str, chosen: dict[str, _Peek]) -> dict[str, accounting.EndedAttempt]:
+async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[str, accounting.EndedAttempt]:
+    """By name of the record.
+
+    An attempt that was sent back soon after its start may have no row of its own for minutes. slurmctld knows
+    by then that there is a later one, whose output takes this one's place: that has to do.
+    """
     try:
         rows = await accounting.ended(slurm_conf, sorted({peek.job_id for peek in chosen.values()}))
     except errors.SlurmError as error:
@@ -254,8 +260,9 @@ async def _ended(slurm_conf: str, chosen: dict[str, _Peek]) -> dict[str, account
     found: dict[str, accounting.EndedAttempt] = {}
     for name, peek in chosen.items():
         row = accounting.attempt_among(rows, job_id=peek.job_id, uid=peek.uid, launched=peek.launched)
-        if row is None and not rows:
-            row = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
+        if row is None and (not rows or now >= peek.closed + SENT_BACK_SECONDS):
+            told = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
+            row = told if not rows or (told and told.state == accounting.SENT_BACK) else None
         if row is not None:
             found[name] = row
     return found
