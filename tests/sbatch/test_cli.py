@@ -138,6 +138,15 @@ def test_explain_in_one_screen(folder: Path) -> None:
     assert result.output == goldens.reviewed("explain_train.txt", result.output)
 
 
+def test_explain_says_each_warning_once_with_its_lines(folder: Path) -> None:
+    """Nine directives too late are one mistake."""
+    late = "".join(f"#SBATCH --comment={number}\n" for number in range(6))
+    (folder / "late.sh").write_text(f"#!/bin/bash\nhostname\n{late}")
+    said = run(explain.explain, "late.sh").output
+    assert said.count("#SBATCH after the first command") == 1
+    assert "  - lines 3, 4, 5, 6 and 2 more: #SBATCH after the first command (line 2) is ignored\n" in said
+
+
 def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
     """Options after the file win over the script's."""
     (folder / "train.sh").write_text(TRAIN)

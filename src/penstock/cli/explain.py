@@ -161,6 +161,17 @@ def _of_job(job: JobSpec, script: bytes) -> list[str]:
     ]
 
 
+def _of_lines(done: compiler.Compilation) -> list[str]:
+    """Each warning once, with the lines that it is about."""
+    lines: dict[str, list[int]] = {}
+    for found in done.diagnostics:
+        if found.severity == "warning":
+            lines.setdefault(found.message, []).extend((found.line,) if found.line else ())
+    return [
+        f"{_on_lines(tuple(places))}: {message}" if places else message for message, places in lines.items()
+    ]
+
+
 def _on_lines(lines: tuple[int, ...], most: int = 4) -> str:
     shown = ", ".join(str(number) for number in lines[:most])
     more = f" and {len(lines) - most} more" if len(lines) > most else ""
@@ -178,10 +189,7 @@ def _text(
         f"Kubernetes will run {_many(len(manifests), 'pod')}{_for_each(job)}{_open(job)}",
         *_rows(_pod(manifests[0], job, site)),
     ]
-    dropped = [
-        *remarks(done, script),
-        *(found.message for found in done.diagnostics if found.severity == "warning"),
-    ]
+    dropped = [*remarks(done, script), *_of_lines(done)]
     if dropped:
         lines += ["", "Not as written", *(_item(report.printable(text)) for text in dropped)]
     return lines
