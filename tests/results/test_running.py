@@ -124,26 +124,47 @@ def test_slurms_word_is_waited_for(stage: Stage, told: dict[str, bool]) -> None:
     assert stage.summary().state is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "state", "taken"),
-    [(0.0, "REQUEUED", False), (10.0, "REQUEUED", True), (10.0, "COMPLETED", False)],
+TOLD = accounting.EndedAttempt(
+    job_id=1, shown_id="1", uid=7, state="REQUEUED", exit_code="0:0", started=99.0, ended=100.0
 )
-async def test_an_attempt_that_was_sent_back_needs_no_row_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, state: str, taken: bool
-) -> None:
-    """After a moment slurmctld's word is enough for it; for an end it is not, where there is accounting."""
-    told = accounting.EndedAttempt(job_id=1, shown_id="1", uid=7, state=state, exit_code="0:0")
+"""Of an attempt of uid 7 that was launched at 99."""
+CASES = {
+    "its own row": ([TOLD], None, 0.0, TOLD),
+    "a row without an owner, yet": ([msgspec.structs.replace(TOLD, uid=0)], None, 0.0, None),
+    "a row without an owner, still": ([msgspec.structs.replace(TOLD, uid=0)], None, 10.0, TOLD),
+    "somebody else's row": ([msgspec.structs.replace(TOLD, uid=8)], None, 10.0, None),
+    "root's job of that number before": (
+        [msgspec.structs.replace(TOLD, uid=0, started=1.0, ended=2.0)],
+        None,
+        10.0,
+        None,
+    ),
+    "no row, but a later attempt": ([msgspec.structs.replace(TOLD, job_id=2)], TOLD, 10.0, TOLD),
+    "no row and an end": (
+        [msgspec.structs.replace(TOLD, job_id=2)],
+        msgspec.structs.replace(TOLD, state="COMPLETED"),
+        10.0,
+        None,
+    ),
+}
 
-    async def rows(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
-        return (msgspec.structs.replace(told, job_id=2, started=1.0, ended=2.0),)
 
-    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt:
+@pytest.mark.parametrize("case", CASES)
+async def test_whose_row_is_taken_for_whose_attempt(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """slurmdbd may not know the owner of an attempt that ended at once: for a moment, or ever."""
+    rows, told, seconds, expected = CASES[case]
+
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+        return tuple(rows)
+
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
         return told
 
-    monkeypatch.setattr(accounting, "ended", rows)
+    monkeypatch.setattr(accounting, "ended", ended)
     monkeypatch.setattr(accounting, "remembered", remembered)
-    found = await ASKING_SLURM("slurm.conf", {"1-0.json": peek(7, 100.0)}, 100.0 + seconds)
-    assert found == ({"1-0.json": told} if taken else {})
+    chosen = {"1-0.json": running._Peek(job_id=1, restart=0, uid=7, launched=99.0, closed=100.0)}
+    found = await ASKING_SLURM("slurm.conf", chosen, 100.0 + seconds)
+    assert found == ({"1-0.json": expected} if expected else {})
 
 
 def test_failure_is_tried_again_later_and_later(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

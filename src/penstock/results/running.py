@@ -38,7 +38,7 @@ TELLERS = 4
 SWEEP_SECONDS = 3600.0
 BUSY = 0.02  # seconds between two looks while there is work
 STOP_SECONDS = 5.0
-SENT_BACK_SECONDS = 3.0
+OWN_ROW_SECONDS = 3.0
 
 
 class _Peek(msgspec.Struct, frozen=True):
@@ -247,11 +247,7 @@ def in_turn(records: dict[str, _Peek]) -> Iterator[tuple[str, _Peek]]:
 
 
 async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[str, accounting.EndedAttempt]:
-    """By name of the record.
-
-    An attempt that was sent back soon after its start may have no row of its own for minutes. slurmctld knows
-    by then that there is a later one, whose output takes this one's place: that has to do.
-    """
+    """By name of the record."""
     try:
         rows = await accounting.ended(slurm_conf, sorted({peek.job_id for peek in chosen.values()}))
     except errors.SlurmError as error:
@@ -260,12 +256,29 @@ async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[
     found: dict[str, accounting.EndedAttempt] = {}
     for name, peek in chosen.items():
         row = accounting.attempt_among(rows, job_id=peek.job_id, uid=peek.uid, launched=peek.launched)
-        if row is None and (not rows or now >= peek.closed + SENT_BACK_SECONDS):
-            told = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
-            row = told if not rows or (told and told.state == accounting.SENT_BACK) else None
+        if row is None and not rows:
+            row = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
+        elif row is None and now >= peek.closed + OWN_ROW_SECONDS:
+            row = await _without_own_row(slurm_conf, rows, peek)
         if row is not None:
             found[name] = row
     return found
+
+
+async def _without_own_row(
+    slurm_conf: str, rows: Iterable[accounting.EndedAttempt], peek: _Peek
+) -> accounting.EndedAttempt | None:
+    """A row that does not say whose it is, or slurmctld's word that a later attempt has come after this one.
+
+    That one's output takes the place of this one's: to wait longer would be to lose it.
+    """
+    row = accounting.attempt_among(
+        rows, job_id=peek.job_id, uid=accounting.OWNER_UNKNOWN, launched=peek.launched
+    )
+    if row is not None:
+        return msgspec.structs.replace(row, uid=peek.uid)
+    told = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
+    return told if told is not None and told.state == accounting.SENT_BACK else None
 
 
 def _child(work: Callable[[], bool]) -> int:

@@ -19,6 +19,9 @@ _FIELDS = "JobIDRaw,JobID,UID,State,ExitCode,Submit,Start,End,Account,Partition,
 _SEPARATOR = "\x1f"
 _SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
 SENT_BACK = "REQUEUED"
+OWNER_UNKNOWN = 0
+"""The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
+perhaps never for an attempt that was sent back."""
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 _LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
 _HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
