@@ -56,7 +56,10 @@ def test_slurmctld_and_penstockd_away_together(lab: Lab) -> None:
 
 @storms.LONG
 def test_slurmctld_forgets_one_job(lab: Lab) -> None:
-    """Its state is of a time before the job: the job's pod goes, every other job's stays."""
+    """Its state is of a time before the job: the job's pod goes, every other job's stays.
+
+    The number is given anew, and whoever gets it gets nothing else of that job.
+    """
     kept = storms.start(lab)
     state = lab.place.controller_state
     saved = state.with_name("state.saved")
@@ -73,7 +76,13 @@ def test_slurmctld_forgets_one_job(lab: Lab) -> None:
             assert lost.is_untouched()
     finally:
         shutil.rmtree(saved)
+    folder = semantics.folder(lab, "anew")
+    anew = lab.sbatch("#!/bin/sh\necho another\n", "--output=o", cwd=folder)
+    assert anew == lost.job_id
+    assert semantics.record(lab, anew, timeout=300) == DONE
+    assert (folder / "o").read_text() == "another\n"
     semantics.wait_until(lambda: semantics.pods(lab, lost.job_id) == [], "the forgotten job's pod is gone")
+    assert (lost.folder / "o").read_text() == "begin\n"
     assert kept.is_untouched()
     kept.end()
     kept.check_true_end()

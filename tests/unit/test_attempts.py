@@ -198,6 +198,19 @@ def test_digest_and_times_of_a_pod() -> None:
     assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
 
 
+async def test_a_number_that_is_given_anew_begins_anew(world: World) -> None:
+    """slurmctld lost its state: the job before keeps its record and folder; one under way is left alone."""
+    world.slurm.add(fakes.allocation())
+    folder = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)
+    with world.bridge.attending(17):
+        await world.bridge.admit(fakes.identity())
+    assert world.names("running") == ["17-0.json"]
+    await world.bridge.admit(fakes.identity())
+    assert (world.names("running"), world.names("ended")) == ([], ["17-0.json"])
+    assert world.record().output_dir == folder
+    assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) != folder
+
+
 async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: World) -> None:
     """Slurm empties the output file when it starts: what it had is gone then."""
     record = world.state / "ended" / "17-0.json"

@@ -112,6 +112,25 @@ async def test_a_job_that_nobody_let_in_is_let_in_when_it_is_launched(world: Wor
     assert world.bridge.ledger.of(1) == allocation
 
 
+MADE = 1767225600
+"""2026-01-01, 0:00, in seconds since 1970."""
+
+
+@pytest.mark.parametrize(("submitted", "goes"), [(MADE + 10, True), (MADE - 60, False)])
+async def test_a_number_that_is_given_anew_does_not_bring_the_former_jobs_pods(
+    world: World, submitted: int, goes: bool
+) -> None:
+    """slurmctld lost its state: pods older than the job are not its own; younger ones are."""
+    world.slurm.add(fakes.allocation(1))
+    world.slurm.allocations[1] = dataclasses.replace(world.slurm.allocations[1], submitted=submitted)
+    pod = fakes.pod("slurm-1-0-0", job=fakes.identity(1))
+    made = msgspec.structs.replace(pod.metadata, creation_timestamp="2026-01-01T00:00:00Z")
+    world.add_pod(msgspec.structs.replace(pod, metadata=made))
+    found = await world.bridge.admit(fakes.identity(1))
+    assert found == (("waits for pod slurm-1-0-0 of its earlier attempt to be gone",) if goes else ())
+    assert world.kube.names("pods") == ([] if goes else ["slurm-1-0-0"])
+
+
 async def test_attaching_never_makes_a_pod(world: World) -> None:
     """A pod that is gone stays gone."""
     assert await world.bridge.attach(fakes.allocation(1), fakes.REQUEST) == ()

@@ -107,7 +107,7 @@ class Bridge:
             return (CANCELLED,)
         if not details.prepared:
             return (UNPREPARED,)
-        found = await self._earlier_attempts(identity) or self._refusals(allocation, view)
+        found = await self._earlier_attempts(identity, details.submitted) or self._refusals(allocation, view)
         if found:
             self.ledger.forget(identity.job_id)
         else:
@@ -130,12 +130,18 @@ class Bridge:
         nodes, pods = view
         return admission.refusals(allocation, nodes=nodes, pods=pods, promised=self.ledger)
 
-    async def _earlier_attempts(self, identity: jobs.JobIdentity) -> tuple[str, ...]:
-        """Pods of this job from before: a job never runs beside itself, so they have to go first."""
+    async def _earlier_attempts(self, identity: jobs.JobIdentity, submitted: int) -> tuple[str, ...]:
+        """Pods of this job from before: a job never runs beside itself, so they have to go first.
+
+        So have those of another job that Slurm has forgotten since and given the number anew.
+        """
+        pods = [pod for pod in self.pods.objects.values() if reading.job_id(pod) == identity.job_id]
+        if not pods and not self.attended[identity.job_id]:
+            await self.attempts.close(identity)  # of such a job; this one has not begun
         left = [
             pod
-            for pod in self.pods.objects.values()
-            if reading.job_id(pod) == identity.job_id and not reading.belongs_to(pod, identity)
+            for pod in pods
+            if not reading.belongs_to(pod, identity) or reading.is_older_than(pod, submitted)
         ]
         for pod in left:
             await self.delete(pod, grace=release.GRACE)

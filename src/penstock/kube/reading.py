@@ -4,6 +4,7 @@ to give.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -12,6 +13,8 @@ from penstock import wellknown
 from penstock.kube import types
 from penstock.model import jobs, numbers, resources
 
+CLOCK_SLACK = 2.0
+"""Seconds by which the clocks of two machines may differ."""
 # Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
 HOPELESS = frozenset(
     {
@@ -111,6 +114,12 @@ def job_id(pod: types.Pod) -> int | None:
     if pod.metadata.labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE:
         return None
     return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_JOB_ID, ""))
+
+
+def is_older_than(pod: types.Pod, moment: int) -> bool:
+    """Whether it was made before that (seconds since 1970), and not only by a clock that is a little late."""
+    made = pod.metadata.creation_timestamp
+    return made is not None and datetime.datetime.fromisoformat(made).timestamp() < moment - CLOCK_SLACK
 
 
 def belongs_to(pod: types.Pod, identity: jobs.JobIdentity) -> bool:

@@ -15,6 +15,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

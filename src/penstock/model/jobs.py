@@ -67,6 +67,8 @@ class JobDetails:
     account: str = ""
     prepared: bool = True
     """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
+    submitted: int = 0
+    """Seconds since 1970; 0 where Slurm does not tell."""
 
     @property
     def is_over(self) -> bool:

@@ -32,6 +32,7 @@ _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
 _START_LINE = re.compile(r"^ {3}StartTime=(\d\S+) ", re.MULTILINE)
+_SUBMIT_LINE = re.compile(r"^ {3}SubmitTime=(\d{1,15}) ", re.MULTILINE)  # with SLURM_TIME_FORMAT=%s
 _ACCOUNT_LINE = re.compile(
     r"^ {3}Priority=\d+ Nice=-?\d+ Account=(?P<account>\S+) QOS=(?P<qos>\S+)", re.MULTILINE
 )
@@ -103,6 +104,7 @@ def details(text: str) -> jobs.JobDetails:
         account=account["account"] if account and account["account"] != "(null)" else "",
         state=state[1] if state else "",
         prepared=_MARK_LINE.search(text) is not None,
+        submitted=int(submitted[1]) if (submitted := _SUBMIT_LINE.search(text)) else 0,
     )
 
 
