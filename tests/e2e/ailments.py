@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e import labs
+from tests.e2e import labs, storms
 
 from penstock import wellknown
 from penstock.lab import components, processes, spec, supervision, testing
@@ -252,8 +252,8 @@ def no_api(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
-    """slurmctld has been killed."""
-    labs.kill(lab.place, components.SLURMCTLD)
+    """slurmctld has ended; not by SIGKILL, after which it would give numbers of jobs a second time."""
+    storms.kill(lab, components.SLURMCTLD)
     try:
         yield site_of(lab)
     finally:
@@ -395,7 +395,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
     "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
     "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
-    "slurmctld killed": (no_slurmctld, "slurmctld", "slurmctld does not answer"),
+    "slurmctld away": (no_slurmctld, "slurmctld", "slurmctld does not answer"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
     "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
     "hook of another version": (
