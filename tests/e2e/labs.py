@@ -57,9 +57,7 @@ def leave_no_pod(config: pytest.Config) -> None:
     """Whoever leaves one on the labs that all share takes room from the tests that come after it."""
     for running in config.stash.get(RUNNING, []):
         for last in testing.looks(60):
-            listed = running.run(
-                ("kubectl", "get", "pods", "-A", "-o", "name", "--no-headers")
-            ).stdout.split()
+            listed = running.run(("kubectl", "get", "pods", "-A", "-o", "name")).stdout.split()
             if not listed:
                 break
             assert not last, f"these pods were left: {listed}"

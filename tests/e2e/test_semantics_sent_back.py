@@ -113,11 +113,12 @@ def test_without_requeue_it_is_a_node_failure(lab: Lab, jobs: dict[str, SentBack
 
 def test_nothing_stays_drained_or_behind(lab: Lab, jobs: dict[str, SentBack]) -> None:
     """All nodes can be used again and no pod of a job is left on them."""
-    semantics.wait_until(
-        lambda: (
-            not {"drain", "down"} & set(lab.run(("sinfo", "-h", "-o", "%T")).stdout.replace("*", "").split())
-        ),
-        "all nodes are up",
-    )
+    semantics.wait_until(lambda: not out_of_use(lab), "all nodes are up")
     argv = ("kubectl", "get", "pods", "-A", "-l", "app=slurm-job", "-o", "name")
     semantics.wait_until(lambda: lab.run(argv).stdout == "", "no pod is left")
+    assert (out_of_use(lab), lab.run(argv).stdout) == (set(), "")
+
+
+def out_of_use(lab: Lab) -> set[str]:
+    """States of nodes on which nothing can start."""
+    return {"drain", "down"} & set(lab.run(("sinfo", "-h", "-o", "%T")).stdout.replace("*", "").split())

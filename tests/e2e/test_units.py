@@ -117,4 +117,5 @@ def test_a_slurmd_of_a_virtual_node_registers(lab: testing.RunningLab, rendered:
     with instead_of(lab, f"slurmd-{ailments.NODE}"), started(rendered[units.SLURMD], ailments.NODE):
         testing.until(lambda: node_field(lab, "SlurmdStartTime") > before, seconds=60)
         testing.until(lambda: node_field(lab, "State") == "IDLE", seconds=60)
+        assert node_field(lab, "SlurmdStartTime") > before
     testing.until(lambda: node_field(lab, "State") == "IDLE", seconds=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def test_a_slurmctld_that_is_away_is_no_mistake_in_the_file(tmp_path: Path) -> N
     """Only the file is judged."""
     path = tmp_path / "slurm.conf"
     path.write_text(CONF.format(more=""))
+    asked = subprocess.run(
+        ("scontrol", "show", "config"),
+        env={"SLURM_CONF": str(path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert asked.returncode != 0, "there is a slurmctld"
     applying.require_readable(str(path))
 
 

@@ -404,6 +404,7 @@ class TestTroubles:
         intakes.drop(nas, "a.sh.done", text="")
         await here.settle(looks=10)
         once(nas, slurm, ("a.sh",))
+        assert list((nas / "submit").iterdir()) == []
 
     async def test_anothers_marker_is_left_alone(self, nas: Path) -> None:
         """It neither ends the wait nor is it ours to remove."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from penstock import errors
 from penstock.model import jobs
 from penstock.slurm import commands, parsing
-
-PLAIN: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +62,7 @@ class SlurmControl:
     async def details(self, job_id: int) -> jobs.JobDetails:
         """What only scontrol tells: partition, QOS, and the job's share of each of its nodes."""
         argv = ("scontrol", "--detail", "show", "job", str(job_id))
-        found = parsing.details(await self._run(argv, {"SLURM_TIME_FORMAT": "%s"}))
+        found = parsing.details(await self._run(argv, SLURM_TIME_FORMAT="%s"))
         shares = tuple(share.in_kubernetes(self.gpu_resources) for share in found.shares)
         return dataclasses.replace(found, shares=shares)
 
@@ -119,6 +116,6 @@ class SlurmControl:
     async def _update(self, *words: str) -> None:
         await self._run(("scontrol", "update", *words))
 
-    async def _run(self, argv: tuple[str, ...], environment: Mapping[str, str] = PLAIN) -> str:
+    async def _run(self, argv: tuple[str, ...], **environment: str) -> str:
         self.on_call(argv[0])
         return await commands.run(argv, slurm_conf=self.slurm_conf, environment=environment)
