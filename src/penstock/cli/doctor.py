@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import click
-from rich import console, table
 
+from penstock.cli import screens
 from penstock.cli.sites import as_json, form_option, site_option
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
@@ -61,16 +61,14 @@ def _chosen(only: tuple[str, ...], probe: bool) -> list[checks.Check]:
 
 
 def _show(results: list[checks.Result], *, show_all: bool) -> None:
-    shown = table.Table(box=None, pad_edge=False)
-    for heading in ("check", "", "what was found", "what to do"):
-        shown.add_column(heading, overflow="fold")
+    shown = screens.columns("check", "", "what was found", "what to do")
     for result in results:
         if result.status in ("ok", "skipped") and not (show_all or result.fixed):
             continue
         word = "fixed" if result.fixed else result.status
         message = result.message or result.title
-        shown.add_row(result.name, f"[{COLOURS[result.status]}]{word}", message, result.remedy)
-    screen = console.Console(highlight=False)
+        shown.add_row(result.name, screens.styled(word, COLOURS[result.status]), message, result.remedy)
+    screen = screens.screen()
     if shown.row_count:
         screen.print(shown)
     counted = {status: sum(each.status == status for each in results) for status in checks.ORDER}

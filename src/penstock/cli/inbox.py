@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
+from penstock.cli import screens
 from penstock.intake import status
 
 LOCAL = Path("/run/penstock/inbox.json")
@@ -66,19 +67,14 @@ def _only(found: status.Inbox, uid: int) -> status.Inbox:
 
 
 def _print(found: status.Inbox) -> None:
-    from rich import box, console, markup, table
-
-    out = console.Console()
+    out = screens.screen()
     if found.problem:
-        out.print(f"[red]{markup.escape(found.problem)}")
-    shown = table.Table(box=box.SIMPLE)
-    for heading in ("file", "user", "state", "job", "when", ""):
-        shown.add_column(heading)
+        out.print(found.problem, style="red")
+    shown = screens.columns("file", "user", "state", "job", "when", "")
     for item in (*found.waiting, *found.done):
         words = item.words.splitlines()[-1] if item.words else ""
         where = f"{words} {item.where}" if item.state == "failed" else words or item.where
-        cells = (item.name, item.user, item.state, item.job_id, _when(item.at), where)
-        shown.add_row(*(markup.escape(cell) for cell in cells))
+        shown.add_row(item.name, item.user, item.state, item.job_id, _when(item.at), where)
     out.print(shown if found.waiting or found.done else "No files.")
 
 

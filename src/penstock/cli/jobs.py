@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import asking
+from penstock.cli import asking, screens
 from penstock.model import views
 from penstock.slurm import showing
 
@@ -60,11 +60,7 @@ def jobs(user: str, style: str) -> None:
 
 
 def _print_jobs(joined: list[JoinedJob]) -> None:
-    from rich import box, console, table
-
-    shown = table.Table(box=box.SIMPLE)
-    for heading in ("job", "user", "name", "partition", "Slurm", "time", "where", "pods"):
-        shown.add_column(heading)
+    shown = screens.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
     for job in joined:
         slurm = job.slurm
         pods = ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
@@ -79,7 +75,7 @@ def _print_jobs(joined: list[JoinedJob]) -> None:
             pods,
         )
         shown.add_row(*row)
-    console.Console().print(shown if joined else "No jobs wait or run.")
+    screens.screen().print(shown if joined else "No jobs wait or run.")
 
 
 @click.command()
@@ -107,30 +103,27 @@ def show(job: str, style: str) -> None:
 
 
 def _print_job(shown: ShownJob) -> None:
-    from rich import box, console, table
+    from rich import table
 
-    out = console.Console()
+    out = screens.screen()
     facts = table.Table(box=None, show_header=False, padding=(0, 2))
     for name, value in _facts(shown.slurm):
-        facts.add_row(f"[bold]{name}", value)
+        facts.add_row(screens.styled(name, "bold"), value)
     out.print(facts)
-    pods = table.Table(title="Pods", box=box.SIMPLE, title_justify="left")
-    for heading in ("rank", "pod", "node", "status", "image", "reason"):
-        pods.add_column(heading)
+    pods = screens.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:
         pods.add_row(
             str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
         )
-    out.print(pods if shown.pods else "[dim]No pods now.")
-    steps = table.Table(title="What happened", box=box.SIMPLE, title_justify="left")
-    for heading in ("when", "after", "step", ""):
-        steps.add_column(heading)
+    out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
+    steps = screens.columns("when", "after", "step", "", title="What happened")
     before = shown.timeline[0].at if shown.timeline else 0.0
     for step in shown.timeline:
         at = datetime.datetime.fromtimestamp(step.at).strftime("%H:%M:%S.%f")[:-3]
         steps.add_row(at, f"+{step.at - before:.3f} s", step.name, step.text)
         before = step.at
-    out.print(steps if shown.timeline else "[dim]penstockd remembers nothing of this job.")
+    forgotten = screens.styled("penstockd remembers nothing of this job.", "dim")
+    out.print(steps if shown.timeline else forgotten)
 
 
 def _facts(job: showing.JobRecord) -> list[tuple[str, str]]:

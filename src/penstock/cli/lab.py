@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from rich import console, table
+from rich import table
 
 from penstock import wellknown
+from penstock.cli import screens
 from penstock.lab import (
     actions,
     bringup,
@@ -167,14 +168,14 @@ def status(directory: str, name: str, form: str) -> None:
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(now), indent=2))
     else:
-        console.Console().print(_status_table(now))
+        screens.screen().print(_status_table(now))
     sys.exit(0 if now.healthy else 1)
 
 
 def _status_table(now: state.LabState) -> table.Table:
-    shown = table.Table(title=f"Lab {now.name} in {now.directory}, user {now.user}", title_justify="left")
-    for heading in ("component", "state", "pid", "memory", "since", "health"):
-        shown.add_column(heading, justify="right" if heading in ("pid", "memory") else "left")
+    title = f"Lab {now.name} in {now.directory}, user {now.user}"
+    headings = ("component", "state", "pid", "memory", "since", "health")
+    shown = screens.columns(*headings, title=title, right=("pid", "memory"))
     for part in now.components:
         shown.add_row(
             part.name,
@@ -182,7 +183,7 @@ def _status_table(now: state.LabState) -> table.Table:
             str(part.pid or "-"),
             f"{part.memory_mb:.0f} MB" if part.pid else "-",
             datetime.datetime.fromtimestamp(part.since).strftime("%H:%M:%S") if part.since else "-",
-            f"[green]{part.health}" if part.healthy else f"[red]{part.health}",
+            screens.styled(part.health, "green" if part.healthy else "red"),
         )
     return shown
 

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import click
-from rich import console, table
+from rich import table
 
+from penstock.cli import screens
 from penstock.cli.sites import as_json, form_option, site_option
 from penstock.doctor import sides
 from penstock.doctor.live import Live
@@ -35,13 +36,13 @@ def nodes(site_file: Path, form: str) -> None:
     if form == "json":
         click.echo(as_json(found))
     else:
-        console.Console(highlight=False).print(_table(found))
+        screens.screen().print(_table(found))
+        click.echo("Amounts are CPUs / memory in GiB / GPUs.")
     sys.exit(1 if any(node.disagreements for node in found) else 0)
 
 
 def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
-    shown = table.Table(box=None, pad_edge=False)
-    headings = (
+    shown = screens.columns(
         "node",
         "Slurm",
         "Kubernetes",
@@ -53,8 +54,6 @@ def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
         "free",
         "",
     )
-    for heading in headings:
-        shown.add_column(heading, overflow="fold")
     for node in found:
         colour = "red" if node.disagreements else None
         shown.add_row(
