@@ -1,4 +1,7 @@
-"""Bookmarks: a version to go on from when nothing happens, in an object that is none."""
+"""Bookmarks: a version to go on from when nothing happens, in an object that is none.
+
+A real API sends none as long as no object of the kind has changed since the version that a watch began with.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from tests.conformance import client
 
 
 def bookmark(api: client.Client, *, seconds: int = 8) -> dict[str, Any]:
-    """The first bookmark of a watch in which nothing happens."""
+    """The first bookmark of a watch that saw one change and is quiet since."""
     version = api.get("pods")["metadata"]["resourceVersion"]
+    api.create("pods", client.pod("before"))
     events = api.watch("pods", version=version, seconds=seconds, allowWatchBookmarks="true")
     return next(event for event in events if event["type"] == "BOOKMARK")
 
@@ -58,4 +62,5 @@ class Nobody:
 def test_no_bookmarks_unless_asked_for(api: client.Client) -> None:
     """Who does not ask is not sent any."""
     version = api.get("pods")["metadata"]["resourceVersion"]
-    assert list(api.watch("pods", version=version, seconds=7)) == []
+    api.create("pods", client.pod("before"))
+    assert [event["type"] for event in api.watch("pods", version=version, seconds=7)] == ["ADDED"]

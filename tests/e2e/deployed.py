@@ -85,7 +85,7 @@ def pod_by_hand(lab: testing.RunningLab) -> Iterator[None]:
     for volume in spec_["volumes"]:
         assert Path(volume["hostPath"]["path"]).exists(), volume
     _account(lab)
-    env = {each["name"]: each["value"] for each in container["env"]} | {"PATH": os.environ["PATH"]}
+    env = {"PATH": os.environ["PATH"]} | {each["name"]: each["value"] for each in container["env"]}
     log = lab.place.log / "by-hand.log"
     with (
         log.open("wb") as output,

@@ -31,10 +31,11 @@ def rendered(shared_lab: testing.RunningLab) -> dict[str, Unit]:
 
 
 def service_part(text: str) -> Unit:
-    """The keys of [Service]; of what is there twice, the last, as systemd reads it."""
+    """The keys of [Service]; of what is there twice, the last, as systemd does, but all of Environment=."""
     lines = text.partition("[Service]\n")[2].partition("\n[Install]")[0].splitlines()
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {key: value for key, _, value in pairs}
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    added_up = " ".join(value for key, _, value in pairs if key == "Environment")
+    return {key: value for key, _, value in pairs} | {"Environment": added_up}
 
 
 def command_of(unit: Unit, instance: str) -> list[str]:
@@ -59,7 +60,7 @@ def started(unit: Unit, instance: str = "") -> Iterator[subprocess.Popen[bytes]]
         Path(folder).chmod(0o755)
         address.chmod(0o666)
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET": str(address), "LANG": "C.UTF-8"}
-        env |= dict([unit["Environment"].split("=", 1)]) if "Environment" in unit else {}
+        env |= dict(each.split("=", 1) for each in unit["Environment"].split())
         log = Path(folder) / "log"
         with (
             log.open("wb") as output,

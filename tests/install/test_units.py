@@ -12,7 +12,10 @@ from tests.install import sites
 from penstock.install import rendering
 
 ELSEWHERE = (
-    ("  conf: /etc/slurm/slurm.conf", "  conf: /opt/slurm/etc/slurm.conf\n  user: daemon"),
+    (
+        "  conf: /etc/slurm/slurm.conf",
+        "  conf: /opt/slurm/etc/slurm.conf\n  commands_dir: /opt/slurm/bin\n  user: daemon",
+    ),
     ("/run/penstock/penstockd.sock", "/opt/penstock/run/penstockd.sock"),
     (
         "penstockd:\n",
@@ -54,3 +57,12 @@ def test_units_say_what_the_site_file_says() -> None:
         "RuntimeDirectoryPreserve=", ""
     )
     assert "ReadWritePaths=/opt/penstock/run -/var/lib/penstock/attempts\n" in text
+
+
+def test_daemons_find_a_slurm_that_is_elsewhere() -> None:
+    """systemd's own PATH has the usual folders only; where those are enough nothing is said."""
+    daemons = ("penstockd.service", "penstock-intake.service", "penstock-collector.service")
+    found, usual = units(*ELSEWHERE), units()
+    for name in daemons:
+        assert "\nEnvironment=PATH=/opt/slurm/bin:/usr/local/sbin:" in found[name]
+        assert "PATH=" not in usual[name]

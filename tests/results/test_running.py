@@ -128,10 +128,13 @@ TOLD = accounting.EndedAttempt(
     job_id=1, shown_id="1", uid=7, state="REQUEUED", exit_code="0:0", started=99.0, ended=100.0
 )
 """Of an attempt of uid 7 that was launched at 99."""
+UNFINISHED = msgspec.structs.replace(TOLD, state="TIMEOUT")
 CASES = {
     "its own row": ([TOLD], None, 0.0, TOLD),
     "a row without an owner, yet": ([msgspec.structs.replace(TOLD, uid=0)], None, 0.0, None),
     "a row without an owner, still": ([msgspec.structs.replace(TOLD, uid=0)], None, 10.0, TOLD),
+    "an end without its exit code, yet": ([UNFINISHED], None, 0.0, None),
+    "an end without an exit code, still": ([UNFINISHED], None, 10.0, UNFINISHED),
     "somebody else's row": ([msgspec.structs.replace(TOLD, uid=8)], None, 10.0, None),
     "root's job of that number before": (
         [msgspec.structs.replace(TOLD, uid=0, started=1.0, ended=2.0)],

@@ -331,6 +331,19 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
     assert world.slurm.comments[7].endswith("held by default/big (refused 2 times, next try in 24 s)")
 
 
+async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World) -> None:
+    """Slurm 24.11 would have two records of the job from one second, and show the wrong one."""
+    world.run(7)
+    world.kube.add_pod(fakes.pod("big", cpus="8"))
+    begun = world.clock.now()
+    world.server.wall_clock = lambda: 1_700_000_000.25 + world.clock.now() - begun
+    peer = await connect(world)
+    peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
+    assert (await peer.hear())[0] == b"no"
+    assert world.clock.now() - begun == pytest.approx(0.75 + server.CLOCK_SLACK)
+    await asyncio.gather(*world.server.later)
+
+
 async def test_nothing_is_promised_before_recovery(world: World) -> None:
     """A penstockd that does not know yet what is running asks for patience."""
     world.recovered.clear()

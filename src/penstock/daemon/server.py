@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import time as unix_time
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,6 +23,7 @@ from penstock.model import jobs, numbers
 log = logging.getLogger(__name__)
 
 RELEASE_PATIENCE = 20.0  # seconds after which the Epilog is told to ask again, so that it knows we are alive
+CLOCK_SLACK = 0.05  # slurmctld may run on another host
 
 
 @dataclasses.dataclass
@@ -36,6 +39,7 @@ class Server:
     doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
     bridged_partitions: tuple[str, ...] = ()
     later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
+    wall_clock: Callable[[], float] = unix_time.time
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from its first message to its end."""
@@ -109,6 +113,7 @@ class Server:
         identity = jobs.JobIdentity(
             job_id=message.number("job"), restart=message.number("restart"), uid=message.number("uid")
         )
+        asked = self.wall_clock()
         crashpoints.reach("admit.asked")
         reasons = await self.bridge.admit(identity)
         if not reasons:
@@ -123,11 +128,20 @@ class Server:
         self.bridge.timeline.note(identity.job_id, "refused", text)
         self.metrics.refusal(reasons[0])
         log.info("job %d %s", identity.job_id, text)
+        await self._reach_a_later_second(asked)
         await connection.send("no", text)
         crashpoints.reach("admit.refused")
         task = asyncio.create_task(self._put_off(identity.job_id, text, seconds))
         self.later.add(task)
         task.add_done_callback(self.later.discard)
+
+    async def _reach_a_later_second(self, asked: float) -> None:
+        """Slurm tells records of a job apart by whole seconds. 24.11 makes one too many when it sends a job
+        back; of the second in which the job was submitted that would be the newest, and pending for ever.
+        """
+        left = int(asked) + 1 + CLOCK_SLACK - self.wall_clock()
+        if left > 0:
+            await self.clock.sleep(left)
 
     async def _put_off(self, job_id: int, text: str, seconds: int) -> None:
         """Say why the job waits, and after repeated refusals let it wait longer than Slurm would."""

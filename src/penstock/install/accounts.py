@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock import errors, wellknown
+from penstock.render import searchpath
 from penstock.site.parts import Account, User
 from penstock.site.schema import Site
 
@@ -90,7 +91,7 @@ def _sacctmgr(site: Site, words: Sequence[str]) -> str:
     environment = {
         wellknown.ENV_SLURM_CONF: site.slurm.conf,
         "LC_ALL": "C",
-        "PATH": f"{site.slurm.commands_dir}:/usr/sbin:/usr/bin:/bin",
+        "PATH": searchpath.including(site.slurm.commands_dir),
     }
     try:
         done = subprocess.run(

@@ -206,9 +206,9 @@ def _units(site: Site, facts: Facts) -> Iterator[File]:
 
 
 def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
-    program = site.penstockd.program
+    common = {"program": site.penstockd.program, "slurm_commands": site.slurm.commands_dir}
     text = units.penstockd(
-        program=program,
+        **common,
         config=site.penstockd.config,
         user=site.slurm.user,
         slurm_conf=site.slurm.conf,
@@ -222,11 +222,9 @@ def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
     if site.nas is None:
         return
     nas, drop, results = site.nas.path, site.nas.drop, site.nas.results
-    text = units.intake(
-        program=program, config=site.intake.config, nas=nas, drop=drop, state=site.intake.state_dir
-    )
+    text = units.intake(**common, config=site.intake.config, nas=nas, drop=drop, state=site.intake.state_dir)
     yield units.INTAKE, text
     text = units.collector(
-        program=program, config=site.results.config, nas=nas, results=results, state=site.results.state_dir
+        **common, config=site.results.config, nas=nas, results=results, state=site.results.state_dir
     )
     yield units.COLLECTOR, text

@@ -22,7 +22,7 @@ TIMEOUT = 15.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
 """For requests: the pool looks at each of its connections before every request, so it must stay small."""
-SILENCE = 150.0  # an API sends a bookmark every minute: a watch that is silent for longer is dead
+SILENCE = 150.0  # a watch that is silent for longer than watches last is dead
 
 
 class KubeClient:

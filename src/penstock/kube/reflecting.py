@@ -26,7 +26,10 @@ from penstock.kube import decoding, types, versions
 T = TypeVar("T", bound=types.Pod | types.Node)
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300
+WATCH_SECONDS = 120
+"""Shorter than the silence by which the client knows a dead watch: where no object of a kind changes, a real
+API sends no bookmark either, until the watch ends.
+"""
 STALE_AFTER = 30.0  # without a working watch for that long the picture is not to be trusted
 AT_ONCE = 20  # how many missing objects are asked for together; one that is there is enough
 OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup

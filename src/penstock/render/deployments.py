@@ -7,7 +7,7 @@ SlurmUser, as whom slurmctld knows it, and keeps no other capabilities than that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.render import manifests
@@ -34,6 +34,8 @@ class Daemon:
     api: str = ""
     """host:port in place of the cluster's service."""
     pull_secrets: tuple[str, ...] = ()
+    path: str = ""
+    """PATH, where the image's own does not lead to Slurm's commands."""
 
 
 def render(daemon: Daemon) -> Manifest:
@@ -70,12 +72,13 @@ def _pod(daemon: Daemon) -> Manifest:
 
 
 def _container(daemon: Daemon, paths: Sequence[tuple[str, str, bool]]) -> Manifest:
+    environment = [{"name": name, "value": value} for name, value in _environment(daemon)]
     probe = {"exec": {"command": [*daemon.command, "--ping"]}, "timeoutSeconds": PROBE_SECONDS}
     return {
         "name": daemon.name,
         "image": daemon.image,
         "command": list(daemon.command),
-        **({"env": _environment(daemon.api)} if daemon.api else {}),
+        **({"env": environment} if environment else {}),
         "readinessProbe": probe | {"periodSeconds": 10},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -88,12 +91,13 @@ def _container(daemon: Daemon, paths: Sequence[tuple[str, str, bool]]) -> Manife
     }
 
 
-def _environment(api: str) -> list[Manifest]:
-    host, _, port = api.rpartition(":")
-    return [
-        {"name": "KUBERNETES_SERVICE_HOST", "value": host},
-        {"name": "KUBERNETES_SERVICE_PORT", "value": port},
-    ]
+def _environment(daemon: Daemon) -> Iterator[tuple[str, str]]:
+    if daemon.api:
+        host, _, port = daemon.api.rpartition(":")
+        yield "KUBERNETES_SERVICE_HOST", host
+        yield "KUBERNETES_SERVICE_PORT", port
+    if daemon.path:
+        yield "PATH", daemon.path
 
 
 def _paths(daemon: Daemon) -> list[tuple[str, str, bool]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import resources
 
+from penstock.render import searchpath
+
 PENSTOCKD = "penstockd.service"
 INTAKE = "penstock-intake.service"
 COLLECTOR = "penstock-collector.service"
@@ -22,14 +24,33 @@ def render(name: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def penstockd(*, program: str, config: str, user: str, slurm_conf: str, runtime: str, state: str) -> str:
+def _start(usual: str, command: str, slurm_commands: str) -> dict[str, str]:
+    """The line that starts the program, and what takes its place."""
+    path = searchpath.unless_usual(slurm_commands)
+    environment = f"Environment=PATH={path}\n" if path else ""
+    return {f"ExecStart={PROGRAM} {usual}\n": f"{environment}ExecStart={command}\n"}
+
+
+def penstockd(
+    *,
+    program: str,
+    config: str,
+    user: str,
+    slurm_conf: str,
+    slurm_commands: str,
+    runtime: str,
+    state: str,
+) -> str:
     """penstockd as SlurmUser; `runtime` is its socket's folder."""
     is_usual = runtime.startswith("/run/")
     folder = f"RuntimeDirectory={runtime.removeprefix('/run/')}" if is_usual else "# no folder below /run"
+    start = _start(
+        "daemon --config /etc/penstock/penstockd.json", f"{program} daemon --config {config}", slurm_commands
+    )
     return render(
         PENSTOCKD,
         {
-            f"{PROGRAM} daemon --config /etc/penstock/penstockd.json": f"{program} daemon --config {config}",
+            **start,
             "User=slurm\nGroup=slurm\n": f"User={user}\nEnvironment=SLURM_CONF={slurm_conf}\n",
             "RuntimeDirectory=penstock": folder,
             "ReadWritePaths=/run/penstock -/var/lib/penstock/attempts": f"ReadWritePaths={runtime} -{state}",
@@ -37,26 +58,32 @@ def penstockd(*, program: str, config: str, user: str, slurm_conf: str, runtime:
     )
 
 
-def intake(*, program: str, config: str, nas: str, drop: str, state: str) -> str:
+def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: str, state: str) -> str:
     """The intake, once the NAS is mounted."""
+    start = _start(
+        "intake --config /etc/penstock/intake.json", f"{program} intake --config {config}", slurm_commands
+    )
     return render(
         INTAKE,
         {
-            f"{PROGRAM} intake --config /etc/penstock/intake.json": f"{program} intake --config {config}",
+            **start,
             "#RequiresMountsFor=/nas": f"RequiresMountsFor={nas}",
             "ReadWritePaths=-/nas/slurm-jobs": f"ReadWritePaths=-{nas}/{drop} -{state}",
         },
     )
 
 
-def collector(*, program: str, config: str, nas: str, results: str, state: str) -> str:
+def collector(*, program: str, config: str, slurm_commands: str, nas: str, results: str, state: str) -> str:
     """The collector, once the NAS is mounted."""
+    start = _start(
+        "collector --config /etc/penstock/collector.json",
+        f"{program} collector --config {config}",
+        slurm_commands,
+    )
     return render(
         COLLECTOR,
         {
-            f"{PROGRAM} collector --config /etc/penstock/collector.json": (
-                f"{program} collector --config {config}"
-            ),
+            **start,
             "#RequiresMountsFor=/nas/results": f"RequiresMountsFor={nas}/{results}",
             "ReadWritePaths=/var/lib/penstock/attempts -/nas": f"ReadWritePaths={state} -{nas}",
         },

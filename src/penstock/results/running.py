@@ -38,7 +38,8 @@ TELLERS = 4
 SWEEP_SECONDS = 3600.0
 BUSY = 0.02  # seconds between two looks while there is work
 STOP_SECONDS = 5.0
-OWN_ROW_SECONDS = 3.0
+ROW_SECONDS = 3.0
+"""How long after an attempt's end its row in the accounting may still be someone else's or change."""
 
 
 class _Peek(msgspec.Struct, frozen=True):
@@ -255,12 +256,13 @@ async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[
         rows = ()
     found: dict[str, accounting.EndedAttempt] = {}
     for name, peek in chosen.items():
+        settled = now >= peek.closed + ROW_SECONDS
         row = accounting.attempt_among(rows, job_id=peek.job_id, uid=peek.uid, launched=peek.launched)
         if row is None and not rows:
             row = await accounting.remembered(slurm_conf, peek.job_id, uid=peek.uid, restart=peek.restart)
-        elif row is None and now >= peek.closed + OWN_ROW_SECONDS:
+        elif row is None and settled:
             row = await _without_own_row(slurm_conf, rows, peek)
-        if row is not None:
+        if row is not None and (settled or not row.may_change):
             found[name] = row
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock import wellknown
-from penstock.render import deployments, manifests, rbac
+from penstock.render import deployments, manifests, rbac, searchpath
 from penstock.site import clusters, namespaces, resolving
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
@@ -119,6 +119,7 @@ def _daemon(site: Site) -> Iterator[Manifest]:
             readable=(*read, *said.host_paths),
             api=site.kubernetes.api or "",
             pull_secrets=site.registry.pull_secrets,
+            path=searchpath.unless_usual(site.slurm.commands_dir),
         )
     )
 

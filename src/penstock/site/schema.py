@@ -125,7 +125,7 @@ class Slurm(Part):
     ] = None
     commands_dir: Annotated[
         Path,
-        Field(description="Folder of squeue (asked by the PAM session) and sacctmgr (asked by `apply`)."),
+        Field(description="Folder of Slurm's commands: the PAM session, `apply` and the daemons look there."),
     ] = "/usr/bin"
     max_array_size: Annotated[Positive, Field(description="MaxArraySize.")] = 10001
     restart: Annotated[

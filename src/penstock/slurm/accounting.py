@@ -19,6 +19,7 @@ _FIELDS = "JobIDRaw,JobID,UID,State,ExitCode,Submit,Start,End,Account,Partition,
 _SEPARATOR = "\x1f"
 _SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
 SENT_BACK = "REQUEUED"
+_ENDED_BY_SLURM = ("TIMEOUT", "CANCELLED")
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
@@ -46,6 +47,11 @@ class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     qos: str = ""
     name: str = ""
+
+    @property
+    def may_change(self) -> bool:
+        """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
+        return self.state in _ENDED_BY_SLURM and self.exit_code == "0:0"
 
 
 async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
