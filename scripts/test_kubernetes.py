@@ -27,9 +27,7 @@ WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
 KEPT = ("PATH", wellknown.ENV_CACHE, wellknown.ENV_TEST_KUBERNETES_VERSION, wellknown.ENV_TEST_SLURM)
 """What root is told of our environment."""
-SMALL = 2
-"""Nodes of the largest cluster that a test makes for itself alone."""
-WORKERS = 2
+WORKERS = 3
 """Tests mostly wait, each worker in a cluster of its own (1.2 GB)."""
 
 
@@ -70,8 +68,8 @@ def workers() -> int:
 
 
 def instances(number: int) -> int:
-    """What that many workers take, each with its cluster and a small one that a test makes for itself."""
-    return number * (watches.needed(spec.DEFAULT_NODES) + watches.needed(SMALL))
+    """What that many workers take, each with its cluster, and one that tests make in turn (lab.testing)."""
+    return (number + 1) * watches.needed(spec.DEFAULT_NODES)
 
 
 def main(arguments: list[str]) -> None:

@@ -10,8 +10,10 @@ import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it has annotations, unmarked
 
 TOGETHER = {
-    f"tests/e2e/{name}.py": "a stormy lab"
-    for name in ("test_regressions", "test_outages_api", "test_outages_slurm", "test_soak")
+    "tests/e2e/test_regressions.py": "a stormy lab, named bugs",
+    "tests/e2e/test_soak.py": "a stormy lab, named bugs",
+    "tests/e2e/test_outages_api.py": "a stormy lab, outages",
+    "tests/e2e/test_outages_slurm.py": "a stormy lab, outages",
 }
 """Files whose tests need a lab of another kind, which costs more than most of them do."""
 LONGEST_FIRST = (

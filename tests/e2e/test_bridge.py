@@ -215,11 +215,18 @@ def test_a_foreign_pod_makes_the_job_wait_with_the_reason(lab: Lab) -> None:
         shown = lab.run(("scontrol", "show", "job", job_id)).stdout
         assert "waits for gpu on n3: 1 free of 2 needed, held by default/notebook-7" in shown
         lab.wait_for(job_id, "PENDING")
+        testing.until(lambda: "held by default/notebook-7" in waits_for(lab, job_id))
         assert lab.job(job_id)["Reason"] != "JobHeldAdmin"
         assert "drain" not in lab.run(("sinfo", "-h", "-o", "%T")).stdout
     finally:
         lab.run(("kubectl", "delete", "pod", "notebook-7", "--wait=true"))
     assert outcome_within(lab, job_id, 180) == ("COMPLETED", "0:0")
+
+
+def waits_for(lab: Lab, job_id: str) -> str:
+    """What `penstock jobs` says to its owner."""
+    listed = json.loads(lab.run_as_user(("penstock", "jobs", "--format", "json")).stdout)
+    return next(job["waits_for"] for job in listed if job["slurm"]["shown_id"] == job_id)
 
 
 def outcome_within(lab: Lab, job_id: str, seconds: float) -> tuple[str, str]:

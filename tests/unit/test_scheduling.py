@@ -6,7 +6,7 @@ import pytest
 
 from tests import scheduling
 
-STORM, OTHER = "tests/e2e/test_soak.py", "tests/e2e/test_outages_api.py"
+STORM, OTHER = "tests/e2e/test_soak.py", "tests/e2e/test_regressions.py"
 
 
 def test_files_that_share_a_lab_stay_together() -> None:

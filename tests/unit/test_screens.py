@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich import console
 
 from penstock.cli import jobs, screens
+from penstock.model import views
 from penstock.slurm import showing
 
 HOSTILE = "[/x] [red]a [link=http://x]b"
@@ -21,8 +23,24 @@ def test_nobodys_job_name_is_markup(
     """It neither ends `penstock jobs` for everybody nor is any of it hidden."""
     monkeypatch.setenv("COLUMNS", "160")
     job = showing.QueuedJob(17, "17", "alice", name, "gpu", "PENDING", "0:00", 0, "(Resources)")
-    jobs._print_jobs([jobs.JoinedJob(job, ())])
+    jobs._print_jobs([jobs.JoinedJob(job, (), "")])
     assert f" {name} " in capsys.readouterr().out
+
+
+def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm only knows the time of the next try."""
+    monkeypatch.setenv("COLUMNS", "160")
+    job = showing.QueuedJob(17, "17", "alice", "x", "gpu", "PENDING", "0:00", 1, "(BeginTime)")
+    refused = views.StepView(at=1.0, name=views.REFUSED, text="waits for gpu on n1")
+    joined = jobs._joined(job, views.JobView(17, timeline=(refused,)))
+    jobs._print_jobs([joined])
+    shown = capsys.readouterr().out
+    assert "waits for gpu on n1" in shown
+    assert "BeginTime" not in shown
+    running = msgspec.structs.replace(job, state="RUNNING")
+    assert jobs._joined(running, views.JobView(17, timeline=(refused,))).waits_for == ""
 
 
 @given(words=WORDS)

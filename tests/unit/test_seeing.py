@@ -13,6 +13,7 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import timeline
 from penstock.daemon import describing, logs, metrics
 from penstock.kube import reflecting, types
+from penstock.model import views
 from tests.unit import fakes
 
 
@@ -66,6 +67,21 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
         assert (len(view.pods), len(view.timeline)) == expected
     assert describing.describe(bridge, (), uid=1001, sees_all=False)[0].pods[0].reason == "OOMKilled"
     assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+
+
+def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridging.Bridge) -> None:
+    """With what it waits for, to its owner and to the site, until something else happens to it."""
+    bridge.timeline.own(1, 1001)
+    bridge.timeline.note(1, views.REFUSED, "waits for gpu on n1")
+    for uid, sees_all, expected in (
+        (1001, False, ["waits for gpu on n1"]),
+        (0, True, ["waits for gpu on n1"]),
+    ):
+        found = describing.describe(bridge, (), uid=uid, sees_all=sees_all)
+        assert [view.waits_for for view in found] == expected
+    assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+    bridge.timeline.note(1, "admitted")
+    assert describing.describe(bridge, (), uid=0, sees_all=True) == []
 
 
 @pytest.mark.parametrize(

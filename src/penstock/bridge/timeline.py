@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable
 
 from penstock.model.audits import End
-from penstock.model.views import StepView
+from penstock.model.views import REFUSED, StepView
 
 LATEST_JOBS = 5000
 
@@ -46,6 +46,10 @@ class Timeline:
 
     def of(self, job_id: int) -> tuple[StepView, ...]:
         return tuple(self._jobs.get(job_id, ()))
+
+    def refused(self) -> tuple[int, ...]:
+        """Jobs that were sent back to the queue and have not been heard of since."""
+        return tuple(job_id for job_id, steps in self._jobs.items() if steps[-1].name == REFUSED)
 
     def seconds_between(self, job_id: int, first: str, last: str) -> float | None:
         """From the latest `first` to the latest `last`, when both happened in that order."""

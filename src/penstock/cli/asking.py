@@ -20,7 +20,7 @@ def socket_path() -> str:
 
 
 def describe(job_ids: Iterable[int] = ()) -> list[views.JobView]:
-    """The Kubernetes side of these jobs, or of all that have pods; as far as we may see them."""
+    """The Kubernetes side of these jobs, or of all with pods or sent back; as far as we may see them."""
     path = socket_path()
     fields = [word for job_id in job_ids for word in ("job", str(job_id))]
     try:

@@ -25,6 +25,8 @@ class JoinedJob(msgspec.Struct, frozen=True):
 
     slurm: showing.QueuedJob
     pods: tuple[views.PodView, ...]
+    waits_for: str
+    """What its nodes lacked in Kubernetes; Slurm's own reason is then only when it tries again."""
 
 
 class ShownJob(msgspec.Struct, frozen=True):
@@ -43,7 +45,7 @@ def slurm_conf() -> str:
 @click.option("--user", default="", help="Only this user's jobs.")
 @as_format
 def jobs(user: str, style: str) -> None:
-    """List jobs that wait or run, with their pods.
+    """List jobs that wait or run, with their pods, or with what they wait for.
 
     \b
     Examples:
@@ -51,12 +53,18 @@ def jobs(user: str, style: str) -> None:
       penstock jobs --user alice --format json
     """
     queue = asyncio.run(showing.queue(slurm_conf(), user=user))
-    pods = {view.job_id: view.pods for view in asking.describe()}
-    joined = [JoinedJob(job, pods.get(job.job_id, ())) for job in queue]
+    views_by_job = {view.job_id: view for view in asking.describe()}
+    joined = [_joined(job, views_by_job.get(job.job_id)) for job in queue]
     if style == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(joined), indent=2))
     else:
         _print_jobs(joined)
+
+
+def _joined(job: showing.QueuedJob, view: views.JobView | None) -> JoinedJob:
+    if view is None:
+        return JoinedJob(job, (), "")
+    return JoinedJob(job, view.pods, view.waits_for if job.state == "PENDING" else "")
 
 
 def _print_jobs(joined: list[JoinedJob]) -> None:
@@ -71,7 +79,7 @@ def _print_jobs(joined: list[JoinedJob]) -> None:
             slurm.partition,
             slurm.state,
             slurm.time,
-            slurm.where,
+            job.waits_for or slurm.where,
             pods,
         )
         shown.add_row(*row)

@@ -13,13 +13,18 @@ from penstock.model import audits, views
 def describe(
     bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool
 ) -> list[views.JobView]:
-    """Views of those of these jobs that the asker may see; without any given, of all that have pods."""
+    """Views of those of these jobs that the asker may see; without any given, of all that have pods or were
+    sent back to the queue.
+    """
     by_job: dict[int, list[types.Pod]] = {}
     for pod in bridge.pods.objects.values():
         job_id = reading.job_id(pod)
         if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
             by_job.setdefault(job_id, []).append(pod)
-    wanted = tuple(job_ids) or tuple(sorted(by_job))
+    sent_back = (
+        job_id for job_id in bridge.timeline.refused() if sees_all or bridge.timeline.owner(job_id) == uid
+    )
+    wanted = tuple(job_ids) or tuple(sorted({*by_job, *sent_back}))
     return [_view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all) for job_id in wanted]
 
 

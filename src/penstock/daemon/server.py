@@ -18,7 +18,7 @@ from penstock.bridge import draining
 from penstock.daemon import connections, describing, doors, launches
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
-from penstock.model import jobs, numbers
+from penstock.model import jobs, numbers, views
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Server:
             return
         seconds = self.bridge.backoff.refused(identity.job_id)
         text = "; ".join(reasons)
-        self.bridge.timeline.note(identity.job_id, "refused", text)
+        self.bridge.timeline.note(identity.job_id, views.REFUSED, text)
         self.metrics.refusal(reasons[0])
         log.info("job %d %s", identity.job_id, text)
         await self._reach_a_later_second(asked)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import pwd
 import secrets
@@ -19,8 +20,8 @@ from pathlib import Path
 
 from penstock import errors, wellknown
 from penstock.checking import confirming
-from penstock.lab import commands, environment, inspecting, passwd, paths, preparations, spec
-from penstock.lab.kubernetes import requirements
+from penstock.lab import caching, commands, environment, inspecting, passwd, paths, preparations, spec
+from penstock.lab.kubernetes import requirements, turns
 
 PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
 UP_SECONDS = 300
@@ -233,6 +234,17 @@ def temporary_lab(*options: str) -> Iterator[RunningLab]:
     """A lab that is there within and gone afterwards, whatever happens."""
     place = new_place()
     try:
-        yield up(place, *options)
+        with _its_turn(options):
+            running = up(place, *options)
+        yield running
     finally:
         lab_command(place, "down", "--force")
+
+
+def _its_turn(options: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    """Several processes run tests: with real kubelets there is not room for all their labs at any time."""
+    if kubernetes() != spec.REAL:
+        return contextlib.nullcontext()
+    named = dict(itertools.pairwise(options)).get("--nodes")
+    nodes = int(named) if named else spec.DEFAULT_NODES
+    return turns.turn(caching.root(os.environ) / "tests.lock", nodes)

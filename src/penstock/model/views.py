@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+REFUSED = "refused"
+"""The step of a job that was not admitted; its text says why."""
+
 
 class PodView(msgspec.Struct, frozen=True):
     """One pod of a job."""
@@ -35,3 +38,9 @@ class JobView(msgspec.Struct, frozen=True):
     stdout: bytes = b""
     """Where the attempt under way writes, as the kernel names it; empty when there is none."""
     stderr: bytes = b""
+
+    @property
+    def waits_for(self) -> str:
+        """Why it was sent back to the queue, if nothing has happened to it since."""
+        last = self.timeline[-1] if self.timeline else None
+        return last.text if last and last.name == REFUSED else ""
