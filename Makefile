@@ -11,7 +11,7 @@ demo: packages venv ## Show an unmodified sbatch script become a pod, on a priva
 
 ##@ Check it
 .PHONY: test
-test: packages dev-venv ## Run every test: units, dev cluster, end to end on a lab (as root or through sudo)
+test: packages test-packages dev-venv ## Run every test: units, dev cluster, end to end on a lab (as root or through sudo)
 	@$(BIN)/python scripts/run_tests.py tests
 
 .PHONY: test-k8s
@@ -67,9 +67,11 @@ help: ## Show this
 	@awk 'BEGIN { FS = ":.*##" } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*##/ { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: packages k8s-packages venv dev-venv
+.PHONY: packages test-packages k8s-packages venv dev-venv
 packages:
 	@$(PYTHON) scripts/bootstrap.py packages
+test-packages:
+	@$(PYTHON) scripts/bootstrap.py test-packages || echo "penstock: going on without them"
 k8s-packages:
 	@$(PYTHON) scripts/bootstrap.py k8s-packages || echo "penstock: going on without them"
 venv:

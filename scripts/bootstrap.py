@@ -3,7 +3,7 @@
 Standard library only: it runs before anything is installed. Trying Penstock on a workstation must change
 nothing there, so no service that comes with a package is started (policy-rc.d) or left enabled.
 
-usage: bootstrap.py packages | k8s-packages | venv | dev-venv
+usage: bootstrap.py packages | test-packages | k8s-packages | venv | dev-venv
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PROGRAMS = {
     "kubectl": "kubernetes-client",
     "/usr/bin/python3": "python3-minimal",
 }
+TEST_PROGRAMS = {"busybox": "busybox"}  # the shell of many an image: the pod's agent is tried with it
 K8S_PROGRAMS = {
     "containerd": "containerd",
     "runc": "runc",
@@ -163,6 +164,8 @@ def main(arguments: list[str]) -> None:
         install(arguments[1:])
     elif arguments == ["packages"]:
         install(missing_packages(PROGRAMS))
+    elif arguments == ["test-packages"]:
+        install(missing_packages(TEST_PROGRAMS))
     elif arguments == ["k8s-packages"]:
         install(missing_packages(K8S_PROGRAMS))
     elif arguments == ["venv"]:
@@ -170,7 +173,7 @@ def main(arguments: list[str]) -> None:
     elif arguments == ["dev-venv"]:
         make_venv(requirements=("build", "dev"))
     else:
-        fail("usage: bootstrap.py packages | k8s-packages | venv | dev-venv")
+        fail("usage: bootstrap.py packages | test-packages | k8s-packages | venv | dev-venv")
 
 
 if __name__ == "__main__":
