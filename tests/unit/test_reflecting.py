@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from penstock import errors
-from penstock.kube import reflecting, types
+from penstock.kube import client, reflecting, types
 from tests.unit import fakes
 
 
@@ -163,3 +163,8 @@ async def test_pages_are_put_together() -> None:
     reflector = reflecting.Reflector(Paged([], []), "pods", types.Pod, time=fakes.ManualClock())
     assert await reflector.relist() == "10"
     assert set(reflector.objects) == {"default/a", "default/b"}
+
+
+def test_a_quiet_watch_ends_before_it_is_taken_for_dead() -> None:
+    """A real API sends no bookmarks where nothing changes: all that a healthy watch may say is its end."""
+    assert reflecting.WATCH_SECONDS + reflecting.STALE_AFTER <= client.SILENCE
