@@ -61,8 +61,10 @@ def test_units_say_what_the_site_file_says() -> None:
 
 def test_daemons_find_a_slurm_that_is_elsewhere() -> None:
     """systemd's own PATH has the usual folders only; where those are enough nothing is said."""
-    daemons = ("penstockd.service", "penstock-intake.service", "penstock-collector.service")
     found, usual = units(*ELSEWHERE), units()
-    for name in daemons:
-        assert "\nEnvironment=PATH=/opt/slurm/bin:/usr/local/sbin:" in found[name]
+    for name in found:
+        assert "\nEnvironment=PATH=/opt/slurm/bin:/opt/slurm/sbin:/usr/local/sbin:" in found[name]
         assert "PATH=" not in usual[name]
+    slurmd = "penstock-slurmd@.service"
+    assert "\nExecStart=/usr/bin/env slurmd -D -N %i " in found[slurmd]
+    assert "\nExecStart=/usr/sbin/slurmd -D -N %i " in usual[slurmd]

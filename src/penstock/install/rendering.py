@@ -218,7 +218,7 @@ def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
     yield units.PENSTOCKD, text
     if any(group.slurmd for group in site.node_groups.values()):
         conf = str(slurmd_conf(site)) if site.slurm.manage == "include" else site.slurm.conf
-        yield units.SLURMD, units.slurmd(slurm_conf=conf)
+        yield units.SLURMD, units.slurmd(slurm_conf=conf, slurm_commands=site.slurm.commands_dir)
     if site.nas is None:
         return
     nas, drop, results = site.nas.path, site.nas.drop, site.nas.results

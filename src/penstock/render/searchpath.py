@@ -5,12 +5,14 @@ Both start programs with a PATH of the usual folders only, so a Slurm that is el
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 USUAL = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 def including(folder: str) -> str:
-    """A PATH with that folder first and the usual ones after it."""
-    return ":".join(dict.fromkeys((folder, *USUAL)))
+    """A PATH with that folder first, then the one of the daemons beside it, and the usual ones after them."""
+    return ":".join(dict.fromkeys((folder, str(PurePosixPath(folder).parent / "sbin"), *USUAL)))
 
 
 def unless_usual(folder: str) -> str:

@@ -26,9 +26,13 @@ def render(name: str, replacements: Mapping[str, str]) -> str:
 
 def _start(usual: str, command: str, slurm_commands: str) -> dict[str, str]:
     """The line that starts the program, and what takes its place."""
+    start = f"{_environment(slurm_commands)}ExecStart={command}\n"
+    return {f"ExecStart={PROGRAM} {usual}\n": start}
+
+
+def _environment(slurm_commands: str) -> str:
     path = searchpath.unless_usual(slurm_commands)
-    environment = f"Environment=PATH={path}\n" if path else ""
-    return {f"ExecStart={PROGRAM} {usual}\n": f"{environment}ExecStart={command}\n"}
+    return f"Environment=PATH={path}\n" if path else ""
 
 
 def penstockd(
@@ -90,6 +94,9 @@ def collector(*, program: str, config: str, slurm_commands: str, nas: str, resul
     )
 
 
-def slurmd(*, slurm_conf: str) -> str:
-    """penstock-slurmd@NODE."""
-    return render(SLURMD, {"/etc/slurm/slurm.conf": slurm_conf})
+def slurmd(*, slurm_conf: str, slurm_commands: str) -> str:
+    """penstock-slurmd@NODE; systemd itself looks for no program in the PATH that it sets."""
+    environment = _environment(slurm_commands)
+    program = "/usr/bin/env slurmd" if environment else "/usr/sbin/slurmd"
+    start = f"{environment}ExecStart={program} "
+    return render(SLURMD, {"ExecStart=/usr/sbin/slurmd ": start, "/etc/slurm/slurm.conf": slurm_conf})
