@@ -89,6 +89,20 @@ def test_modules_are_read_only_and_versions_are_told(
         assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in line
 
 
+def test_a_file_of_another_module_is_not_listed_with_packages(
+    module: building.Module, environment: dict[str, str]
+) -> None:
+    """Go takes either files or packages; the file is built all the same."""
+    (module.source.parent / "main.go").write_text("package main\n")
+    shared = building.Program("three", "../main.go", 1)
+    with_file = dataclasses.replace(module, programs=(shared, *module.programs))
+    building.ensure(with_file, listener=Listener(), environment=environment)
+    fetched, first, *_ = Path(environment["FAKE_LOG"]).read_text().splitlines()
+    assert "./one ./two |" in fetched
+    assert "main.go" not in fetched
+    assert "../main.go |" in first
+
+
 def test_progress_says_how_long_it_takes(module: building.Module, environment: dict[str, str]) -> None:
     """A line when a program is begun and one when it is built, with an estimate of the rest."""
     listener = Listener()
@@ -130,7 +144,9 @@ def test_a_failure_leaves_nothing_and_says_what_go_said(
     [
         ("k8s.io/kubernetes@v1.36.3: dial tcp: connection refused", True),
         ("verifying k8s.io/kubernetes@v1.36.3: checksum mismatch\nSECURITY ERROR", False),
+        ("module lookup disabled by GOPROXY=off", True),
         ("missing go.sum entry for module", False),
+        ("named files must be .go files: go.etcd.io/etcd/server/v3", False),
     ],
 )
 def test_modules_out_of_reach_are_no_fault_of_the_sources(

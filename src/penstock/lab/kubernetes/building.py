@@ -26,6 +26,8 @@ BUILD_SECONDS = 3600.0
 NICENESS = 10
 FETCHING = "Go modules"
 _WRONG_SOURCES = ("go.sum", "SECURITY ERROR", "checksum mismatch")
+_OUT_OF_REACH = ("://", "dial ", "GOPROXY")
+"""In Go's words, when it is an address that did not answer; all else is ours to mend."""
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
@@ -188,13 +190,16 @@ def estimate(seconds: int) -> str:
 
 
 def _fetch(module: Module, *, go: str, environment: Mapping[str, str]) -> None:
-    packages = [program.package for program in module.programs]
+    shared = _shared(module)  # files, which Go lists only apart from packages; they need no module
+    packages = [program.package for program in module.programs if program.package not in shared]
     failure = _go(module, [go, "list", "-deps", "-f", "{{.Name}}", *packages], environment)
     if not failure:
         return
     if any(word in failure for word in _WRONG_SOURCES):
         raise errors.LabError(f"the Go modules of {module.name} are not those of go.sum", hint=failure)
-    raise ModulesUnreachableError(f"the Go modules of {module.name} cannot be fetched", hint=failure)
+    if any(word in failure for word in _OUT_OF_REACH):
+        raise ModulesUnreachableError(f"the Go modules of {module.name} cannot be fetched", hint=failure)
+    raise errors.LabError(f"Go does not understand what {module.name} is built from", hint=failure)
 
 
 def _build(
