@@ -22,6 +22,17 @@ def test_a_watch_goes_on_where_the_list_ended(api: client.Client) -> None:
     assert seen == [("ADDED", "between"), ("DELETED", "before")]
 
 
+def test_a_watch_without_a_version_begins_with_all_there_is(api: client.Client) -> None:
+    """It is a second opinion for those who cannot hold a list against what they remember."""
+    for name in ("a", "b"):
+        api.create("pods", client.pod(name))
+    seen = [
+        (each["type"], each["object"]["metadata"]["name"])
+        for each in api.watch("pods", version="", seconds=1)
+    ]
+    assert sorted(seen) == [("ADDED", "a"), ("ADDED", "b")]
+
+
 def test_versions_rise_and_the_last_one_can_be_watched_from(api: client.Client) -> None:
     """A watch from the last version seen begins with what is new."""
     version = api.get("pods")["metadata"]["resourceVersion"]

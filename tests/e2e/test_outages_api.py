@@ -4,6 +4,7 @@ and all converges when the API is well again, without anybody's help.
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -100,6 +101,13 @@ def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> Non
 LISTS = (Rule(fault="empty", verbs=("list",)), Rule(fault="partial", keep=0.5, verbs=("list",)))
 
 
+def is_refused_again(lab: Lab, job_id: str) -> bool:
+    """Whether the penstockd that runs now has refused the job, which is tried as soon as Slurm can."""
+    lab.run(("scontrol", "update", f"JobId={job_id}", "StartTime=now"), check=False)
+    shown = json.loads(lab.penstock("show", job_id, "--format", "json").stdout)
+    return "refused" in [step["name"] for step in shown["timeline"]]
+
+
 def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> None:
     """Neither a running nor a new penstockd takes them for the truth: nothing goes, nothing is overbooked."""
     pod = storms.foreign_pod("notebook", "n3", gpus=3)
@@ -112,7 +120,9 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
             with switch.during(lie, Rule(fault="gone", times=2)):
                 with storms.away(lab, "penstockd"):
                     ends.end()
-                lab.run(("scontrol", "update", f"JobId={greedy}", "StartTime=now"), check=False)
+                semantics.wait_until(
+                    functools.partial(is_refused_again, lab, greedy), "refused by the new one"
+                )
                 ends.check_true_end()
                 storms.stays_so(lives.is_untouched, seconds=2)
                 assert semantics.pods(lab, greedy) == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -31,6 +32,31 @@ async def test_an_empty_list_empties_nothing() -> None:
     server.there = {"a", "b"}
     clock = fakes.ManualClock()
     reflector = await run(server, clock=clock)
+    assert set(reflector.objects) == {"default/a", "default/b"}
+
+
+async def test_who_remembers_nothing_is_not_misled_by_the_first_list() -> None:
+    """A watch tells of what it lacks, and of what has gone meanwhile."""
+    server = Script([["a"]], [])
+    server.all = [event("ADDED", "a", "5"), event("ADDED", "b", "6"), event("DELETED", "a", "11")]
+    reflector = await run(server)
+    assert set(reflector.objects) == {"default/b"}
+    assert reflector.fresh
+
+
+async def test_a_watch_that_never_ends_does_not_keep_anybody_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it told until then counts."""
+
+    class Frozen(Script):
+        async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+            yield event("ADDED", "b", "6")
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(reflecting, "OPINION_PATIENCE", 0.02)
+    reflector = reflecting.Reflector(Frozen([["a"]], []), "pods", types.Pod, time=fakes.ManualClock())
+    await reflector.relist()
     assert set(reflector.objects) == {"default/a", "default/b"}
 
 

@@ -30,6 +30,8 @@ class Script:
         self.versions: list[str] = []
         self.there: set[str] = set()
         self.version = "10"
+        self.all: list[types.Event] = []
+        """What a watch without a version begins with."""
 
     async def get(
         self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
@@ -50,6 +52,10 @@ class Script:
         return msgspec.json.encode({"metadata": {"resourceVersion": self.version}, "items": items})
 
     async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        if not version:
+            for one in self.all:
+                yield one
+            return
         self.versions.append(version)
         if not self.watches:
             await asyncio.Event().wait()

@@ -4,7 +4,8 @@ Watches end, break and answer 410. After each of these everything is listed agai
 known, so that what vanished meanwhile is noticed. A list is not believed blindly: what it lacks is asked for
 by name, and one that lacks what is there, or that is older than what was seen before, is no list of the API's
 now; the picture then keeps what it has and counts as broken. Events that come late or twice never replace
-newer knowledge. The picture says how old it is: whoever is about to delete or promise something asks `fresh`
+newer knowledge. Who has just started remembers nothing to hold a list against, and asks a watch for all there
+is as well. The picture says how old it is: whoever is about to delete or promise something asks `fresh`
 first, and confirms with a read of its own.
 """
 
@@ -30,6 +31,8 @@ WATCH_SECONDS = 120
 """Shorter than the silence by which the client knows a dead watch: where no object of a kind changes, a real
 API sends no bookmark either, until the watch ends.
 """
+OPINION_SECONDS = 1
+OPINION_PATIENCE = 5.0  # a watch that neither tells nor ends is no reason not to start
 STALE_AFTER = 30.0  # without a working watch for that long the picture is not to be trusted
 AT_ONCE = 20  # how many missing objects are asked for together; one that is there is enough
 OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup
@@ -177,10 +180,21 @@ class Reflector(Generic[T]):
             self._take(key, obj)
         if lied:
             raise errors.KubeUnavailable(f"a list lacks {lied}, which is there")
+        if not self.listed.is_set():
+            await self._hear_a_second_opinion()
         self._highest = version
         self._broken_since = None
         self.listed.set()
         return version
+
+    async def _hear_a_second_opinion(self) -> None:
+        """A watch without a version begins with all there is: what the first list lacks is known by that."""
+        try:
+            async with asyncio.timeout(OPINION_PATIENCE):
+                async for event in self._source.watch(self._resource, version="", seconds=OPINION_SECONDS):
+                    self.apply(event)
+        except TimeoutError:
+            log.warning("%s: a watch did not end by itself", self._resource)
 
     async def _list(self) -> tuple[dict[str, T], str]:
         found: dict[str, T] = {}
