@@ -274,6 +274,20 @@ def test_a_sigterm_may_be_for_the_script_alone(stage: Stage) -> None:
     assert stage.last_words.read_text().startswith("signal\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGTTIN])
+def test_the_end_may_come_as_the_script_begins(stage: Stage, number: signal.Signals) -> None:
+    """The script is there and the agent does not know its number yet: the signal is passed on then."""
+    agent = stage.folder / "agent.sh"
+    text, slowed = agent.read_bytes(), b"\n/bin/sleep 0.5\nchild=$!\n"
+    assert b"\nchild=$!\n" in text
+    agent.write_bytes(text.replace(b"\nchild=$!\n", slowed))
+    process = stage.start("echo up\nsleep 2\necho on\n")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    assert finish(process) == (128 + signal.SIGTERM, "", "")
+
+
 def test_two_signals_are_two(stage: Stage) -> None:
     """After the first the agent waits on."""
     process = stage.start("trap 'n=x$n; echo $n' USR1\necho up\nuntil [ \"$n\" = xx ]; do sleep 0.05; done\n")

@@ -156,15 +156,16 @@ for name in HUP INT QUIT ABRT ALRM USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "pass_on $name" "$name"
 done
+# Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
+end_all() {
+    if [ -z "$child" ]; then early="$early TERM"; elif [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM "$child"; fi 2>/dev/null
+}
+trap end_all TERM
+trap 'pass_on TERM' TTIN # how penstockd tells a SIGTERM that is for the script alone
 begin <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
 child=$!
 [ -z "${BASH_VERSION:-}" ] || note_ending # the signal may have come too soon
 for name in $early; do kill "-$name" "$child" 2>/dev/null; done
-# Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
-everyone=$child
-[ $$ -eq 1 ] && everyone=-1
-trap 'kill -TERM $everyone 2>/dev/null' TERM
-trap 'pass_on TERM' TTIN # how penstockd tells a SIGTERM that is for the script alone
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
 # a trap, asking again gives its own status. 127 then mostly means that the shell has told it already, and forgotten.
