@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
 def become_root(arguments: list[str]) -> None:
     if os.geteuid() != 0 and shutil.which("sudo"):
         print("penstock: the end-to-end tests need root: asking sudo", flush=True)
-        argv = ["sudo", f"--preserve-env=PATH,{wellknown.ENV_CACHE}", sys.executable, __file__, *arguments]
+        argv = ["sudo", "--preserve-env=PATH", sys.executable, __file__, *arguments]
         os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
 
 

@@ -27,11 +27,8 @@ WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
 KEPT = ("PATH", wellknown.ENV_CACHE, wellknown.ENV_TEST_KUBERNETES_VERSION, wellknown.ENV_TEST_SLURM)
 """What root is told of our environment."""
-FEWEST, MOST = 3, 8
-"""Workers, each in a cluster of its own. Tests mostly wait, so that two cores have enough for three."""
-WORKER_KB = 2_000_000
-"""Of memory: a cluster takes 1.2 GB, and tests make others in turn."""
-MEMORY = Path("/proc/meminfo")
+WORKERS = 3
+"""Tests mostly wait, each worker in a cluster of its own (1.2 GB)."""
 
 
 def become_root(arguments: list[str]) -> None:
@@ -57,22 +54,14 @@ def skip(reasons: list[str]) -> NoReturn:
     sys.exit(0)
 
 
-def wanted() -> int:
-    """A worker for each core, as far as the memory goes."""
-    free = next(
-        int(line.split()[1]) for line in MEMORY.read_text().splitlines() if line.startswith("MemAvailable:")
-    )
-    return max(FEWEST, min(MOST, os.cpu_count() or 1, free // WORKER_KB))
-
-
 def workers() -> int:
     """As many as the kernel's inotify instances allow; said when that is fewer than there should be."""
-    free, best = watches.limit() - watches.used(), wanted()
-    possible = next((number for number in range(best, 1, -1) if instances(number) <= free), 1)
-    if possible < best:
+    free = watches.limit() - watches.used()
+    possible = next((number for number in range(WORKERS, 1, -1) if instances(number) <= free), 1)
+    if instances(WORKERS) > free:
         print(
-            f"penstock: {free} of {watches.limit()} inotify instances are free, {best} workers may take"
-            f" {instances(best)}: going on with {possible}. For all of them: {watches.advice()}",
+            f"penstock: {free} of {watches.limit()} inotify instances are free, {WORKERS} workers may take"
+            f" {instances(WORKERS)}: going on with {possible}. For all of them: {watches.advice()}",
             flush=True,
         )
     return possible

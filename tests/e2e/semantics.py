@@ -22,7 +22,10 @@ Lab = testing.RunningLab
 POLL = 0.1
 Json = dict[str, Any]
 PLAIN, PODS = "host", "gpu"
-NOT_THE_END = testing.NOT_THE_END
+NOT_THE_END = (
+    "REQUEUED",
+    "PENDING",
+)  # what the accounting says, with an end, of an attempt that was sent back
 ACCOUNTING = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,ExitCode,End")
 
 

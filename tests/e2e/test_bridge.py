@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
-from tests.e2e import labs, semantics
+from tests.e2e import semantics
 
 from penstock.kube import reading
 from penstock.lab import testing
@@ -46,6 +48,11 @@ def uid(pod: dict[str, object]) -> str:
     meta = pod["metadata"]
     assert isinstance(meta, dict)
     return str(meta["uid"])
+
+
+def daemon_pid(lab: Lab) -> int:
+    status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
+    return next(int(part["pid"]) for part in status["components"] if part["name"] == "penstockd")
 
 
 def outcome(lab: Lab, job_id: str) -> tuple[str, str]:
@@ -167,7 +174,8 @@ def test_killing_penstockd_changes_nothing_for_a_job(lab: Lab, outside: Path, sh
     job_id = lab.sbatch(script, f"--output={output}")
     wait_until_running(lab, job_id, "tick 2", output)
     before = pods(lab, job_id)
-    labs.kill(lab.place, "penstockd")
+    os.kill(daemon_pid(lab), signal.SIGKILL)
+    time.sleep(0.5)
     lab.penstock("lab", "up", "--dir", str(lab.place.directory))
     after = pods(lab, job_id)
     assert [uid(pod) for pod in after] == [uid(pod) for pod in before]

@@ -126,8 +126,7 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
                 ends.check_true_end()
                 storms.stays_so(lives.is_untouched, seconds=2)
                 assert semantics.pods(lab, greedy) == []
-                gone = functools.partial(lambda job_id: semantics.pods(lab, job_id) == [], ends.job_id)
-                semantics.wait_until(gone, "the ended job's pods are gone")
+                assert semantics.pods(lab, ends.job_id) == []
     finally:
         lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
     lives.end()

@@ -6,7 +6,6 @@ own.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -88,9 +87,7 @@ def results_of(lab: Lab, name: str, *, attempt: int = 0, timeout: float = 120) -
 
     def whole() -> bool:
         path = folder / "job_summary.json"
-        with contextlib.suppress(FileNotFoundError):  # there is a moment between two attempts' folders
-            return (folder / "checksums.txt").exists() and json.loads(path.read_text())["restarts"] == attempt
-        return False
+        return (folder / "checksums.txt").exists() and json.loads(path.read_text())["restarts"] == attempt
 
     semantics.wait_until(whole, f"results of {name}", timeout=timeout)
     return Ended(name, folder, json.loads((folder / "job_summary.json").read_text()))

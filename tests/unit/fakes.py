@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -154,8 +153,6 @@ class FakeSlurm:
         self.delays: dict[int, int] = {}
         self.reasons: dict[str, str] = {}
         self.away = False
-        self.forgets = False
-        """Whether slurmctld dies before the next requeue is on its disk."""
 
     def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
         job_id = allocation.identity.job_id
@@ -191,9 +188,6 @@ class FakeSlurm:
         if job_id in self.never_again:
             raise errors.SlurmError("Requested operation is presently disabled")
         self.requeued.append(job_id)
-        if job_id in self.live and not self.forgets:
-            self.live[job_id] = dataclasses.replace(self.live[job_id], state="COMPLETING")
-        self.forgets = False
 
     async def cancel(self, job_id: int) -> None:
         self._check()

@@ -23,7 +23,6 @@ SETTINGS = hooks.HookSettings(
     default_partition="gpu",
     release_timeout=270,
     slurm_conf="/x/slurm.conf",
-    state_dir="/x/state",
 )
 
 
@@ -93,6 +92,5 @@ def test_hooks_of_the_matrix_differ_in_their_points_only() -> None:
         if name.endswith(".py"):
             compile(tested[name], name, "exec")
             assert tested[name].count(b"points.reach(") == len(steps)
-            assert bool(re.search(rb"^from \. import .*\bpoints$", tested[name], re.MULTILINE)) == bool(steps)
         if not steps:
             assert tested[name] == content

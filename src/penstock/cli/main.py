@@ -49,9 +49,8 @@ def main() -> None:
 
         group.cli(prog_name="penstock")
     except errors.PenstockError as error:
-        if sys.stderr is not None:
-            hint = f"\n  {error.hint}" if error.hint else ""
-            sys.stderr.write(f"penstock: {error.message}{hint}\n")
+        hint = f"\n  {error.hint}" if error.hint else ""
+        sys.stderr.write(f"penstock: {error.message}{hint}\n")
         sys.exit(error.exit_code)
 
 
@@ -63,6 +62,8 @@ def _validate() -> None:
 
     try:
         code = quick.validate(sys.argv[2:])
+        sys.stdout.flush()
+        sys.stderr.flush()
     except BrokenPipeError:  # the reader has gone, as in `| head`: what is left to say is for nobody
         code = 1
     if code is not None:

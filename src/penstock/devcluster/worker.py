@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from penstock.devcluster.agent import Agents
 
 _LONGEST_BACKOFF: Final = 300.0
-_LAST_WORDS: Final = 4096  # bytes of a termination message; of a longer one a kubelet takes the end
 _PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE: Final = re.compile(
     rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@\w+:[0-9a-fA-F]{{32,}})?"
@@ -42,7 +41,6 @@ class Worker:
     def __init__(self, agents: Agents, pod: Entry, directory: Path) -> None:
         self.pod = pod
         self.node = str(pod.obj["spec"]["nodeName"])
-        self.vanished = False
         self.claims: resources.Amounts = {}
         self.logs: dict[str, Log] = {}
         self.pids: dict[str, int] = {}
@@ -53,6 +51,7 @@ class Worker:
         self._volumes: dict[str, Path] = {}
         self._stopping = asyncio.Event()
         self._deleted = asyncio.Event()
+        self._vanished = False
         self._closing = False
         self._grace = 0.0
         self._killer: asyncio.TimerHandle | None = None
@@ -82,9 +81,9 @@ class Worker:
 
     def vanish(self) -> None:
         """The object is gone, by force: end what runs for it."""
-        self.vanished, self._grace, self.claims = True, 0.0, {}
+        self._vanished, self._grace, self.claims = True, 0.0, {}
         self._deleted.set()
-        if self._agents.lets_go(self):
+        if self._agents.reachable(self.node):
             self.stop(0)
 
     def close(self, grace: float) -> None:
@@ -105,9 +104,7 @@ class Worker:
             self._killer = loop.call_later(grace, self._signal_all, signal.SIGKILL)
 
     def publish(self) -> None:
-        """Nothing is said of a pod that the node has not looked at yet."""
-        if self.state.started_at:
-            self._agents.publish(self)
+        self._agents.publish(self)
 
     def _warn(self, reason: str, message: str) -> None:
         self._agents.event(self.pod, reason, message, warning=True)
@@ -122,7 +119,7 @@ class Worker:
 
     async def _obey(self) -> None:
         await self._deleted.wait()
-        while not self._agents.lets_go(self):
+        while not (self._agents.reachable(self.node) if self._vanished else self._agents.lets_go(self)):
             await self._agents.bell.wait()
         if self.pids:
             self._agents.event(self.pod, "Killing", "Stopping containers of the pod")
@@ -159,9 +156,8 @@ class Worker:
                 await asyncio.gather(*(self._keep_running(*run, spec["restartPolicy"]) for run in runs))
         except (OSError, LookupError, TypeError, ValueError) as problem:
             _logger.exception("pod %s", self.pod.key)
+            self._signal_all(signal.SIGKILL)
             self._fail("AgentError", str(problem))
-            self.stop(0)
-            self._signal_all(signal.SIGKILL)  # at once: where the pod is to go anyway, nothing waits for it
         finally:
             if deadline:
                 deadline.cancel()
@@ -268,7 +264,7 @@ class Worker:
             status = await self._watch(about, state, log)
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             oom = code != 0 and group is not None and group.was_out_of_memory()
-            message = last_words.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
+            message = last_words.read_bytes()[:4096].decode(errors="replace")
             state.end(code, "OOMKilled" if oom else "Error" if code else "Completed", message=message)
             return code
         finally:

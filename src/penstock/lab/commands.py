@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock import errors
-from penstock.lab import interrupts, passwd
+from penstock.lab import passwd
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C", "HOME": "/"}
@@ -25,11 +25,7 @@ def run(
     timeout: float = 60.0,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a clean environment; with `check`, a failure is a LabError with its last line.
-
-    While we clean up it has a process group of its own: a terminal sends Ctrl-C to all of ours, and a userdel
-    that is ended by it fails the clean-up.
-    """
+    """Run a program with a clean environment; with `check`, a failure is a LabError with its last line."""
     try:
         result = subprocess.run(
             list(argv),
@@ -41,7 +37,6 @@ def run(
             env=BASE_ENVIRONMENT | dict(environment or {}),
             cwd="/",
             check=False,
-            process_group=0 if interrupts.are_put_off() else None,
             **passwd.identity(user),
         )
     except FileNotFoundError as error:

@@ -6,14 +6,13 @@ that nobody makes processes behind the back of the clean-up that follows.
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.lab import commands, interrupts
+from penstock.lab import commands
 
 WORKERS = 8
 
@@ -41,26 +40,21 @@ def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], 
     """Do every step as soon as those it waits for are done; the first error is raised once nothing runs."""
     waiting = {step.name: step for step in steps}
     _require_known(waiting)
-    running: dict[futures.Future[None], str] = {}
-    ended: queue.SimpleQueue[futures.Future[None]] = queue.SimpleQueue()
     done: set[str] = set()
     with futures.ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        running: dict[futures.Future[None], str] = {}
         try:
             while waiting or running:
                 for step in [step for step in waiting.values() if done.issuperset(step.after)]:
-                    with interrupts.heard_later():
-                        future = pool.submit(_timed, step, listener)
-                        future.add_done_callback(ended.put)
-                    running[future] = waiting.pop(step.name).name
+                    running[pool.submit(_timed, step, listener)] = waiting.pop(step.name).name
                 if not running:
                     raise ValueError(f"steps wait for each other: {sorted(waiting)}")
-                future = ended.get()
-                done.add(running.pop(future))
-                future.result()
+                finished, _ = futures.wait(running, return_when=futures.FIRST_COMPLETED)
+                for future in finished:
+                    done.add(running.pop(future))
+                    future.result()
         except BaseException:
-            with interrupts.put_off():
-                give_up()
-                pool.shutdown(cancel_futures=True)
+            give_up()
             raise
 
 

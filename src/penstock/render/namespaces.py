@@ -13,7 +13,6 @@ from typing import Any
 
 from penstock import wellknown
 from penstock.model import launches
-from penstock.render import pods
 
 NAME = "penstock"
 NETWORK_POLICIES = "networkpolicies.networking.k8s.io"
@@ -22,8 +21,7 @@ Manifest = dict[str, Any]
 
 def render_namespace(name: str, owner: launches.Owner, *, shared: bool = False) -> Manifest:
     """Labelled with whose it is: the user's, or when it is shared, the account's."""
-    account = pods.label_of(owner.account)
-    whose = {wellknown.LABEL_ACCOUNT: account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
+    whose = {wellknown.LABEL_ACCOUNT: owner.account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": whose}}
 
 

@@ -25,7 +25,6 @@ PROGRAMS = {
     "dpkg-query": "dpkg",
     "ldd": "libc-bin",
     "openssl": "openssl",
-    "setpriv": "util-linux",
 }
 """Program → Debian package."""
 _CAP_SYS_ADMIN = 21
