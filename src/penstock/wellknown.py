@@ -29,6 +29,7 @@ OUTPUT_MOUNT = "/penstock-output"  # where the pod keeps output that is fetched:
 
 # -- Environment names -----------------------------------------------------------------------------
 ENV_LAB = "PENSTOCK_LAB"  # directory of the lab that commands act on
+ENV_LAB_PATH = "PENSTOCK_LAB_PATH"  # where a lab looks for programs, instead of the system's folders
 ENV_NAS = "PENSTOCK_NAS"  # the shared folder users and pods both see
 ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line

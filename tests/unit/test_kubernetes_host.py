@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import errors
-from penstock.lab import commands, processes
+from penstock import errors, wellknown
+from penstock.lab import processes
 from penstock.lab.kubernetes import building, cgroups, mounting, nodeview, remains, requirements
 
 
@@ -175,7 +175,7 @@ class TestRequirements:
     @pytest.fixture
     def nothing_here(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """A machine with neither Go nor containerd nor a checkout."""
-        monkeypatch.setattr(commands, "SYSTEM_PATH", str(tmp_path))
+        monkeypatch.setenv(wellknown.ENV_LAB_PATH, str(tmp_path))
         monkeypatch.setattr(requirements, "PROGRAMS", {"containerd": "containerd", "runc": "runc"})
         monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
 

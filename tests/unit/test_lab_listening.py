@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import wellknown
 from penstock.lab import commands, components, listening, passwd, paths, spec
 
 MACHINE = "the-machine"
@@ -135,7 +136,7 @@ def test_a_localhost_that_is_none_is_not_used(
 def test_a_machine_without_the_programs_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own name has to do."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(commands, "SYSTEM_PATH", "/nonexistent")
+    monkeypatch.setenv(wellknown.ENV_LAB_PATH, "/nonexistent")
     assert listening.has_own_name.__wrapped__() is False
 
 

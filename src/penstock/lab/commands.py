@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.lab import passwd
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-BASE_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C", "HOME": "/"}
 NO_SPACE_TEXTS = ("No space left on device", "Disk is full", "Disk full", "Errcode: 28", "error 28")
 FULL_DISK_HINT = "Free some space, or choose another place for the lab with --dir."
+
+
+def search_path() -> str:
+    """Where programs are looked for: not on the caller's PATH, which may lead anywhere."""
+    return os.environ.get(wellknown.ENV_LAB_PATH) or SYSTEM_PATH
+
+
+def base_environment() -> dict[str, str]:
+    """What every program of a lab starts with."""
+    return {"PATH": search_path(), "LC_ALL": "C", "HOME": "/"}
 
 
 def run(
@@ -34,7 +44,7 @@ def run(
             text=True,
             errors="replace",
             timeout=timeout,
-            env=BASE_ENVIRONMENT | dict(environment or {}),
+            env=base_environment() | dict(environment or {}),
             cwd="/",
             check=False,
             **passwd.identity(user),

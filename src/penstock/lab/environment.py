@@ -29,7 +29,7 @@ def slurm(place: paths.LabPaths, *, conf: Path | None = None) -> dict[str, str]:
     """What a program needs that is one of the lab's Slurm (with its `conf`) or runs its commands."""
     return {
         wellknown.ENV_SLURM_CONF: str(conf or place.slurm_conf),
-        "PATH": f"{place.bin}:{commands.SYSTEM_PATH}",
+        "PATH": f"{place.bin}:{commands.search_path()}",
     }
 
 

@@ -41,7 +41,7 @@ def has_own_name() -> bool:
     """Whether this machine lets daemons see another name than its own."""
     if os.geteuid() != 0 or _stands_for(NAME) != ports.LOOPBACK:
         return False
-    if not all(shutil.which(program, path=commands.SYSTEM_PATH) for program in _PROGRAMS):
+    if not all(shutil.which(program, path=commands.search_path()) for program in _PROGRAMS):
         return False
     tried = commands.run((*_IN_A_NAMESPACE, "hostname"), check=False)
     return tried.returncode == 0 and tried.stdout.strip() == NAME

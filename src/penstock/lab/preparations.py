@@ -26,7 +26,7 @@ NEEDED_PROGRAMS = (
 
 def require_programs() -> None:
     """Complain once about every program that is not installed."""
-    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=commands.SYSTEM_PATH) is None]
+    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
     if missing:
         packages = " ".join(sorted({commands.PACKAGES[name] for name in missing}))
         raise errors.LabError(f"not installed: {', '.join(missing)}", hint=f"apt-get install {packages}")

@@ -99,7 +99,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,
-                    env=commands.BASE_ENVIRONMENT | dict(component.environment),
+                    env=commands.base_environment() | dict(component.environment),
                     cwd="/",
                     umask=0o022,
                     start_new_session=True,

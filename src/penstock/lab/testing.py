@@ -125,7 +125,7 @@ class RunningLab:
         asyncio.run(inspecting.check(self.env, patience))
 
     def _environment(self, *, root: bool, user: str = "") -> dict[str, str]:
-        path = f"{self.place.bin}:{commands.SYSTEM_PATH}"
+        path = f"{self.place.bin}:{commands.search_path()}"
         return {"PATH": path, "LC_ALL": "C.UTF-8", **environment.variables(self.place, root=root, user=user)}
 
 

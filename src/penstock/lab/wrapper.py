@@ -57,7 +57,7 @@ def open_to_all(path: Path) -> bool:
 
 def _substitute() -> str:
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return shutil.which(name, path=commands.SYSTEM_PATH) or ""
+    return shutil.which(name, path=commands.search_path()) or ""
 
 
 def _import_places() -> list[Path]:

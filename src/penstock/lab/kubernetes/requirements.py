@@ -57,7 +57,7 @@ def _missing_go(environment: Mapping[str, str]) -> Iterator[str]:
 
 def missing_programs() -> list[str]:
     """Programs that are not installed, with the packages that bring them."""
-    absent = [name for name in PROGRAMS if shutil.which(name, path=commands.SYSTEM_PATH) is None]
+    absent = [name for name in PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
     packages = " ".join(sorted({PROGRAMS[name] for name in absent}))
     return [f"not installed: {', '.join(absent)} (apt-get install {packages})"] if absent else []
 

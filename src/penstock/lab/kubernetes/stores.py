@@ -135,7 +135,9 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
     (folder / "containerd.toml").write_text(settings)
     argv = ["containerd", "--config", str(folder / "containerd.toml")]
     with log.open("wb") as output:
-        daemon = subprocess.Popen(argv, stdout=output, stderr=output, env=commands.BASE_ENVIRONMENT, cwd="/")
+        daemon = subprocess.Popen(
+            argv, stdout=output, stderr=output, env=commands.base_environment(), cwd="/"
+        )
     try:
         _await(socket, daemon, log)
         yield socket
