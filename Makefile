@@ -1,6 +1,7 @@
 # Every target installs what it lacks, says so, and does nothing the second time.
 
 PYTHON ?= python3
+export STRICT
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
@@ -11,16 +12,20 @@ demo: packages venv ## Show an unmodified sbatch script become a pod, on a priva
 
 ##@ Check it
 .PHONY: test
-test: packages test-packages dev-venv ## Run every test: units, dev cluster, end to end on a lab (as root or through sudo)
-	@$(BIN)/python scripts/run_tests.py tests
+test: packages test-packages dev-venv ## Every test: units, dev cluster, end to end on a lab; STRICT=1 runs none that fails again
+	@$(BIN)/python -m scripts.run_tests tests
 
 .PHONY: test-k8s
 test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests on a real Kubernetes built here
-	@$(BIN)/python scripts/test_kubernetes.py
+	@$(BIN)/python -m scripts.test_kubernetes
+
+.PHONY: smoke-k8s
+smoke-k8s: packages k8s-packages dev-venv ## Some forty of them, one or two for every promise, in a few minutes
+	@$(BIN)/python -m scripts.test_kubernetes --smoke
 
 .PHONY: test-matrix
 test-matrix: packages k8s-packages dev-venv ## The end-to-end tests on every release of Slurm and Kubernetes; CELL=slurm-24.11 for one
-	@$(BIN)/python scripts/matrix.py $(CELL)
+	@$(BIN)/python -m scripts.matrix $(CELL)
 
 .PHONY: lint
 lint: dev-venv ## Style, types, layers, file sizes
@@ -33,7 +38,7 @@ lint: dev-venv ## Style, types, layers, file sizes
 
 .PHONY: storm
 storm: packages dev-venv ## Every outage and every known bug of the field, the long ones, too
-	@PENSTOCK_TEST_STORM=1 $(BIN)/python scripts/run_tests.py tests/e2e/test_outages_api.py tests/e2e/test_outages_slurm.py tests/e2e/test_regressions.py
+	@PENSTOCK_TEST_STORM=1 $(BIN)/python -m scripts.run_tests --strict tests/e2e/test_outages_api.py tests/e2e/test_outages_slurm.py tests/e2e/test_regressions.py
 
 .PHONY: soak
 soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while
@@ -50,7 +55,7 @@ bench: packages dev-venv ## Measure what Penstock costs against baselines in the
 
 .PHONY: crash
 crash: packages dev-venv ## Kill somebody at every labelled step of the protocol; a table at the end
-	@PENSTOCK_TEST_CRASH=all $(BIN)/python scripts/run_tests.py tests/crash --dist=load
+	@PENSTOCK_TEST_CRASH=all $(BIN)/python -m scripts.run_tests --strict tests/crash --dist=load
 
 ##@ Keep house
 .PHONY: requirements

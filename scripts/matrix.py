@@ -5,14 +5,13 @@ Each cell is a test run of its own, with a log in .matrix/; a table says at the 
 went. A cell that cannot run here is skipped with what is missing; the exit code tells whether one has
 failed.
 
-usage: matrix.py [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
+usage: python -m scripts.matrix [CELL …]        such as slurm-24.11 or kubernetes-1.35; all without one
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from rich import console, table
+from scripts import rights
 
 from penstock import errors, wellknown
 from penstock.lab import progress, testing
@@ -49,8 +49,7 @@ class Outcome:
 
 
 def main(arguments: list[str]) -> None:
-    os.chdir(ROOT)
-    become_root(arguments)
+    rights.become_root("scripts.matrix", arguments, why="the end-to-end tests need root")
     unknown = sorted(set(arguments) - set(CELLS))
     if unknown:
         sys.exit(f"penstock: no such cell: {', '.join(unknown)}; there are {', '.join(CELLS)}")
@@ -58,13 +57,6 @@ def main(arguments: list[str]) -> None:
     outcomes = [run_cell(cell) for cell in arguments or CELLS]
     show(outcomes)
     sys.exit(any(outcome.result == FAILED for outcome in outcomes))
-
-
-def become_root(arguments: list[str]) -> None:
-    if os.geteuid() != 0 and shutil.which("sudo"):
-        print("penstock: the end-to-end tests need root: asking sudo", flush=True)
-        argv = ["sudo", "--preserve-env=PATH", sys.executable, __file__, *arguments]
-        os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes the one with the rights
 
 
 def run_cell(cell: str) -> Outcome:
@@ -97,12 +89,11 @@ def run_tests(cell: str) -> tuple[str, str]:
     """How the tests went, and how many did."""
     report = LOGS / f"{cell}.xml"
     report.unlink(missing_ok=True)
-    environment = os.environ | settings(cell) | {"PYTEST_ADDOPTS": f"--junitxml={report}"}
     try:
         with (LOGS / f"{cell}.log").open("w") as log:
             code = subprocess.run(
-                argv(cell),
-                env=environment,
+                [*argv(cell), f"--junitxml={report}"],
+                env=os.environ | settings(cell),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=CELL_SECONDS,
@@ -123,8 +114,8 @@ def settings(cell: str) -> dict[str, str]:
 
 def argv(cell: str) -> list[str]:
     if cell.startswith(SLURM):
-        return [sys.executable, "scripts/run_tests.py", "tests/e2e"]
-    return [sys.executable, "scripts/test_kubernetes.py"]
+        return [sys.executable, "-m", "scripts.run_tests", "tests/e2e"]
+    return [sys.executable, "-m", "scripts.test_kubernetes"]
 
 
 def count(report: Path) -> str:

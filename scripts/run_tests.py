@@ -1,25 +1,27 @@
-"""Runs pytest as root, through sudo if need be: end-to-end tests start daemons under several users."""
+"""Runs pytest as root, through sudo if need be: end-to-end tests start daemons under several users.
+
+Tests see the programs that `make test` installs and no others (scripts/fence.py). Tests that fail are run
+again alone (scripts/reruns.py), unless --strict is given or STRICT is set.
+
+usage: python -m scripts.run_tests [--strict] [PYTEST-ARGUMENT …]
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
+
+from scripts import bootstrap, fence, reruns, rights
 
 # End-to-end tests mostly wait: three workers on two cores, each with a lab of its own, a file never split.
 WORKERS = ("--numprocesses=3", "--dist=loadfile")
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str]) -> None:
-    os.chdir(ROOT)
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *arguments]
-    if os.geteuid() != 0 and shutil.which("sudo"):
-        print("penstock: the end-to-end tests need root: asking sudo", flush=True)
-        kept = "--preserve-env=PATH,PENSTOCK_TEST_CRASH,PENSTOCK_TEST_STORM"
-        argv = ["sudo", kept, *argv]
-    os.execvp(argv[0], argv)  # noqa: S606  # an argv list; this process becomes pytest
+    rights.become_root("scripts.run_tests", arguments, why="the end-to-end tests need root")
+    chosen = [word for word in arguments if word != reruns.STRICT]
+    with fence.raised(bootstrap.PROGRAMS | bootstrap.TEST_PROGRAMS, os.environ) as environment:
+        sys.exit(reruns.run([*WORKERS, *chosen], environment=environment, strict=reruns.is_strict(arguments)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 from penstock.lab import spec, testing
 from tests.e2e import labs
 
-pytest_plugins = ("tests.scheduling",)
+pytest_plugins = ("tests.scheduling", "tests.programs")
 
 os.umask(0o022)  # As the commands do that make labs: several users meet in what the tests make.
 for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

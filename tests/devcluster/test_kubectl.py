@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,12 +14,7 @@ import pytest
 
 from tests.devcluster import clusters as testing
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
-    pytest.mark.skipif(
-        shutil.which("openssl") is None, reason="openssl, which makes the certificate, is not installed"
-    ),
-]
+pytestmark = [pytest.mark.needs("kubectl", package="kubernetes-client"), pytest.mark.needs("openssl")]
 Kubectl = Callable[..., str]
 
 POD = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs
 
-from penstock.lab import commands, paths, processes, testing
+from penstock.lab import paths, processes, testing
 
 
 class TestDown:
@@ -201,17 +200,17 @@ class TestWholeLab:
         ] == []
         assert str(place.directory) not in Path("/proc/self/mountinfo").read_text()
 
+    @pytest.mark.needs("kubectl", package="kubernetes-client")
     def test_kubectl_shows_the_nodes_to_everybody(self, lab: testing.RunningLab) -> None:
         """Root and the lab's user each with the kubeconfig they get."""
-        require_kubectl()
         argv = ("kubectl", "get", "nodes", "--output=name")
         nodes = [f"node/n{number}" for number in range(1, 5)]
         assert lab.run(argv).stdout.split() == nodes
         assert lab.run_as_user(argv).stdout.split() == nodes
 
+    @pytest.mark.needs("kubectl", package="kubernetes-client")
     def test_only_root_may_change_the_cluster(self, lab: testing.RunningLab) -> None:
         """The user may look; creating is refused, and the administrator's kubeconfig is out of reach."""
-        require_kubectl()
         refused = lab.run_as_user(("kubectl", "create", "namespace", "mine"), check=False)
         assert refused.returncode != 0
         assert "forbidden" in refused.stderr.lower()
@@ -230,11 +229,6 @@ class TestWholeLab:
             after = labs.pids(place)
             assert {name for name in after if after[name] != before[name]} == {victim}
         assert testing.lab_command(place, "status").returncode == 0
-
-
-def require_kubectl() -> None:
-    if shutil.which("kubectl", path=commands.SYSTEM_PATH) is None:
-        pytest.skip("kubectl is not installed")
 
 
 class small_disk:  # noqa: N801 - used like a function

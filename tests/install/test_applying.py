@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,7 @@ CONF = (
 )
 
 
-@pytest.mark.skipif(shutil.which("scontrol") is None, reason="Slurm is not installed")
+@pytest.mark.needs("scontrol", package="slurm-client")
 @pytest.mark.parametrize(
     ("more", "words"),
     [("FooBar=1", "unrecognized key: FooBar"), ("KillWait=abc", "KillWait")],
@@ -29,7 +28,7 @@ def test_a_slurm_conf_that_slurm_cannot_read_is_refused(tmp_path: Path, more: st
         applying.require_readable(str(path))
 
 
-@pytest.mark.skipif(shutil.which("scontrol") is None, reason="Slurm is not installed")
+@pytest.mark.needs("scontrol", package="slurm-client")
 def test_a_slurmctld_that_is_away_is_no_mistake_in_the_file(tmp_path: Path) -> None:
     """Only the file is judged."""
     path = tmp_path / "slurm.conf"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def units(*replacements: tuple[str, str]) -> dict[str, str]:
     return {file.path.name: file.content.decode() for file in files if file.kind == "units"}
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.needs("systemd-analyze", package="systemd")
 @pytest.mark.parametrize("replacements", [(), ELSEWHERE], ids=["usual", "elsewhere"])
 def test_systemd_understands_what_is_rendered(
     replacements: tuple[tuple[str, str], ...], tmp_path: Path

@@ -81,11 +81,9 @@ def finish(process: Process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.needs(SHELLS[name][0])) for name in SHELLS])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     shell = SHELLS[request.param]
-    if shutil.which(shell[0]) is None:
-        pytest.skip(f"{shell[0]} is not here")
     made = Stage(tmp_path, shell)
     yield made
     made.clear()

@@ -6,7 +6,6 @@ import asyncio
 import configparser
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -173,7 +172,7 @@ class TestUnits:
         assert "" in sets
         assert not any("SYS_" in one for one in sets)
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+    @pytest.mark.needs("systemd-analyze", package="systemd")
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
     def test_systemd_understands_them(self, path: Path, tmp_path: Path) -> None:
         """No unknown key, no wrong value."""

@@ -103,6 +103,7 @@ def test_half_a_copy_is_begun_anew(store: stores.Store, tmp_path: Path) -> None:
     assert not (tmp_path / ".node.new").exists()
 
 
+@pytest.mark.needs("containerd")
 def test_another_containerd_gets_another_store(tmp_path: Path) -> None:
     """What is kept is found by what it was made from."""
     (tmp_path / "pause").write_bytes(b"1")

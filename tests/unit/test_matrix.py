@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts import matrix, pin_kubernetes
+from scripts import matrix, pin_kubernetes, rights
 
 from penstock import errors
 from penstock.lab import testing
@@ -47,8 +47,8 @@ def test_a_cell_tells_the_tests_what_to_run_on() -> None:
         "PENSTOCK_TEST_KUBERNETES": "dev",
     }
     assert matrix.settings("kubernetes-1.35") == {"PENSTOCK_TEST_KUBERNETES_VERSION": "1.35"}
-    assert "scripts/run_tests.py" in matrix.argv("slurm-24.11")
-    assert "scripts/test_kubernetes.py" in matrix.argv("kubernetes-1.35")
+    assert "scripts.run_tests" in matrix.argv("slurm-24.11")
+    assert "scripts.test_kubernetes" in matrix.argv("kubernetes-1.35")
 
 
 def test_labs_of_tests_have_those_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_only_a_failure_fails(
     monkeypatch: pytest.MonkeyPatch, logs: Path, capsys: pytest.CaptureFixture[str], result: str, code: int
 ) -> None:
     """The table has a line for every cell that was asked for."""
-    monkeypatch.setattr(matrix, "become_root", lambda _: None)
+    monkeypatch.setattr(rights, "become_root", lambda *_, **__: None)
     monkeypatch.setattr(matrix, "run_cell", lambda cell: matrix.Outcome(cell, result, "5 passed", 7.0))
     with pytest.raises(SystemExit) as ended:
         matrix.main(["slurm-22.05", "kubernetes-1.36"])
@@ -120,7 +120,7 @@ def test_only_a_failure_fails(
 
 def test_a_cell_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With those that do."""
-    monkeypatch.setattr(matrix, "become_root", lambda _: None)
+    monkeypatch.setattr(rights, "become_root", lambda *_, **__: None)
     with pytest.raises(SystemExit, match=r"no such cell: slurm-20\.02; there are slurm-22\.05"):
         matrix.main(["slurm-20.02"])
 

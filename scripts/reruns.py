@@ -1,0 +1,135 @@
+"""Runs pytest, and runs each test that failed once more, alone.
+
+One unlucky test among thousands must not decide. A test that passes alone is named with what it said the
+first time, and the run is green; it still shows a race, in Penstock or in the test, for somebody to mend. A
+test that fails twice is red, and so are failures too many to be bad luck.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from scripts import failures
+
+ROOT = Path(__file__).resolve().parent.parent
+AT_MOST = 12
+"""Failures that are run again; more than that are no bad luck."""
+AGAIN_SECONDS = 900.0
+"""For one test alone, with the start and the end of a lab of its own."""
+STRICT = "--strict"
+TESTS_FAILED = 1
+"""pytest's exit code; the others say that it did not come to its end."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test, by its whole path and by its usual name, with all that it said."""
+
+    test: str
+    name: str
+    said: str
+    is_a_test: bool
+
+
+def is_strict(arguments: Sequence[str]) -> bool:
+    """Whether whoever called wants no test run again."""
+    return STRICT in arguments or os.environ.get("STRICT", "") not in ("", "0")
+
+
+def run(arguments: Sequence[str], *, environment: Mapping[str, str], strict: bool = False) -> int:
+    """pytest's exit code, or 0 when all that failed passed alone. `arguments` are for the first time only."""
+    code, failed = once(arguments, environment)
+    if code != TESTS_FAILED or strict or not failed:
+        return code
+    if len(failed) > AT_MOST or not all(each.is_a_test for each in failed):
+        heading(f"{len(failed)} failures: more than bad luck (at most {AT_MOST} tests are run again)")
+        return code
+    again = [each for each in failed if not passes_alone(each, environment)]
+    tell("passed only when run again", [each for each in failed if each not in again])
+    tell("failed twice", again)
+    return code if again else 0
+
+
+def once(
+    arguments: Sequence[str], environment: Mapping[str, str], *, seconds: float | None = None
+) -> tuple[int, list[Failure]]:
+    """The exit code and what failed, each test once."""
+    with tempfile.TemporaryDirectory(prefix="penstock-failures-") as folder:
+        notes = Path(folder) / "failures"
+        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", failures.__name__, *arguments]
+        code = wait(argv, {**environment, failures.FILE: str(notes)}, seconds)
+        return code, list(read(notes))
+
+
+def read(notes: Path) -> Iterator[Failure]:
+    """Failures in their order; a test that failed and whose fixtures failed, too, has said both."""
+    lines = notes.read_text(encoding="utf-8").split("\n") if notes.exists() else []
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in filter(None, lines):
+        note = json.loads(line)
+        found.setdefault(note["test"], []).append(note)
+    for test, said in found.items():
+        yield Failure(
+            test=test,
+            name=said[0]["name"],
+            said="\n".join(note["said"] for note in said),
+            is_a_test=all(note["when"] != "collect" for note in said),
+        )
+
+
+def passes_alone(failure: Failure, environment: Mapping[str, str]) -> bool:
+    """In a process of its own, hence in a fresh lab where it uses one."""
+    heading(f"again, alone: {failure.name}")
+    code, _ = once([failure.test], environment, seconds=AGAIN_SECONDS)
+    return code == 0
+
+
+def wait(argv: Sequence[str], environment: Mapping[str, str], seconds: float | None) -> int:
+    """The exit code of a program that hears our signals, too; we end with 128 and the signal after one."""
+    told: list[int] = []
+
+    def hear(number: int, _: FrameType | None) -> None:
+        told.append(number)
+        if number != signal.SIGINT:  # which a terminal sends to both of us
+            process.send_signal(number)
+
+    process = subprocess.Popen(argv, env=dict(environment), cwd=ROOT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, hear if before[number] is not signal.SIG_IGN else signal.SIG_IGN)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait() or TESTS_FAILED
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if told:
+        sys.exit(128 + told[0])
+    return code
+
+
+def tell(what: str, found: Sequence[Failure]) -> None:
+    if not found:
+        return
+    heading(what)
+    for failure in found:
+        print(f"{failure.name}\n\n{failure.said}\n", flush=True)
+    heading(f"{what}: {len(found)}")
+    for failure in found:
+        print(failure.name, flush=True)
+
+
+def heading(text: str) -> None:
+    print(f"\n{f' penstock: {text} ':=^100}", flush=True)
