@@ -57,7 +57,7 @@ def main() -> None:
     console.Console(width=170).print(figures.as_table(found))
     if wanted.write:
         write(found)
-    sys.exit(any(figure.kept is False for figure in found))
+    sys.exit(any(figure.failed for figure in found))
 
 
 if __name__ == "__main__":

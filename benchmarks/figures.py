@@ -13,7 +13,7 @@ from rich import table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One measured thing. `kept` is None where no budget was set."""
+    """One measured thing. `kept` is None where no budget was set; a goal that is missed fails nothing yet."""
 
     what: str
     measured: str
@@ -21,10 +21,15 @@ class Figure:
     ratio: str
     budget: str = "–"
     kept: bool | None = None
+    is_goal: bool = False
 
     @property
     def verdict(self) -> str:
-        return {None: "", True: "kept", False: "MISSED"}[self.kept]
+        return {None: "", True: "kept", False: "not yet" if self.is_goal else "MISSED"}[self.kept]
+
+    @property
+    def failed(self) -> bool:
+        return self.kept is False and not self.is_goal
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -37,7 +42,7 @@ HEADINGS = ("what", "measured", "baseline in the same run", "ratio", "budget", "
 def as_table(found: list[Figure]) -> table.Table:
     shown = table.Table(*HEADINGS, title="Penstock's costs")
     for figure in found:
-        shown.add_row(*figure.cells, style="red" if figure.kept is False else "")
+        shown.add_row(*figure.cells, style="red" if figure.failed else "")
     return shown
 
 

@@ -34,5 +34,10 @@ def states(lab: testing.RunningLab, job_id: str) -> list[str]:
     return lab.run(argv).stdout.split()
 
 
+def collected(lab: testing.RunningLab) -> int:
+    """How many jobs have their results."""
+    return len(list(lab.place.nas_results.glob("*/job_summary.json")))
+
+
 def default_image(lab: testing.RunningLab) -> str:
     return str(json.loads(lab.place.penstockd_conf.read_text())["default_image"])

@@ -1,4 +1,5 @@
-"""How many jobs a second: as pods, in plain Slurm on the same slurm.conf, and with the usual kubectl glue.
+"""What a no-op job costs: CPU of Penstock's own parts against what plain Slurm spends on the same job, and
+jobs a second as pods, in plain Slurm on the same slurm.conf, and with the usual kubectl glue.
 
 The glue is what sites write today: a Prolog that asks kubectl for the node's state, applies a pod and waits
 for it, an Epilog that fetches its log and deletes it. It runs in the same lab for the unbridged partition.
@@ -14,7 +15,10 @@ from penstock.lab import testing
 
 JOBS = 500
 GLUE_JOBS = 30
-SHARE, TIMES = 0.8, 10.0
+COST = 1.0
+"""Penstock's own CPU for a job, at most, in what plain Slurm spends on it."""
+CLUSTER = "devcluster"
+"""The part of the lab that stands for Kubernetes: its share is neither Slurm's nor Penstock's."""
 
 PROLOG = """#!/bin/sh
 [ "$SLURM_JOB_PARTITION" = host ] || exit 0
@@ -44,51 +48,72 @@ def measure(lab: testing.RunningLab) -> list[figures.Figure]:
         before = meter.milliseconds() if meter else {}
         plain = _rate(lab, "host", JOBS)
         between = meter.milliseconds() if meter else {}
-        bridged = _rate(lab, "gpu", JOBS)
+        bridged = _rate(lab, "gpu", JOBS, results=True)
         after = meter.milliseconds() if meter else {}
     glue = _glue_rate(lab)
+    costs = [Cost(name, between[name] - before[name], after[name] - between[name]) for name in sorted(before)]
     return [
+        *_cost(costs),
         figures.Figure(
             what=f"throughput: {JOBS} no-op jobs",
             measured=f"{bridged:.1f} jobs/s",
             baseline=f"plain Slurm {plain:.1f} jobs/s",
             ratio=f"{bridged / plain:.2f}",
-            budget=f"≥ {SHARE} ×",
-            kept=bridged >= SHARE * plain,
         ),
         figures.Figure(
             what=f"throughput against the glue ({GLUE_JOBS} jobs)",
             measured=f"{bridged:.1f} jobs/s",
             baseline=f"kubectl in Prolog and Epilog {glue:.2f} jobs/s",
             ratio=f"{bridged / glue:.1f}",
-            budget=f"≥ {TIMES:g} ×",
-            kept=bridged >= TIMES * glue,
         ),
-        *_profile(before, between, after),
     ]
 
 
-def _profile(
-    before: dict[str, float], between: dict[str, float], after: dict[str, float]
-) -> list[figures.Figure]:
-    """Where the CPU of a job goes, part by part: plain against bridged."""
-    found = []
-    for name in sorted(before):
-        plain, bridged = (between[name] - before[name]) / JOBS, (after[name] - between[name]) / JOBS
-        if plain >= 0.5 or bridged >= 0.5:
-            found.append(
-                figures.Figure(
-                    what=f"  CPU of a job in {name}",
-                    measured=f"{bridged:.1f} ms",
-                    baseline=f"plain Slurm {plain:.1f} ms",
-                    ratio=f"{bridged / plain:.1f}" if plain >= 0.5 else "–",
-                )
-            )
-    return found
+class Cost:
+    """Milliseconds of CPU that a part of the lab takes for a job, in plain Slurm and as a pod."""
+
+    def __init__(self, part: str, plain: float, bridged: float) -> None:
+        self.part = part
+        self.plain = plain / JOBS
+        self.bridged = bridged / JOBS
 
 
-def _rate(lab: testing.RunningLab, partition: str, count: int) -> float:
-    """Jobs a second, from submission until the last has left the queue; all of them completed."""
+def _cost(costs: list[Cost]) -> list[figures.Figure]:
+    """What is Penstock's own: all that a job takes more as a pod, Kubernetes' share aside. Hooks and launcher
+    are children of Slurm's daemons and count there.
+    """
+    if not costs:
+        return [figures.Figure(what="CPU of a job", measured="no cpuacct here", baseline="–", ratio="–")]
+    plain = sum(cost.plain for cost in costs if cost.part != CLUSTER)
+    own = sum(cost.bridged for cost in costs if cost.part != CLUSTER) - plain
+    return [
+        figures.Figure(
+            what="CPU of a no-op job: Penstock's own parts",
+            measured=f"{own:.1f} ms",
+            baseline=f"plain Slurm {plain:.1f} ms",
+            ratio=f"{own / plain:.2f}",
+            budget=f"≤ {COST} ×",
+            kept=own <= COST * plain,
+            is_goal=True,
+        ),
+        *(_share(cost) for cost in costs if cost.plain >= 0.5 or cost.bridged >= 0.5),
+    ]
+
+
+def _share(cost: Cost) -> figures.Figure:
+    return figures.Figure(
+        what=f"  CPU of the whole job in {cost.part}",
+        measured=f"{cost.bridged:.1f} ms",
+        baseline=f"plain Slurm {cost.plain:.1f} ms",
+        ratio=f"{cost.bridged / cost.plain:.1f}" if cost.plain >= 0.5 else "–",
+    )
+
+
+def _rate(lab: testing.RunningLab, partition: str, count: int, *, results: bool = False) -> float:
+    """Jobs a second, from submission until the last has left the queue; all of them completed, and their
+    results collected.
+    """
+    before = parts.collected(lab)
     began = time.monotonic()
     options = (f"--array=1-{count}", f"--partition={partition}", "--mem=100M", "--output=/dev/null")
     job_id = lab.sbatch("#!/bin/sh\ntrue\n", *options)
@@ -96,6 +121,8 @@ def _rate(lab: testing.RunningLab, partition: str, count: int) -> float:
         time.sleep(0.2)
     elapsed = time.monotonic() - began
     testing.until(lambda: parts.states(lab, job_id) == ["COMPLETED"] * count, seconds=60)
+    if results:
+        testing.until(lambda: parts.collected(lab) == before + count, seconds=120)
     return count / elapsed
 
 
