@@ -12,7 +12,7 @@ demo: packages venv ## Show an unmodified sbatch script become a pod, on a priva
 
 ##@ Check it
 .PHONY: test
-test: packages test-packages dev-venv ## Every test: units, dev cluster, end to end on a lab; STRICT=1 runs none that fails again
+test: packages test-packages dev-venv ## Every test: units, dev cluster, end to end on a lab; failures are run again alone, but not with STRICT=1
 	@$(BIN)/python -m scripts.run_tests tests
 
 .PHONY: test-k8s
@@ -20,7 +20,7 @@ test-k8s: packages k8s-packages dev-venv ## The end-to-end and conformance tests
 	@$(BIN)/python -m scripts.test_kubernetes
 
 .PHONY: smoke-k8s
-smoke-k8s: packages k8s-packages dev-venv ## Some forty of them, one or two for every promise, in a few minutes
+smoke-k8s: packages k8s-packages dev-venv ## The forty of them that touch every promise once, in three minutes
 	@$(BIN)/python -m scripts.test_kubernetes --smoke
 
 .PHONY: test-matrix

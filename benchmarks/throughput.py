@@ -8,6 +8,7 @@ for it, an Epilog that fetches its log and deletes it. It runs in the same lab f
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import figures, parts, processes
@@ -51,7 +52,10 @@ def measure(lab: testing.RunningLab) -> list[figures.Figure]:
         bridged = _rate(lab, "gpu", JOBS, results=True)
         after = meter.milliseconds() if meter else {}
     glue = _glue_rate(lab)
-    costs = [Cost(name, between[name] - before[name], after[name] - between[name]) for name in sorted(before)]
+    costs = [
+        Cost(name, (between[name] - before[name]) / JOBS, (after[name] - between[name]) / JOBS)
+        for name in sorted(before)
+    ]
     return [
         *_cost(costs),
         figures.Figure(
@@ -69,13 +73,13 @@ def measure(lab: testing.RunningLab) -> list[figures.Figure]:
     ]
 
 
+@dataclass(frozen=True)
 class Cost:
     """Milliseconds of CPU that a part of the lab takes for a job, in plain Slurm and as a pod."""
 
-    def __init__(self, part: str, plain: float, bridged: float) -> None:
-        self.part = part
-        self.plain = plain / JOBS
-        self.bridged = bridged / JOBS
+    part: str
+    plain: float
+    bridged: float
 
 
 def _cost(costs: list[Cost]) -> list[figures.Figure]:
@@ -110,8 +114,8 @@ def _share(cost: Cost) -> figures.Figure:
 
 
 def _rate(lab: testing.RunningLab, partition: str, count: int, *, results: bool = False) -> float:
-    """Jobs a second, from submission until the last has left the queue; all of them completed, and their
-    results collected.
+    """Jobs a second, from submission until the last has left the queue. Returns when all have completed, and
+    with `results` when those have been collected, which the rate does not count.
     """
     before = parts.collected(lab)
     began = time.monotonic()

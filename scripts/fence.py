@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock import wellknown
+
 PLACES = tuple(Path(place, name) for place in ("/usr/local", "/usr", "/") for name in ("sbin", "bin"))
-LAB_PATH = "PENSTOCK_LAB_PATH"
-"""As in penstock.wellknown: where a lab looks for programs."""
 OUTSIDE = "PENSTOCK_TEST_OUTSIDE"
 """The PATH from before, for tests that declare what they need."""
 QUERY_SECONDS = 60
@@ -39,7 +39,7 @@ class Package:
 
 
 @contextlib.contextmanager
-def raised(programs: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def restricted(programs: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The environment for tests that may see `programs` (name → package); without dpkg, unchanged."""
     before = f"{environment.get('PATH', os.defpath)}:{':'.join(map(str, PLACES))}"
     if shutil.which("dpkg-query", path=before) is None:
@@ -50,7 +50,7 @@ def raised(programs: Mapping[str, str], environment: Mapping[str, str]) -> Itera
         Path(folder).chmod(0o755)
         for name, program in visible(programs, before).items():
             (Path(folder) / name).symlink_to(program)
-        yield {**environment, "PATH": folder, LAB_PATH: folder, OUTSIDE: before}
+        yield {**environment, "PATH": folder, wellknown.ENV_LAB_PATH: folder, OUTSIDE: before}
 
 
 def visible(programs: Mapping[str, str], search: str) -> dict[str, Path]:
@@ -131,7 +131,7 @@ def files(packages: Iterable[str]) -> set[Path]:
 def programs_of(owned: set[Path]) -> dict[str, Path]:
     """Programs by name that are among these files or lead to one, as awk does to mawk."""
     found: dict[str, Path] = {}
-    for place in PLACES:
+    for place in dict.fromkeys(place.resolve() for place in PLACES):
         for path in sorted(place.iterdir()) if place.is_dir() else ():
             if path in owned or path.resolve() in owned:
                 found.setdefault(path.name, path)

@@ -25,6 +25,8 @@ AT_MOST = 12
 """Failures that are run again; more than that are no bad luck."""
 AGAIN_SECONDS = 900.0
 """For one test alone, with the start and the end of a lab of its own."""
+TIDY_SECONDS = 120.0
+"""For taking a lab down when that time is over."""
 STRICT = "--strict"
 TESTS_FAILED = 1
 """pytest's exit code; the others say that it did not come to its end."""
@@ -50,13 +52,22 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str], strict: boo
     code, failed = once(arguments, environment)
     if code != TESTS_FAILED or strict or not failed:
         return code
-    if len(failed) > AT_MOST or not all(each.is_a_test for each in failed):
-        heading(f"{len(failed)} failures: more than bad luck (at most {AT_MOST} tests are run again)")
+    reason = why_not_again(failed)
+    if reason:
+        heading(f"failed; nothing is run again: {reason}")
         return code
     again = [each for each in failed if not passes_alone(each, environment)]
     tell("passed only when run again", [each for each in failed if each not in again])
     tell("failed twice", again)
+    heading(f"{'FAILED' if again else 'passed'}: of {len(failed)} run again, {len(again)} failed twice")
     return code if again else 0
+
+
+def why_not_again(failed: Sequence[Failure]) -> str:
+    """What speaks against bad luck; nothing when nothing does."""
+    if not all(each.is_a_test for each in failed):
+        return "a test file cannot be collected"
+    return f"{len(failed)} failures, at most {AT_MOST} are" if len(failed) > AT_MOST else ""
 
 
 def once(
@@ -110,8 +121,7 @@ def wait(argv: Sequence[str], environment: Mapping[str, str], seconds: float | N
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        code = process.wait() or TESTS_FAILED
+        code = interrupt(process)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -120,15 +130,22 @@ def wait(argv: Sequence[str], environment: Mapping[str, str], seconds: float | N
     return code
 
 
+def interrupt(process: subprocess.Popen[bytes]) -> int:
+    """End tests that take too long, their labs with them; never a success."""
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(TIDY_SECONDS) or TESTS_FAILED
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait() or TESTS_FAILED
+
+
 def tell(what: str, found: Sequence[Failure]) -> None:
     if not found:
         return
     heading(what)
     for failure in found:
         print(f"{failure.name}\n\n{failure.said}\n", flush=True)
-    heading(f"{what}: {len(found)}")
-    for failure in found:
-        print(failure.name, flush=True)
 
 
 def heading(text: str) -> None:

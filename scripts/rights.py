@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 KEPT = (
     "PATH",
     "PENSTOCK_CACHE",
@@ -24,7 +22,6 @@ KEPT = (
 
 def become_root(module: str, arguments: list[str], *, why: str) -> None:
     """This process goes on as root, if sudo lets it; where there is no sudo, as it is."""
-    os.chdir(ROOT)
     if os.geteuid() != 0 and shutil.which("sudo"):
         print(f"penstock: {why}: asking sudo", flush=True)
         argv = ["sudo", f"--preserve-env={','.join(KEPT)}", sys.executable, "-m", module, *arguments]

@@ -20,7 +20,7 @@ WORKERS = ("--numprocesses=3", "--dist=loadfile")
 def main(arguments: list[str]) -> None:
     rights.become_root("scripts.run_tests", arguments, why="the end-to-end tests need root")
     chosen = [word for word in arguments if word != reruns.STRICT]
-    with fence.raised(bootstrap.PROGRAMS | bootstrap.TEST_PROGRAMS, os.environ) as environment:
+    with fence.restricted(bootstrap.PROGRAMS | bootstrap.TEST_PROGRAMS, os.environ) as environment:
         sys.exit(reruns.run([*WORKERS, *chosen], environment=environment, strict=reruns.is_strict(arguments)))
 
 

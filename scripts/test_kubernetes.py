@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
     rights.become_root("scripts.test_kubernetes", arguments, why="a real Kubernetes needs root")
     skip_if_impossible()
     build()
-    with fence.raised(PROGRAMS, os.environ | {wellknown.ENV_TEST_KUBERNETES: "real"}) as environment:
+    with fence.restricted(PROGRAMS, os.environ | {wellknown.ENV_TEST_KUBERNETES: "real"}) as environment:
         strict = reruns.is_strict(arguments)
         sys.exit(reruns.run(chosen(arguments), environment=environment, strict=strict))
 

@@ -15,11 +15,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from scripts import fence
 
 from penstock import wellknown
 
-OUTSIDE = "PENSTOCK_TEST_OUTSIDE"
-"""As in scripts/fence.py: the PATH from before the tests' own."""
 SEARCHED = ("PATH", wellknown.ENV_LAB_PATH)
 
 
@@ -62,4 +61,4 @@ def find_outside(name: str) -> str | None:
     """Where the machine has a program that the tests' PATH does not have."""
     if shutil.which(name) is not None:
         return None
-    return shutil.which(name, path=os.environ.get(OUTSIDE, ""))
+    return shutil.which(name, path=os.environ.get(fence.OUTSIDE, ""))

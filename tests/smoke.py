@@ -26,7 +26,7 @@ PROMISES = {
     "scancel leaves nothing behind": (
         "e2e/test_bridge.py::test_scancel_reaches_the_script_and_leaves_nothing",
     ),
-    "what holds no room in Kubernetes is not started": (
+    "a job without room in Kubernetes is not started": (
         "e2e/test_bridge.py::test_a_foreign_pod_makes_the_job_wait_with_the_reason",
         "e2e/test_semantics_refused.py::test_room_that_was_promised_and_is_not_taken_yet",
     ),

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from scripts import bootstrap, fence
 
+from penstock import wellknown
+
 ROOT = Path(fence.__file__).resolve().parent.parent
 SUITE = """
 import shutil, subprocess
@@ -128,7 +130,7 @@ def test_without_dpkg_everything_is_visible_and_said(
 ) -> None:
     """Another distribution: no fence, in words."""
     monkeypatch.setattr(fence, "PLACES", ())
-    with fence.raised({}, {"PATH": str(tmp_path)}) as environment:
+    with fence.restricted({}, {"PATH": str(tmp_path)}) as environment:
         assert environment == {"PATH": str(tmp_path)}
     assert "no dpkg here" in capsys.readouterr().out
 
@@ -140,9 +142,9 @@ def test_the_links_go_with_the_run(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = f"{os.environ['PATH']}:{tmp_path}"
-    with fence.raised({"penstock-own": "own-package"}, {"PATH": path}) as environment:
+    with fence.restricted({"penstock-own": "own-package"}, {"PATH": path}) as environment:
         folder = Path(environment["PATH"])
         assert (folder / "penstock-own").resolve() == program
         assert folder.stat().st_mode & 0o777 == 0o755
-        assert environment[fence.LAB_PATH] == str(folder)
+        assert environment[wellknown.ENV_LAB_PATH] == str(folder)
     assert not folder.exists()

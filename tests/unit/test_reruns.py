@@ -41,6 +41,19 @@ def unlucky():
 def test_with_fixture(unlucky):
     pass
 """
+ENDLESS = """
+from pathlib import Path
+import time
+import pytest
+
+@pytest.fixture
+def lab():
+    yield
+    Path(__file__).with_name("down").touch()
+
+def test_endless(lab):
+    time.sleep(60)
+"""
 BROKEN = "def test_broken():\n    assert 1 == 2\n"
 
 
@@ -73,7 +86,7 @@ def test_a_test_that_passes_alone_leaves_the_run_green_and_is_named(tmp_path: Pa
     assert said.count("AssertionError: the moon was full") == 2
     assert "test_tiny.py::test_unlucky[a b]" in said
     assert "test_lucky" not in said
-    assert "failed twice" not in result.stdout
+    assert "passed: of 2 run again, 0 failed twice" in result.stdout
 
 
 def test_a_fixture_that_fails_once_is_forgiven_and_named(tmp_path: Path) -> None:
@@ -90,6 +103,7 @@ def test_a_test_that_fails_twice_is_red(tmp_path: Path) -> None:
     assert "test_broken" in under("failed twice", result.stdout)
     assert "test_unlucky" not in under("failed twice", result.stdout)
     assert "test_unlucky" in under("passed only when run again", result.stdout)
+    assert "FAILED: of 3 run again, 1 failed twice" in result.stdout
 
 
 @pytest.mark.parametrize("how", [("--strict", {}), ("-q", {"STRICT": "1"})], ids=["option", "variable"])
@@ -105,15 +119,15 @@ def test_more_than_bad_luck_is_red_at_once(tmp_path: Path) -> None:
     many = UNLUCKY.replace('["a b", "[x]::y"]', "list(map(str, range(13)))")
     result = run(tmp_path, many)
     assert result.returncode == 1
-    assert "13 failures: more than bad luck" in result.stdout
+    assert "nothing is run again: 13 failures, at most 12 are" in result.stdout
     assert "again, alone" not in result.stdout
 
 
 def test_a_file_that_cannot_be_read_is_red(tmp_path: Path) -> None:
     """Its tests did not run at all."""
     result = run(tmp_path, "import nothing_of_that_name\n")
-    assert result.returncode != 0
-    assert "again, alone" not in result.stdout
+    assert result.returncode == 1
+    assert "nothing is run again: a test file cannot be collected" in result.stdout
 
 
 def test_no_tests_are_no_success(tmp_path: Path) -> None:
@@ -128,11 +142,22 @@ def test_a_worker_that_dies_is_run_again_alone(tmp_path: Path) -> None:
     assert "crashed" in under("passed only when run again", result.stdout)
 
 
-def test_one_that_never_ends_alone_has_failed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time is bounded."""
-    monkeypatch.setattr(reruns, "AGAIN_SECONDS", 0.5)
-    argv = [sys.executable, "-c", "import time; time.sleep(60)"]
-    assert reruns.wait(argv, os.environ, reruns.AGAIN_SECONDS) != 0
+def test_one_that_never_ends_alone_has_failed_and_tidies_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is bounded; its fixtures are taken down all the same."""
+    monkeypatch.setattr(reruns, "AGAIN_SECONDS", 3.0)
+    (tmp_path / "test_tiny.py").write_text(ENDLESS)
+    failure = reruns.Failure(str(tmp_path / "test_tiny.py"), "endless", "", is_a_test=True)
+    assert not reruns.passes_alone(failure, os.environ)
+    assert (tmp_path / "down").exists()
+
+
+def test_one_that_cannot_be_interrupted_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing keeps the run from its end."""
+    monkeypatch.setattr(reruns, "TIDY_SECONDS", 0.2)
+    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"
+    assert reruns.wait([sys.executable, "-c", deaf], os.environ, 1.0) == -signal.SIGKILL
 
 
 def test_a_signal_reaches_the_tests_and_nothing_is_run_again(tmp_path: Path) -> None:
