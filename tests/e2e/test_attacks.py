@@ -7,6 +7,7 @@ nothing has looked in the right place.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import time
@@ -215,7 +216,7 @@ def ask_as_nobody(lab: Lab, *fields: str) -> list[str]:
         "print(json.dumps([field.decode('utf-8', 'replace') for field in wire.receive(s) or []]))\n"
     )
     argv = ("python3", "-c", code, str(lab.place.libexec), str(lab.place.penstockd_socket), *fields)
-    env = {"PATH": "/usr/bin:/bin"}
+    env = {"PATH": os.environ["PATH"]}
     result = testing.run(argv, env=env, timeout=60, check=True, cwd=Path("/"), user="nobody")
     found: list[str] = json.loads(result.stdout)
     return found

@@ -6,6 +6,7 @@ Not here: jobs that run as pods. Most tests share a lab with Slurm alone; those 
 from __future__ import annotations
 
 import json
+import os
 import pwd
 import signal
 
@@ -104,7 +105,7 @@ class TestEnvironment:
             ' && sinfo --noheader --format=%R && test -d "$PENSTOCK_NAS" && test -r "$SLURM_CONF"'
             " && penstock lab status --format json"
         )
-        argv = ("env", "-i", "PATH=/usr/bin:/bin", "sh", "-c", line)
+        argv = ("env", "-i", f"PATH={os.environ['PATH']}", "sh", "-c", line)
         output = (slurm_lab.run(argv) if root else slurm_lab.run_as_user(argv)).stdout
         assert output.split()[:3] == ["gpu", "cpu", "host"]
         assert '"healthy": true' in output

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from penstock import wellknown
 from penstock.lab import testing
+from tests import nested
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BUILDS = Path(__file__).resolve().parent / "builds"
 FAILED = 1  # pytest's exit status when tests ran and failed
 SECONDS = 240
@@ -28,10 +27,8 @@ def run(scenario: str, *, build: str = "") -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     if build:
         kept["PYTHONPATH"] = str(BUILDS / build)
-    argv = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", scenario)
-    return subprocess.run(
-        argv, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    argv = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", scenario)
+    return nested.run(argv, environment=kept, seconds=SECONDS)
 
 
 CAUGHT = {

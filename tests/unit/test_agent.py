@@ -41,8 +41,8 @@ class Stage:
         self,
         script: str,
         *,
-        path: str = "/usr/bin:/bin",
-        start_path: str = "/usr/bin:/bin",
+        path: str = os.environ["PATH"],
+        start_path: str = os.environ["PATH"],
         added: Mapping[str, str] = MappingProxyType({}),
         exported: Mapping[str, str] = MappingProxyType({}),
         **settings: str,
@@ -397,7 +397,5 @@ def test_other_ranks_hold_until_they_are_told(stage: Stage) -> None:
         process.terminate()
         assert process.wait(timeout=60) == 0
     finally:
-        process.kill()
-        subprocess.run(
-            ["/bin/kill", "-KILL", "--", f"-{process.pid}"], check=False, capture_output=True, timeout=60
-        )
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -6,15 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from scripts import bootstrap, fence
 
 from penstock import wellknown
+from tests import nested
 
-ROOT = Path(fence.__file__).resolve().parent.parent
 SUITE = """
 import shutil, subprocess
 import pytest
@@ -51,9 +50,9 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProc
     (folder / "penstock-outsider").chmod(0o755)
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     (folder / "test_tiny.py").write_text(SUITE)
-    argv = [sys.executable, "-m", "scripts.run_tests", "--strict", "-rA", "--numprocesses=1", str(folder)]
+    argv = ["-m", "scripts.run_tests", "--strict", "-rA", "--numprocesses=1", str(folder)]
     env = os.environ | {"PATH": f"{os.environ['PATH']}:{folder}"}
-    return subprocess.run(argv, env=env, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return nested.run(argv, environment=env, seconds=120)
 
 
 def test_a_program_that_is_not_declared_is_not_there(result: subprocess.CompletedProcess[str]) -> None:

@@ -61,7 +61,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     program.chmod(0o755)
     monkeypatch.setattr(caching, "SYSTEM_CACHE", tmp_path / "cache")
     monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
-    return {"PATH": f"{folder}:/usr/bin:/bin", "FAKE_LOG": str(tmp_path / "log"), "HOME": str(tmp_path)}
+    path = f"{folder}:{os.environ['PATH']}"
+    return {"PATH": path, "FAKE_LOG": str(tmp_path / "log"), "HOME": str(tmp_path)}
 
 
 def test_what_was_built_is_whole_and_executable_by_all(

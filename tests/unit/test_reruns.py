@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from scripts import reruns
 
-ROOT = Path(reruns.__file__).resolve().parent.parent
+from tests import nested
+
 UNLUCKY = """
 from pathlib import Path
 import pytest
@@ -62,15 +63,8 @@ def run(folder: Path, text: str, *options: str, **variables: str) -> subprocess.
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     (folder / "test_tiny.py").write_text(text)
     kept = {name: value for name, value in os.environ.items() if name != "STRICT"}
-    return subprocess.run(
-        [sys.executable, "-m", "scripts.run_tests", "--numprocesses=1", *options, str(folder)],
-        env=kept | variables,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    argv = ["-m", "scripts.run_tests", "--numprocesses=1", *options, str(folder)]
+    return nested.run(argv, environment=kept | variables, seconds=120)
 
 
 def under(heading: str, text: str) -> str:
@@ -149,7 +143,7 @@ def test_one_that_never_ends_alone_has_failed_and_tidies_up(
     monkeypatch.setattr(reruns, "AGAIN_SECONDS", 3.0)
     (tmp_path / "test_tiny.py").write_text(ENDLESS)
     failure = reruns.Failure(str(tmp_path / "test_tiny.py"), "endless", "", is_a_test=True)
-    assert not reruns.passes_alone(failure, os.environ)
+    assert not reruns.passes_alone(failure, os.environ | {nested.TEMPORARY: str(tmp_path)})
     assert (tmp_path / "down").exists()
 
 
@@ -166,7 +160,8 @@ def test_a_signal_reaches_the_tests_and_nothing_is_run_again(tmp_path: Path) -> 
     (tmp_path / "test_tiny.py").write_text(text)
     code = "import os, sys; from scripts import reruns; reruns.run(sys.argv[1:], environment=os.environ)"
     argv = [sys.executable, "-c", code, "-s", str(tmp_path)]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    env = os.environ | {nested.TEMPORARY: str(tmp_path)}
+    with subprocess.Popen(argv, cwd=nested.ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert any("up" in line for line in process.stdout)
         process.send_signal(signal.SIGTERM)

@@ -87,7 +87,7 @@ def fake_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> P
 
 
 def submission(workdir: str = "/", data: bytes = b"#!/bin/sh\n") -> submitting.Submission:
-    environment = {"PATH": "/usr/bin:/bin", "ONLY": "this"}
+    environment = {"PATH": os.environ["PATH"], "ONLY": "this"}
     return submitting.Submission(
         TOKEN, "job.sh", data, NOBODY.pw_uid, NOBODY.pw_gid, (NOBODY.pw_gid,), workdir, environment
     )
