@@ -9,19 +9,25 @@ usage: bootstrap.py packages | test-packages | k8s-packages | venv | dev-venv
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
 POLICY = Path("/usr/sbin/policy-rc.d")
+POLICY_TEXT = b"#!/bin/sh\n# Penstock's, only while scripts/bootstrap.py installs packages\nexit 101\n"
+"""The comment tells ours from a host's own: images of containers have one with the other two lines."""
+SECONDS = 900.0
 
 # program we run → Debian package that brings it
 PROGRAMS = {
@@ -58,7 +64,7 @@ def say(text: str) -> None:
     print(f"penstock: {text}", flush=True)
 
 
-def fail(text: str) -> None:
+def fail(text: str) -> NoReturn:
     say(text)
     sys.exit(1)
 
@@ -98,25 +104,107 @@ def through_sudo(packages: list[str]) -> None:
         fail(f"could not install {' '.join(packages)} through sudo: run as root, or install them yourself")
 
 
+class Starting:
+    """A program that is just being started cannot be waited for: a signal to us waits until it can."""
+
+    under_way = False
+    told = 0
+
+    @classmethod
+    def is_over(cls) -> None:
+        cls.under_way = False
+        if cls.told:
+            sys.exit(128 + cls.told)
+
+
 def run(argv: list[str], environment: dict[str, str]) -> None:
-    result = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=900, check=False)
-    if result.returncode:
-        sys.stderr.write(result.stdout[-2000:] + result.stderr[-2000:])
+    pipe = subprocess.PIPE
+    Starting.under_way = True
+    try:
+        process = subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True)
+    except OSError as error:
+        Starting.is_over()
+        fail(f"{argv[0]} cannot be run: {error.strerror}")
+    with process:
+        output, complaints = outcome(process)
+    if process.returncode:
+        sys.stderr.write(output[-2000:] + complaints[-2000:])
         fail(f"{' '.join(argv[:2])} failed: see above")
+
+
+def outcome(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What it said until its end, which is waited for also when we are told to stop: apt-get gives up on a
+    SIGHUP while it fetches, and minds none while packages are being set up.
+    """
+    try:
+        Starting.is_over()
+        return process.communicate(timeout=SECONDS)
+    except SystemExit:
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=SECONDS)
+        raise
+    except BaseException:
+        process.kill()
+        raise
 
 
 @contextlib.contextmanager
 def no_services_started() -> Iterator[None]:
-    """invoke-rc.d asks this file before it starts anything; a host's own file is left as it is."""
-    if POLICY.exists():
+    """invoke-rc.d asks this file before it starts anything; a host's own file is left as it is. One of ours
+    that is there already is of a run that was killed.
+    """
+    with alone(POLICY.parent), told_to_stop():
+        if POLICY.exists() and POLICY.read_bytes() != POLICY_TEXT:
+            yield
+            return
+        try:
+            POLICY.write_bytes(POLICY_TEXT)
+            POLICY.chmod(0o755)
+            yield
+        finally:
+            POLICY.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path, what: str = "packages are being installed") -> Iterator[None]:
+    """One of us at a time: another one that runs needs its policy-rc.d to its end, and two pips in one
+    environment take each other's files away.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{what} by another call: waiting for it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-        return
-    POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
-    POLICY.chmod(0o755)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def told_to_stop() -> Iterator[None]:
+    """Signals as an exception, so that we tidy up; a SIGHUP that nohup keeps away stays away. Ctrl-C is one
+    of them: apt-get minds none while packages are being set up, and killed then it leaves dpkg half done.
+    """
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    chosen = [number for number, handler in before.items() if handler in usual]
+
+    def stop(number: int, frame: object) -> None:
+        for each in chosen:
+            signal.signal(each, signal.SIG_IGN)
+        Starting.told = number
+        if not Starting.under_way:
+            sys.exit(128 + number)
+
+    for number in chosen:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        POLICY.unlink(missing_ok=True)
+        for number in chosen:
+            signal.signal(number, before[number])
 
 
 def leave_disabled(unit: str) -> None:
@@ -138,15 +226,32 @@ def make_venv(*, requirements: tuple[str, ...]) -> None:
         return
     if VENV.exists() and not os.access(VENV, os.W_OK):
         fail(f"{VENV} is somebody else's: they can remove it with `make clean`, or use a clone of your own")
+    with alone(ROOT, "the virtual environment is being made"):
+        if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
+            fill_venv(files, requirements)
+            stamp.write_text(wanted, encoding="ascii")
+
+
+def fill_venv(files: list[Path], requirements: tuple[str, ...]) -> None:
     began = time.monotonic()
     say(f"making the virtual environment .venv ({', '.join(requirements)})")
-    if not (VENV / "bin" / "pip").exists():
+    if not has_pip():
         create_venv()
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run([*pip, "--require-hashes", *(part for file in files for part in ("-r", str(file)))], dict(os.environ))
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], dict(os.environ))
-    stamp.write_text(wanted, encoding="ascii")
     say(f"ready in {time.monotonic() - began:.0f} s")
+
+
+def has_pip() -> bool:
+    """Asked of the environment itself: one that was cut short, or whose Python has been replaced by another
+    release since, has files and is no use.
+    """
+    argv = [str(VENV / "bin" / "python"), "-m", "pip", "--version"]
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def create_venv() -> None:

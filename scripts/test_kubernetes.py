@@ -27,8 +27,11 @@ TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
 """About the lab and the compiler, the same with every cluster: `make test` runs them, and once is enough.
 What a real cluster could leave behind is looked for in tests/conformance/test_lifecycle.py."""
-WORKERS = 3
-"""Tests mostly wait, each worker in a cluster of its own (1.2 GB)."""
+FEWEST, MOST = 3, 8
+"""Workers, each in a cluster of its own. Tests mostly wait, so that two cores have enough for three."""
+WORKER_KB = 2_000_000
+"""Of memory: a cluster takes 1.2 GB, and tests make others in turn."""
+MEMORY = Path("/proc/meminfo")
 SMOKE = "--smoke"
 PROGRAMS = bootstrap.PROGRAMS | bootstrap.TEST_PROGRAMS | bootstrap.K8S_PROGRAMS | {"go": "golang-go"}
 """What tests see: what `make test-k8s` installs, and the Go that the programs' cache is named after."""
@@ -49,11 +52,19 @@ def skip(reasons: list[str]) -> NoReturn:
     sys.exit(0)
 
 
-def workers(best: int = WORKERS) -> int:
+def wanted() -> int:
+    """A worker for each core, as far as the memory goes."""
+    free = next(
+        int(line.split()[1]) for line in MEMORY.read_text().split("\n") if line.startswith("MemAvailable:")
+    )
+    return max(FEWEST, min(MOST, os.cpu_count() or 1, free // WORKER_KB))
+
+
+def workers(best: int) -> int:
     """As many as the kernel's inotify instances allow; said when that is fewer than there should be."""
     free = watches.limit() - watches.used()
     possible = next((number for number in range(best, 1, -1) if instances(number) <= free), 1)
-    if instances(best) > free:
+    if possible < best:
         print(
             f"penstock: {free} of {watches.limit()} inotify instances are free, {best} workers may take"
             f" {instances(best)}: going on with {possible}. For all of them: {watches.advice()}",
@@ -75,7 +86,7 @@ def chosen(arguments: list[str]) -> list[str]:
     if SMOKE in arguments:
         return [f"--numprocesses={workers(smoke.WORKERS)}", "--dist=loadfile", *options, *smoke.TESTS]
     ignored = [f"--ignore={path}" for path in WITHOUT_CLUSTER]
-    return [f"--numprocesses={workers()}", "--dist=loadfile", *options, *TESTS, *ignored]
+    return [f"--numprocesses={workers(wanted())}", "--dist=loadfile", *options, *TESTS, *ignored]
 
 
 def build() -> None:

@@ -6,6 +6,7 @@ inotify tells of other hosts' writes on none of them.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -16,16 +17,19 @@ _FUSE_LOCAL = frozenset(("fuseblk", "fuse.fuse-overlayfs"))
 
 def kind_of(path: Path) -> str:
     """The file system's type (ext4, nfs4, fuse.sshfs, …) under `path`, which must exist."""
-    return kind_in(MOUNTINFO.read_text(), path.resolve())
+    return kind_in(os.fsdecode(MOUNTINFO.read_bytes()), path.resolve())
 
 
 def kind_in(table: str, path: Path) -> str:
-    """The same, from the text of a table of mounts; of several at one place the last is seen."""
+    """The same, from the text of a table of mounts; of several at one place the last is seen.
+
+    Names of other people's mounts may hold whatever Python takes for the end of a line, or for a blank.
+    """
     best, kind = -1, ""
-    for line in table.splitlines():
+    for line in table.split("\n"):
         left, _, right = line.partition(" - ")
-        fields, what = left.split(), right.split()
-        if len(fields) < 5 or not what:
+        fields, what = left.split(" "), right.split(" ")
+        if len(fields) < 5 or not right:
             continue
         point = Path(_plain(fields[4]))
         if path.is_relative_to(point) and len(point.parts) >= best:

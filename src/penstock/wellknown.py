@@ -58,10 +58,14 @@ JOB_SUBMIT = "job_submit.lua"  # the plugin's script; Slurm looks for it beside 
 INCLUDE = "penstock.conf"  # what an existing slurm.conf includes
 
 # -- what job_submit.lua leaves in a job -----------------------------------------------------------
-ADMIN_MARK = "penstock"  # AdminComment of a job that it has made ready; users cannot write that field
+ADMIN_MARK = (  # in AdminComment, which users cannot write: the job was made ready, at that second since 1970
+    "penstock"
+)
 PUT_ASIDE = (
     "PENSTOCK_GIVEN_"  # prefix of variables that would make the launcher load code; given back in the pod
 )
+SHELLS_OWN = ("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "OPTIND", "HISTCMD")
+"""Variables that a shell does not let others set, or only to numbers: it ends when that is tried."""
 
 # -- penstockd's socket: verbs of the first field of a request -------------------------------------
 VERB_PING = "ping"  # anybody: is penstockd alive and in touch with the API?

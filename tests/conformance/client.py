@@ -148,6 +148,14 @@ def shell(name: str, script: str, **spec: Any) -> Json:
     return pod(name, "/bin/sh", "-c", script, **spec)
 
 
+def up_to_the_end(events: Iterator[Json]) -> Iterator[Json]:
+    """Events of a watch until an object is gone."""
+    for event in events:
+        yield event
+        if event["type"] == "DELETED":
+            return
+
+
 def terminated(found: Json) -> Json:
     """How the pod's container ended."""
     state: Json = found["status"]["containerStatuses"][0]["state"]["terminated"]

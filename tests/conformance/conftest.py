@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.lab import testing
+from penstock.lab import spec, testing
 from tests.conformance import client
 
 NODE = "n1"
@@ -29,6 +29,7 @@ def api(lab: testing.RunningLab) -> Iterator[client.Client]:
     with client.Client(lab.place.admin_kubeconfig, f"t-{uuid.uuid4().hex[:12]}") as found:
         path = f"/api/v1/namespaces/{found.namespace}"
         found.call("POST", "/api/v1/namespaces", {"metadata": {"name": found.namespace}})
+        _wait_for_account(found)
         yield found
         names = [item["metadata"]["name"] for item in found.get("pods")["items"]]
         for name in names:
@@ -36,6 +37,14 @@ def api(lab: testing.RunningLab) -> Iterator[client.Client]:
         for name in names:
             found.gone("pods", name)
         found.call("DELETE", path)
+
+
+def _wait_for_account(api: client.Client) -> None:
+    """Without one a real API server makes no pod, and a controller whose API server was killed a moment ago,
+    by the test before, may take half a minute to come back and make it.
+    """
+    if testing.kubernetes() != spec.DEV:
+        api.until(lambda found: found["kind"] == "ServiceAccount", "serviceaccounts", "default", patience=120)
 
 
 @pytest.fixture

@@ -33,12 +33,14 @@ def test_a_running_pod_stays_until_its_process_has_ended(api: client.Client, nod
     script = "trap 'sleep 1; exit 3' TERM; echo up; while :; do sleep 0.1; done"
     made = running(api, node, "polite", script)
     api.delete("pods", "polite", {"gracePeriodSeconds": 10})
-    now = api.get("pods", "polite")
-    assert now["metadata"]["deletionTimestamp"]
-    assert now["metadata"]["deletionGracePeriodSeconds"] == 10
     events = api.watch("pods", version=made["metadata"]["resourceVersion"], seconds=60)
-    last = next(event for event in events if event["type"] == "DELETED")
-    assert client.terminated(last["object"])["exitCode"] == 3
+    told = list(client.up_to_the_end(events))
+    leaving = next(event for event in told if "deletionTimestamp" in event["object"]["metadata"])
+    assert leaving["type"] == "MODIFIED"
+    assert leaving["object"]["metadata"]["deletionGracePeriodSeconds"] == 10
+    assert "running" in leaving["object"]["status"]["containerStatuses"][0]["state"]
+    assert told[-1]["type"] == "DELETED"
+    assert client.terminated(told[-1]["object"])["exitCode"] == 3
 
 
 def test_patience_ends_with_the_grace_period(api: client.Client, node: str) -> None:

@@ -61,6 +61,16 @@ def test_every_container_is_told_of_the_api_server(api: client.Client, node: str
     ]
 
 
+def test_of_long_last_words_the_end_is_kept(api: client.Client, node: str) -> None:
+    """4,096 bytes, counted from the end of the file."""
+    api.create(
+        "pods", client.shell("p", "{ head -c 9000 /dev/zero | tr '\\0' x; echo end; } >/dev/termination-log")
+    )
+    api.bind("p", node)
+    message = client.terminated(api.phase("p", "Succeeded"))["message"]
+    assert message == "x" * 4092 + "end\n"
+
+
 def test_a_pod_is_not_started_again(api: client.Client, node: str) -> None:
     """restartPolicy Never means what it says."""
     api.create("pods", client.shell("once", "exit 1"))

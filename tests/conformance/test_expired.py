@@ -35,7 +35,7 @@ def test_a_watch_from_before_the_servers_memory_is_gone(lab: testing.RunningLab,
 def test_long_lists_come_in_pages_of_one_version(api: client.Client) -> None:
     """The pages together are the list, and all have the version of the first."""
     for number in range(5):
-        api.create("pods", client.pod(f"p{number}"))
+        assert api.create("pods", client.pod(f"p{number}"))["kind"] == "Pod"
     first = api.get("pods", limit=2)
     api.create("pods", client.pod("later"))
     names = [item["metadata"]["name"] for item in first["items"]]

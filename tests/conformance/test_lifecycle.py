@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.lab import processes, spec, testing
-from penstock.lab.kubernetes import cgroups, mounting, registry
+from penstock.lab.kubernetes import cgroups, choosing, foreign, mounting, registry
 
 NODES = ["n1", "n2", "n3", "n4"]
 
@@ -47,7 +47,7 @@ def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
     """With a job running in it: no process, container, mount, cgroup, interface or file stays."""
     forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
     with testing.temporary_lab("--nodes", "1") as lab:
-        name = f"penstock-k8s-{spec.load(lab.place).devcluster_port}"
+        name = choosing.cluster_of(lab.place, spec.load(lab.place)).cgroup
         output = lab.home / "long.out"
         job_id = lab.sbatch("#!/bin/sh\necho up; sleep 600\n", f"--output={output}")
         lab.wait_for(job_id, "RUNNING")
@@ -86,9 +86,10 @@ def test_an_image_is_pulled_from_the_sites_registry(lab: testing.RunningLab) -> 
 
 @pytest.fixture
 def kubeconfig(lab: testing.RunningLab, tmp_path: Path) -> Path:
-    """The administrator's kubeconfig of a cluster that is somebody else's."""
+    """The administrator's kubeconfig of a cluster that is somebody else's, all of whose nodes take pods."""
     path = tmp_path / "kubeconfig"
     path.write_bytes(lab.place.admin_kubeconfig.read_bytes())
+    testing.until(lambda: [node.name for node in foreign.members(path)] == NODES)
     return path
 
 
@@ -101,7 +102,7 @@ def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch
         job_id = guest.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/host-userland:1\necho from afar; exit 7\n")
         assert guest.accounted(job_id) == ["FAILED", "7:0"]
         text = (guest.home / f"slurm-{job_id}.out").read_text()
-        namespace = f"penstock-lab-{spec.load(guest.place).name}"
+        namespace = foreign.namespace_of(guest.place, spec.load(guest.place))
         assert namespace in guest.run(("kubectl", "get", "namespaces", "-o", "name")).stdout
     assert "from afar\n" in text
 

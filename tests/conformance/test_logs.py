@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 
+from penstock.lab import testing
 from tests.conformance import client
 
 
-def test_a_followed_log_comes_while_it_is_written(api: client.Client, node: str) -> None:
+def test_a_followed_log_comes_while_it_is_written(
+    lab: testing.RunningLab, api: client.Client, node: str
+) -> None:
     """The first line arrives before the second is written, and the stream ends with the container."""
-    api.create("pods", client.shell("talker", "echo one; sleep 3; echo two"))
+    shared = lab.place.nas / f"logs-{secrets.token_hex(4)}"
+    shared.mkdir()
+    volumes = [{"name": "v", "hostPath": {"path": str(shared), "type": "Directory"}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    script = "echo one; until [ -e /v/go ]; do sleep 0.1; done; echo two"
+    api.create("pods", client.shell("talker", script, volumes=volumes, container=mounts))
     api.bind("talker", node)
     api.phase("talker", "Running")
     with api.follow("talker") as answer:
         chunks = answer.iter_bytes()
         first = next(chunks)
         assert api.get("pods", "talker")["status"]["phase"] == "Running"
+        (shared / "go").touch()
         rest = b"".join(chunks)
     assert (first + rest) == b"one\ntwo\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import signal
 from pathlib import Path
 
@@ -64,12 +65,11 @@ class Trap:
 
     def wait_until_written_down(self) -> None:
         """slurmctld writes its state some seconds late: what it has not written, it forgets when killed."""
+        name = f"younger-{secrets.token_hex(8)}"
+        options = ("--hold", "--partition=host", "--output=/dev/null", f"--job-name={name}")
+        another = self.lab.sbatch("#!/bin/sh\ntrue\n", *options)
         file = self.lab.place.controller_state / "job_state"
-        before = file.stat().st_mtime_ns if file.exists() else 0
-        another = self.lab.sbatch("#!/bin/sh\ntrue\n", "--hold", "--partition=host", "--output=/dev/null")
-        semantics.wait_until(
-            lambda: file.exists() and file.stat().st_mtime_ns > before, "slurmctld has written its state"
-        )
+        semantics.wait_until(lambda: is_in(file, name.encode()), "slurmctld has written its state")
         self.lab.run(("scancel", another))
 
     def component(self, victim: str, job_id: str) -> str:
@@ -94,6 +94,13 @@ def end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     semantics.wait_until(lambda: is_dead(pid), f"{pid} is dead", timeout=GONE_SECONDS)
+
+
+def is_in(file: Path, text: bytes) -> bool:
+    """Whether it is there; slurmctld puts a new file in the old one's place."""
+    with contextlib.suppress(FileNotFoundError):
+        return text in file.read_bytes()
+    return False
 
 
 def is_dead(pid: int) -> bool:

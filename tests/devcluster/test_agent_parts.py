@@ -183,6 +183,22 @@ async def test_left_watch_stops_listening() -> None:
     assert not any(store._listeners.values())
 
 
+async def test_bookmark_never_runs_ahead_of_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who watches again from a bookmark misses nothing, also when something happens as its time comes."""
+    store, wait_for = Store(), asyncio.wait_for
+
+    async def late(coroutine: Any, patience: float) -> Any:
+        monkeypatch.setattr(asyncio, "wait_for", wait_for)
+        coroutine.close()
+        store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "wait_for", late)
+    lines = watching.watch(store, watching.WatchRequest(kinds.CONFIGMAPS, None, bookmarks=True))
+    assert b'"type":"ADDED"' in await anext(lines)
+    await lines.aclose()
+
+
 async def test_watcher_that_cannot_keep_up_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue longer than the history ends with the same 410 as a version that is too old."""
     monkeypatch.setattr(watching, "HISTORY", 3)

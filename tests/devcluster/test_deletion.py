@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.devcluster import clusters as testing
+from tests.devcluster import marks
 from tests.devcluster.clusters import pod
 
 STUBBORN = ("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
@@ -167,6 +168,9 @@ def test_object_of_an_owner_that_never_was_is_collected(api: testing.Client) -> 
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
     assert api.create("configmaps", owned("child", ghost))["metadata"]["name"] == "child"
     api.until(lambda found: found.get("code") == 404, "configmaps", "child")
+    api.create("configmaps", {"metadata": {"name": "adopted"}})
+    api.patch("configmaps", "adopted", {"metadata": owned("adopted", ghost)["metadata"]})
+    api.until(lambda found: found.get("code") == 404, "configmaps", "adopted")
 
 
 def test_namespace_takes_its_contents_along(own: testing.Client) -> None:
@@ -213,3 +217,23 @@ def test_eviction_deletes_gracefully(api: testing.Client) -> None:
     answer = api.call("POST", api.path("pods", "p/eviction"), {"metadata": {"name": "p"}})
     assert answer["status"] == "Success"
     api.gone("p")
+
+
+def test_pod_that_fails_while_it_is_deleted_leaves_no_process(
+    own_cluster: testing.Running, own: testing.Client
+) -> None:
+    """One container's end cannot be read; the other one, which minds no SIGTERM, may not outlive the pod."""
+    mark = marks.new()
+    deaf = (*STUBBORN[:2], f": {mark}; {STUBBORN[2]}")
+    commands = {"bad": POLITE, "deaf": deaf}
+    containers = [{"name": name, "image": "any", "command": words} for name, words in commands.items()]
+    own.create("pods", pod("p", containers=containers))
+    end = time.monotonic() + 60
+    while not all(own.log("p", container=name) == "up\n" for name in commands):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    for lost in own_cluster.data_dir.rglob("bad.termination"):
+        lost.unlink()
+    own.delete("pods", "p", {"gracePeriodSeconds": 600})
+    own.gone("p")
+    assert marks.left_over(mark) == []

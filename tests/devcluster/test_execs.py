@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,19 @@ import pytest
 from penstock import errors
 from penstock.kube import execs, kubeconfig
 from tests.devcluster import clusters as testing
+from tests.devcluster import marks
 
 WAITS = "trap 'echo caught; exit 5' USR1; while :; do sleep 0.05; done"
 
 
 async def run(
     cluster: testing.Running, api: testing.Client, name: str, *command: str, token: str = ""
-) -> None:
+) -> bytes:
+    """What the command prints; the errors of execs when it fails."""
     access = kubeconfig.Access(server=cluster.url, token=token or cluster.token)
-    await execs.run(access, namespace=api.namespace, name=name, container="c", command=command)
+    printed = execs.stream(access, namespace=api.namespace, name=name, container="c", command=command)
+    async with asyncio.timeout(60):
+        return b"".join([data async for _, data in printed])
 
 
 def start(api: testing.Client, name: str, script: str) -> None:
@@ -50,8 +55,45 @@ async def test_what_cannot_be_run_is_refused_in_words(cluster: testing.Running, 
         await run(cluster, api, "seen", "true", token=cluster.viewer_token)
     api.create("pods", testing.pod("over", "true"))
     api.phase("over", "Succeeded")
-    with pytest.raises(errors.KubeError, match="not running"):
+    with pytest.raises(errors.KubeUnavailable, match="container not found"):
         await run(cluster, api, "over", "true")
+
+
+async def test_a_command_that_dies_with_its_container_was_killed(
+    cluster: testing.Running, api: testing.Client
+) -> None:
+    """The kernel ends all processes of a container with the first one: 128 + 9, as a runtime reports it."""
+    start(api, "p", WAITS)
+    with pytest.raises(errors.KubeError, match="exit status 137"):
+        await run(cluster, api, "p", "/bin/sh", "-c", "kill -USR1 1; while :; do :; done")
+
+
+async def test_a_command_has_the_containers_groups_but_not_its_path_on_the_host(
+    cluster: testing.Running, api: testing.Client
+) -> None:
+    """As the container's own processes; the way in is found whatever PATH the pod has."""
+    spec = {"securityContext": {"runAsUser": 65534, "runAsGroup": 4, "supplementalGroups": [20, 24]}}
+    more = {"env": [{"name": "PATH", "value": "/nowhere"}]}
+    script = "while :; do /bin/sleep 0.05; done"
+    api.create("pods", testing.pod("p", "/bin/sh", "-c", script, container=more, **spec))
+    api.phase("p", "Running")
+    said = await run(cluster, api, "p", "/bin/sh", "-c", "/usr/bin/id -G; echo $PATH")
+    assert said == b"4 20 24\n/nowhere\n"
+
+
+async def test_a_command_ends_when_nobody_listens_any_more(
+    cluster: testing.Running, api: testing.Client
+) -> None:
+    """Its output has nowhere to go: the next that it prints ends it, as it would in a pipe."""
+    start(api, "p", WAITS)
+    mark = marks.new()
+    script = f": {mark}; while :; do echo on and on; sleep 0.05; done"
+    access = kubeconfig.Access(server=cluster.url, token=cluster.token)
+    words = ("/bin/sh", "-c", script)
+    printed = execs.stream(access, namespace=api.namespace, name="p", container="c", command=words)
+    assert await anext(printed) == (1, b"on and on\n")
+    await printed.aclose()
+    assert await asyncio.to_thread(marks.left_over, mark) == []
 
 
 def test_last_words_are_in_the_status(api: testing.Client) -> None:
@@ -61,6 +103,14 @@ def test_last_words_are_in_the_status(api: testing.Client) -> None:
     pod = api.phase("p", "Failed")
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] == "signal\n"
     assert not Path("/dev/termination-log").exists()
+
+
+def test_of_long_last_words_the_last_are_told(api: testing.Client) -> None:
+    """A kubelet reads so many bytes from the end of the file."""
+    api.create("pods", testing.pod("p", "/bin/sh", "-c", "seq -f %07g 1000 > /dev/termination-log"))
+    pod = api.phase("p", "Succeeded")
+    message = pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+    assert (len(message), message.splitlines()[-1]) == (4096, "0001000")
 
 
 def test_an_evicted_pod_carries_the_mark(api: testing.Client) -> None:

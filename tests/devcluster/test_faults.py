@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -59,9 +60,15 @@ def test_pod_bound_to_an_unreachable_node_waits(own: testing.Client) -> None:
     fault(own, "nodes/n1", {"ready": False})
     own.create("pods", pod("p", "true", nodeName="n1"))
     time.sleep(0.2)
-    assert own.get("pods", "p")["status"]["phase"] == "Pending"
+    before = own.get("pods", "p")
+    assert before["status"]["phase"] == "Pending"
     fault(own, "nodes/n1")
     own.phase("p", "Succeeded")
+    query = {"watch": "1", "resourceVersion": before["metadata"]["resourceVersion"], "timeoutSeconds": "1"}
+    lines = own.http.get(own.path("pods"), params=query).text.splitlines()
+    seen = [json.loads(line)["object"]["status"] for line in lines]
+    assert seen
+    assert all(status["startTime"] for status in seen)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
@@ -92,6 +99,17 @@ def wait_for_a_beat(path: Path) -> None:
     while not path.exists() or path.stat().st_mtime_ns == before:
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_pods_of_a_deleted_node_end(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl delete node: the kubelet is still there and ends what it runs when the pods are collected."""
+    monkeypatch.setattr(collector, "ORPHAN_DELAY", 0.5)
+    mark = marks.new()
+    own.create("pods", pod("p", "sh", "-c", f": {mark}; while :; do sleep 0.05; done", nodeName="n2"))
+    own.phase("p", "Running")
+    own.call("DELETE", "/api/v1/nodes/n2")
+    own.gone("p")
+    assert marks.left_over(mark) == []
 
 
 def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:

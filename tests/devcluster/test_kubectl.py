@@ -201,6 +201,8 @@ def test_cordon_and_drain(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", text=POD % {"name": "p", "script": "sleep 60"})
     kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
     try:
+        kubectl("drain", "n1", "--force", "--dry-run=server")
+        assert "deletionTimestamp" not in json.loads(kubectl("get", "pod", "p", "-o", "json"))["metadata"]
         assert "evicted" in kubectl("drain", "n1", "--force", "--timeout=90s")
         assert "SchedulingDisabled" in kubectl("get", "node", "n1")
         assert kubectl("get", "pods", "-o", "name") == ""

@@ -90,6 +90,29 @@ async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: 
         os.close(sink)
 
 
+async def test_log_is_that_of_the_run_that_was_asked_for(tmp_path: Path) -> None:
+    """A container that is restarted before the answer begins does not put its new log in place of the old."""
+    log = logs.Log(tmp_path / "f")
+    log.write(b"first run")
+    answer = logs.stream(log, follow=True)
+    log.forget()
+    logs.Log(tmp_path / "f").write(b"second run")
+    assert [chunk async for chunk in answer] == [b"first run"]
+
+
+async def test_log_that_could_be_written_in_part_can_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What did not fit is not waited for, least of all without a pause."""
+    log, write = logs.Log(tmp_path / "f"), os.write
+    monkeypatch.setattr(os, "write", lambda file, chunk: write(file, chunk[:4]))
+    log.write(b"kept and lost")
+    follower = logs.stream(log, follow=True)
+    assert await anext(follower) == b"kept"
+    log.close()
+    assert [chunk async for chunk in follower] == []
+
+
 def _no_space(log: logs.Log, chunk: bytes) -> None:
     raise OSError(28, "No space left on device")
 

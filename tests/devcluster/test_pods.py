@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.devcluster import containers
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 
@@ -42,6 +43,17 @@ def test_success_is_reported_as_kubelet_does(api: testing.Client) -> None:
     }
     assert status["podIP"] == status["hostIP"] == "127.0.0.1"
     assert status["startTime"] <= ended(found)["finishedAt"]
+
+
+def test_pod_whose_events_are_refused_runs_all_the_same(api: testing.Client) -> None:
+    """By a quota, or because its name leaves no room in theirs: nobody but the log hears of them."""
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/events": "0"}}}
+    api.create("resourcequotas", quota)
+    api.create("pods", pod("p", "true"))
+    api.create("pods", pod("n" * 253, "true"))
+    api.phase("p", "Succeeded")
+    api.phase("n" * 253, "Succeeded")
+    assert api.get("events")["items"] == []
 
 
 @pytest.mark.parametrize("code", [1, 3, 126, 255])
@@ -98,6 +110,15 @@ def test_user_and_groups(api: testing.Client) -> None:
         securityContext=context,
     )
     assert api.log("p").split("\n")[:4] == ["4242", "4343", "4343 4444 4545", "NoNewPrivs:\t1"]
+
+
+def test_a_strict_pod_has_no_group_that_it_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the passwd that it finds says of its user; without that word they are merged."""
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 50])
+    context = {"runAsUser": 0, "runAsGroup": 43, "supplementalGroups": [44]}
+    assert containers.user_of(context)[2] == [43, 44, 50]
+    assert containers.user_of({**context, "supplementalGroupsPolicy": "Merge"})[2] == [43, 44, 50]
+    assert containers.user_of({**context, "supplementalGroupsPolicy": "Strict"})[2] == [43, 44]
 
 
 @needs_root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -45,6 +46,15 @@ def test_history_is_bounded() -> None:
     assert [change.entry.version for change in store.since(CM, versions[4])] == versions[5:]
     with pytest.raises(statuses.ApiError) as refused:
         store.since(CM, versions[3])
+    assert refused.value.code == 410
+
+
+def test_versions_of_an_earlier_cluster_are_too_old() -> None:
+    """Who watched it must list again: all that it knows is gone, and nobody will tell."""
+    earlier = Store().put(CM, thing("a")).version
+    time.sleep(0.01)
+    with pytest.raises(statuses.ApiError) as refused:
+        Store().since(CM, earlier)
     assert refused.value.code == 410
 
 

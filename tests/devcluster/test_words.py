@@ -245,6 +245,13 @@ def test_protobuf_of_a_secret() -> None:
     }
 
 
+def test_protobuf_of_an_eviction() -> None:
+    """Its options say how long the pod gets, none at all included, and whether it is meant."""
+    options = bytes([1 << 3, 0]) + field(5, b"All")
+    found = protobuf.decode(enveloped("Eviction", field(1, field(1, b"p")) + field(2, options)))
+    assert found["deleteOptions"] == {"gracePeriodSeconds": 0, "dryRun": "All"}
+
+
 def test_protobuf_of_other_kinds_is_refused() -> None:
     """A kind without a description is 415, with the advice to send JSON."""
     with pytest.raises(statuses.ApiError, match="Deployment; send JSON") as refused:

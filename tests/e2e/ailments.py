@@ -258,7 +258,7 @@ def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
         yield site_of(lab)
     finally:
         lab.penstock("lab", "restart", components.SLURMCTLD)
-        testing.until(lambda: _is_idle(lab), seconds=60)
+        testing.until(lambda: _is_idle(lab), seconds=180)
 
 
 def _is_idle(lab: Lab) -> bool:

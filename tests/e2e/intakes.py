@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.intake import status
+from penstock.intake import reporting, status
 from penstock.lab import testing
 
 PLAIN = "#!/bin/sh\n#SBATCH --partition=host --output=/dev/null\ntrue\n"
@@ -42,6 +42,7 @@ class OwnIntake:
         self.log = base / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self.seen: set[tuple[str, str]] = set()
         config = {
             "folder": str(folder),
             "state": str(base / "state"),
@@ -114,11 +115,13 @@ class OwnIntake:
         return not any(self.submit.iterdir()) and not list(self.folder.glob(".work/*/*"))
 
     def jobs(self) -> list[tuple[str, str]]:
-        """Number and script name of every job that came of this intake, as slurmctld remembers them."""
+        """Number and script name of every job that came of this intake, as slurmctld remembers them now, or
+        did when it was asked before: it forgets them some minutes after their end.
+        """
         argv = ("squeue", "--noheader", "--all", "--states=all", "--format=%F|%o")
         lines = (line.partition("|") for line in self.lab.run(argv).stdout.splitlines())
-        found = {(job, Path(path).name) for job, _, path in lines if path.startswith(f"{self.base}/")}
-        return sorted(found)
+        self.seen |= {(job, Path(path).name) for job, _, path in lines if path.startswith(f"{self.base}/")}
+        return sorted(self.seen)
 
 
 @contextlib.contextmanager
@@ -132,7 +135,8 @@ def own_intake(lab: testing.RunningLab, *, folder: Path | None = None, **choices
     intake = OwnIntake(lab, drop, base, **choices)
     try:
         intake.start()
-        testing.until(intake.submit.is_dir, seconds=60)
+        last_of_first_look = reporting.shared_path(str(drop))
+        testing.until(last_of_first_look.exists, seconds=60)
         yield intake
     finally:
         intake.kill()

@@ -22,10 +22,7 @@ Lab = testing.RunningLab
 POLL = 0.1
 Json = dict[str, Any]
 PLAIN, PODS = "host", "gpu"
-NOT_THE_END = (
-    "REQUEUED",
-    "PENDING",
-)  # what the accounting says, with an end, of an attempt that was sent back
+NOT_THE_END = testing.NOT_THE_END
 ACCOUNTING = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,ExitCode,End")
 
 

@@ -10,12 +10,13 @@ import json
 import os
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e import labs
+from tests.e2e import labs, semantics
 
 from penstock.hooks import wire
 from penstock.lab import testing
@@ -27,9 +28,12 @@ SAID_BY_THE_LOADER = "penstock-attack.so"
 
 @pytest.fixture
 def running(lab: Lab) -> Iterator[str]:
-    """A job of the lab's user that runs until the test is over."""
-    job_id = lab.sbatch("#!/bin/sh\nsleep 300\n", "--output=/dev/null", "--mem=100M")
-    lab.wait_for(job_id, "RUNNING")
+    """A job of the lab's user whose script runs until the test is over: Slurm says RUNNING before there is a
+    pod, a namespace or a spooled script.
+    """
+    mark = semantics.folder(lab, "attack") / "up"
+    job_id = lab.sbatch(f"#!/bin/sh\ntouch {mark}\nsleep 300\n", "--output=/dev/null", "--mem=100M")
+    semantics.wait_until(mark.exists, "the script has begun")
     yield job_id
     lab.run(("scancel", job_id))
 
@@ -50,6 +54,40 @@ def test_the_launcher_loads_no_library_of_the_users(lab: Lab, partition: str) ->
     text = output_of(lab, job_id)
     assert text.endswith("done\n")
     assert (SAID_BY_THE_LOADER in text) == (partition == "host")
+
+
+def send_twice(lab: Lab, job_id: str, entry: str) -> None:
+    """Another variable of the same name, which sbatch would not send but any program of the user's may: Lua
+    does not see it. So it is put where slurmctld puts it.
+    """
+    (path,) = lab.place.controller_state.glob(f"hash.*/job.{job_id}/environment")
+    data = path.read_bytes()
+    count = int.from_bytes(data[:4], sys.byteorder) + 1
+    path.write_bytes(count.to_bytes(4, sys.byteorder) + data[4:] + entry.encode() + b"\0")
+
+
+@pytest.mark.parametrize("array", [(), ("--array=3",)])
+@pytest.mark.parametrize("entry", [f"LD_PRELOAD={BROKEN_LIBRARY}", "SLURM_GET_USER_ENV=1"])
+def test_a_variable_that_is_sent_twice_does_not_get_past(
+    lab: Lab, entry: str, array: tuple[str, ...]
+) -> None:
+    """The job is ended in words before anything of it runs."""
+    job_id = lab.sbatch("#!/bin/sh\necho done\n", "--hold", "--export=NONE", "--output=sent-%A.out", *array)
+    send_twice(lab, job_id, entry)
+    lab.run(("scontrol", "release", job_id))
+    testing.until(lambda: lab.job(job_id)["JobState"] == "CANCELLED")
+    shown = lab.run(("scontrol", "show", "job", job_id)).stdout
+    assert f"would run code on the Slurm node ({entry.partition('=')[0]})" in shown
+    assert not (lab.home / f"sent-{job_id}.out").exists()
+
+
+def test_such_a_variable_reaches_the_launcher_where_nobody_looks(lab: Lab) -> None:
+    """The control of the test above: the linker obeys the second of two in a plain job."""
+    script = "#!/bin/sh\necho done\n"
+    job_id = lab.sbatch(script, "--hold", "--partition=host", "--export=ALL,LD_PRELOAD=")
+    send_twice(lab, job_id, f"LD_PRELOAD={BROKEN_LIBRARY}")
+    lab.run(("scontrol", "release", job_id))
+    assert SAID_BY_THE_LOADER in output_of(lab, job_id)
 
 
 def test_put_aside_variables_come_back_in_the_pod(lab: Lab) -> None:
@@ -111,6 +149,32 @@ def test_no_step_runs_on_the_node(lab: Lab, running: str, unfiltered: Path) -> N
         assert SAID_BY_THE_LOADER not in result.stderr, options
         assert not marker.exists(), options
     assert lab.job(running)["JobState"] == "RUNNING"
+
+
+def test_no_step_runs_beside_a_task_of_an_array(lab: Lab, unfiltered: Path) -> None:
+    """One task has the array's own id, by which slurmctld names all of them: that one, too, is locked."""
+    array = lab.sbatch("#!/bin/sh\nsleep 300\n", "--array=1-3", "--output=/dev/null", "--mem=100M")
+    marker = lab.home / "escaped"
+    try:
+        shown = ("squeue", "--noheader", f"--jobs={array}", "--states=RUNNING", "--format=%A")
+        testing.until(lambda: len(lab.run(shown).stdout.split()) == 3)
+        ids = lab.run(shown).stdout.split()
+        assert array in ids
+        for job_id in ids:
+            argv = (
+                "env",
+                f"SLURM_CONF={unfiltered}",
+                "srun",
+                f"--jobid={job_id}",
+                "--overlap",
+                "touch",
+                str(marker),
+            )
+            result = lab.run_as_user(argv, check=False)
+            assert "launch failed" in result.stderr or result.returncode != 0, job_id
+            assert not marker.exists(), job_id
+    finally:
+        lab.run(("scancel", array))
 
 
 def test_such_steps_do_run_where_jobs_are_no_pods(lab: Lab) -> None:

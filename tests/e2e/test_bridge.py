@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
-from tests.e2e import semantics
+from tests.e2e import labs, semantics
 
 from penstock.kube import reading
 from penstock.lab import testing
@@ -48,11 +46,6 @@ def uid(pod: dict[str, object]) -> str:
     meta = pod["metadata"]
     assert isinstance(meta, dict)
     return str(meta["uid"])
-
-
-def daemon_pid(lab: Lab) -> int:
-    status = json.loads(lab.penstock("lab", "status", "--format", "json", check=False).stdout)
-    return next(int(part["pid"]) for part in status["components"] if part["name"] == "penstockd")
 
 
 def outcome(lab: Lab, job_id: str) -> tuple[str, str]:
@@ -176,8 +169,7 @@ def test_killing_penstockd_changes_nothing_for_a_job(lab: Lab, outside: Path, sh
     job_id = lab.sbatch(script, f"--output={output}")
     wait_until_running(lab, job_id, "tick 2", output)
     before = pods(lab, job_id)
-    os.kill(daemon_pid(lab), signal.SIGKILL)
-    time.sleep(0.5)
+    labs.kill(lab.place, "penstockd")
     lab.penstock("lab", "up", "--dir", str(lab.place.directory))
     after = pods(lab, job_id)
     assert [uid(pod) for pod in after] == [uid(pod) for pod in before]

@@ -16,8 +16,10 @@ from penstock.lab import testing as lab_testing
 from penstock.render import clifilter
 
 GOOD = "#!/bin/sh\n#SBATCH -p gpu\n#K8S_IMAGE=a/b:1\nhostname\n"
+ELSEWHERE = "#!/bin/sh\n#SBATCH -p v100\n#K8S_IMAGE=a/b:1\nhostname\n"
 WRONG = "#!/bin/sh\n#SBATCH -p gpu\n#K8S_IMGAE=a/b:1\nhostname\n"
 ROUNDS = 15
+SITE = '{"partitions": {"gpu": {"max_time": "1-0", "default": true}, "cpu": {"max_time": "7-0"}}}'
 
 
 class Filtered:
@@ -37,8 +39,12 @@ class Filtered:
         (folder / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (folder / "gres.conf").write_bytes(lab.place.gres_conf.read_bytes())
         text = clifilter.render_cli_filter(
-            penstock=str(self.program), bridged_partitions=("gpu", "cpu"), default_partition="gpu"
+            penstock=str(self.program),
+            bridged_partitions=("gpu", "cpu"),
+            default_partition="gpu",
+            site_file=str(folder / "site.json"),
         )
+        (folder / "site.json").write_text(SITE, encoding="utf-8")
         (folder / "cli_filter.lua").write_text(text, encoding="utf-8")
 
     def runs_penstock(self) -> None:
@@ -88,6 +94,27 @@ def test_a_good_script_goes_on(filtered: Filtered) -> None:
     """The filter lets it through to slurmctld."""
     assert "Unable to contact" in filtered.submit(GOOD)
     assert filtered.called
+
+
+@pytest.mark.parametrize("options", [("-p", "gpu"), ("--partition=gpu",), ("-Hp", "gpu", "--comment", "")])
+def test_the_command_line_outweighs_the_script(filtered: Filtered, options: tuple[str, ...]) -> None:
+    """A partition that only the script names, and that this site does not have, is not asked for."""
+    assert "error[unknown-partition]" in filtered.submit(ELSEWHERE, "-t", "10", "-p", "gpu,v100")
+    assert "Unable to contact" in filtered.submit(ELSEWHERE, *options)
+    assert filtered.called
+
+
+def test_what_the_command_line_asks_for_is_checked(filtered: Filtered) -> None:
+    """A good script with a time that its partition does not have."""
+    said = filtered.submit(GOOD, "-t", "2-0")
+    assert "error[over-max-time]: command line" in said
+    assert "Unable to contact" not in said
+
+
+def test_the_words_of_a_heterogeneous_job_are_not_mixed_up(filtered: Filtered) -> None:
+    """Which of them is for which component is sbatch's to say: it is not checked here."""
+    filtered.submit(WRONG, "-n1", ":", "-n2")
+    assert not filtered.called
 
 
 def test_other_partitions_start_nothing(filtered: Filtered) -> None:

@@ -142,7 +142,7 @@ def wrong_slurm(ward: testing.RunningLab) -> dict[str, list[checks.Result]]:
         conf.write_text(before)
         ward.penstock("lab", "restart", "slurmctld")
         ward.run(("scontrol", "reconfigure"))
-    testing.until(lambda: node_states(ward) == {"idle"}, seconds=60)
+    testing.until(lambda: node_states(ward) == {"idle"}, seconds=180)
     return results
 
 

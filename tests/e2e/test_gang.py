@@ -85,8 +85,10 @@ def test_a_kubelet_that_refuses_one_pod_requeues_the_whole_job(lab: Lab, faults:
     no_pods(lab, job_id)
     assert "script-started" not in output.read_text()
     faults.call("DELETE", "faults")
-    lab.wait_for(job_id, "COMPLETED", timeout=180)
-    assert "script-started 1" in output.read_text()
+    restarts = lab.wait_for(job_id, "COMPLETED", timeout=180)["Restarts"]
+    assert int(restarts) >= 1
+    started = [line for line in output.read_text().splitlines() if "script-started" in line]
+    assert started == [f"script-started {restarts}"]
 
 
 def test_quota_fails_the_job_with_the_reason(lab: Lab) -> None:
@@ -179,7 +181,7 @@ def test_check_lets_the_job_run_that_can() -> None:
         first, second = contend(lab)
         assert "1 free of 2 needed, held by default/notebook" in comment(lab, first, "waits for gpu on n1")
         lab.wait_for(second, "COMPLETED", timeout=120)
-        assert lab.job(first)["JobState"] == "PENDING"
+        lab.wait_for(first, "PENDING")  # Slurm may just be trying it again; one that had run would not be
         assert "refused 2 times, next try in 24 s" in comment(lab, first, "refused 2 times", seconds=120)
         testing.until(lambda: 12 < seconds_until_start(lab, first) <= 24)
 
@@ -189,6 +191,7 @@ def test_trust_has_the_classic_deadlock() -> None:
     with testing.temporary_lab("--nodes", "1", "--gpus", "4", "--cpus", "2", "--mode", "trust") as lab:
         first, second = contend(lab)
         lab.wait_for(first, "RUNNING", timeout=120)
+        testing.until(lambda: job_pods(lab, first))
         time.sleep(5)
         assert [pod["status"]["phase"] for pod in job_pods(lab, first)] == ["Pending"]
         assert lab.job(first)["JobState"] == "RUNNING"

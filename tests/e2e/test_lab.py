@@ -246,8 +246,10 @@ class TestRepair:
         lab = testing.up(place, "--no-bridge", "--nodes", "2")
         job = lab.sbatch("#!/bin/sh\nexit 3\n", "--partition=host")
         lab.accounted(job)
-        for process in teardown.belonging(place, processes.snapshot(), created_uid=None):
+        everything = teardown.belonging(place, processes.snapshot(), created_uid=None)
+        for process in everything:
             processes.send(process.identity, signal.SIGKILL)
+        assert processes.wait_gone([process.identity for process in everything], seconds=60) == []
         testing.lab_command(place, "up")
         assert testing.lab_command(place, "status").returncode == 0
         assert lab.accounted(job) == ["FAILED", "3:0"]

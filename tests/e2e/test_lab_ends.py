@@ -177,7 +177,11 @@ class TestFaults:
             deadline = time.monotonic() + 120
             while not place.component_record("munged").exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
-            second = testing.lab_command(place, "up", check=False)
+            first.send_signal(signal.SIGSTOP)  # it must not be done before the second has begun
+            try:
+                second = testing.lab_command(place, "up", check=False)
+            finally:
+                first.send_signal(signal.SIGCONT)
             assert first.wait(timeout=300) == 0
         assert second.returncode == 1
         assert "another penstock is working on the lab" in second.stderr

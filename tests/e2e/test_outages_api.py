@@ -126,7 +126,8 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
                 ends.check_true_end()
                 storms.stays_so(lives.is_untouched, seconds=2)
                 assert semantics.pods(lab, greedy) == []
-                assert semantics.pods(lab, ends.job_id) == []
+                gone = functools.partial(lambda job_id: semantics.pods(lab, job_id) == [], ends.job_id)
+                semantics.wait_until(gone, "the ended job's pods are gone")
     finally:
         lab.run(("kubectl", "delete", "pod", "notebook", "--wait=true"))
     lives.end()

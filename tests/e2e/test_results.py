@@ -6,6 +6,7 @@ own.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -87,7 +88,9 @@ def results_of(lab: Lab, name: str, *, attempt: int = 0, timeout: float = 120) -
 
     def whole() -> bool:
         path = folder / "job_summary.json"
-        return (folder / "checksums.txt").exists() and json.loads(path.read_text())["restarts"] == attempt
+        with contextlib.suppress(FileNotFoundError):  # there is a moment between two attempts' folders
+            return (folder / "checksums.txt").exists() and json.loads(path.read_text())["restarts"] == attempt
+        return False
 
     semantics.wait_until(whole, f"results of {name}", timeout=timeout)
     return Ended(name, folder, json.loads((folder / "job_summary.json").read_text()))

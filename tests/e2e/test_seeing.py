@@ -19,7 +19,7 @@ def as_json(lab: Lab, *arguments: str) -> Any:
 
 def test_a_running_job_is_shown_with_its_pods(lab: Lab) -> None:
     """State on each side, node, image, output, and the steps so far."""
-    job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "-N2", "--job-name=seen")
+    job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "-N2", "--nodelist=n1,n2", "--job-name=seen")
     lab.wait_for(job_id, "RUNNING")
     testing.until(
         lambda: [step["name"] for step in as_json(lab, "show", job_id)["timeline"]][-1:] == ["placed"]

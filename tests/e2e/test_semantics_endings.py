@@ -19,6 +19,7 @@ Lab = semantics.Lab
 DONE = Record("COMPLETED", "0:0")
 LOOP = "for i in $(seq 1200); do sleep 0.1; done\n"
 STUBBORN = "where=$SLURM_JOB_PARTITION; f=alive-$where; trap 'date +%s.%N >>term-$where' TERM\n"
+SLOWLY = "trap 'sleep 3; echo tidy; exit 3' TERM\necho up\n"
 KILL_WAIT = 30
 GRACE_TIME = 4
 
@@ -35,6 +36,12 @@ class Case:
 def scancel(*options: str) -> Callable[[Lab, str], object]:
     """As the owner; unchecked, because Slurm answers with an error when there are no steps to signal."""
     return lambda lab, job_id: lab.run_as_user(("scancel", *options, job_id), check=False)
+
+
+def scancel_steps(lab: Lab, job_id: str) -> None:
+    """Then the script may go on: it has none, and must not have heard it."""
+    scancel("--signal=USR1")(lab, job_id)
+    (Path(lab.job(job_id)["WorkDir"]) / f"go-{job_id}").touch()
 
 
 def end_soon(lab: Lab, job_id: str) -> None:
@@ -56,12 +63,16 @@ CASES = {
     ),
     "alarm-not-trapped": Case(f"echo up\n{LOOP}", scancel("--batch", "--signal=ALRM")),
     "ended-not-trapped": Case(f"echo up\n{LOOP}", scancel("--batch", "--signal=TERM")),
-    "ended-alone": Case(
-        "trap 'echo got; exit 4' TERM\necho up\nsh -c 'sleep 6; echo child'\necho on\n",
+    "ended-alone": Case(  # its child lives on, and ends when the script has heard the signal
+        "f=heard-$SLURM_JOB_PARTITION; trap 'touch $f' TERM\n"
+        'sh -c "until [ -e $f ]; do sleep 0.1; done; echo child" &\n'
+        "echo up\nwait $!\nwait $!\necho got\nexit 4\n",
         scancel("--batch", "--signal=TERM"),
     ),
     "signal-to-steps-only": Case(
-        "trap 'echo got' USR1\necho up\nsleep 6\necho on\n", scancel("--signal=USR1")
+        "trap 'echo got' USR1\necho up\n"
+        "until [ -e go-$SLURM_JOB_ID ]; do sleep 0.1; done\nsleep 2\necho on\n",
+        scancel_steps,
     ),
     "cancelled": Case(f"echo up\n{LOOP}", scancel()),
     "cancelled-trapped": Case(f"trap 'echo tidy; exit 3' TERM\necho up\n{LOOP}", scancel()),
@@ -70,6 +81,8 @@ CASES = {
         "while :; do { date +%s.%N >$f.new; mv $f.new $f; } 2>/dev/null; sleep 0.2; done\n",
         scancel(),
     ),
+    "cancelled-of-two": Case(f"{SLOWLY}{LOOP}", scancel(), ("--nodes=2",)),
+    "time-limit-of-two": Case(f"{SLOWLY}{LOOP}", end_soon, ("--nodes=2",)),
     "killed": Case(f"trap 'echo no' TERM\necho up\n{LOOP}", scancel("--signal=KILL")),
     "killed-in-full": Case(f"echo up\n{LOOP}", scancel("--full", "--signal=KILL")),
     "time-limit": Case(f"trap 'echo late; exit 0' TERM\necho up\n{LOOP}", end_soon),
@@ -108,9 +121,9 @@ def endings(lab: Lab, folder: Path, preempting: Preemption) -> dict[tuple[str, s
         for partition in (semantics.PLAIN, semantics.PODS)
     }
     try:
-        for name, partition in jobs:
+        for (name, partition), job_id in jobs.items():
+            # Not all are up at once: they are more than there are CPUs, and those that end make room.
             semantics.wait_for_text(folder / f"{name}.{partition}", "up\n")
-        for (name, _), job_id in jobs.items():
             CASES[name].act(lab, job_id)
         return _follow(lab, jobs, folder)
     finally:
@@ -155,7 +168,9 @@ def test_a_pod_ends_as_a_plain_job_does(endings: dict[tuple[str, str], Ending], 
         ("signal-trapped", DONE, "got"),
         ("interrupt-trapped", Record("FAILED", "5:0"), "got"),
         ("signal-not-trapped", Record("FAILED", "0:12"), "up"),
+        ("ended-alone", Record("FAILED", "4:0"), "got"),
         ("time-limit", Record("TIMEOUT", "0:0"), "late"),
+        ("time-limit-of-two", Record("TIMEOUT", "0:0"), "tidy"),
         ("warned", DONE, "warned"),
     ],
 )

@@ -35,8 +35,9 @@ def comment_with(lab: Lab, job_id: str, words: str) -> None:
 def check_nothing_ran(lab: Lab, job_id: str, output: Path, words: str) -> None:
     """No container of the script, no pod, no Secret; the reason is in the output."""
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
+    # The launcher writes it, and Slurm's comment does not wait for that.
+    semantics.wait_for_text(output, words)
     assert "ran-" not in output.read_text()
-    assert words in output.read_text()
     argv = ("kubectl", "get", "secrets", "-A", "-l", f"penstock.dev/job-id={job_id}", "-o", "name")
     semantics.wait_until(lambda: lab.run(argv).stdout == "", "no Secret is left")
 

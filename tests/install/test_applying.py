@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from tests.install import sites
 
 from penstock import errors
 from penstock.install import access, applying, planning
@@ -79,3 +81,20 @@ def test_objects_are_where_the_api_has_them(kind: str, version: str, home: str, 
     """Kinds with an odd plural, with and without a namespace."""
     metadata = {"name": "x"} | ({"namespace": home} if home else {})
     assert access.path_of({"apiVersion": version, "kind": kind, "metadata": metadata}) == path
+
+
+@pytest.mark.needs("scontrol", package="slurm-client")
+def test_files_that_are_included_by_a_bare_name_are_found(tmp_path: Path) -> None:
+    """Slurm would look for them in the folder where it is tried until nobody waits for it any more, and a
+    mistake would not be seen.
+    """
+    conf = tmp_path / "slurm.conf"
+    site = sites.site(("/etc/slurm/slurm.conf", str(conf)))
+    (tmp_path / "more.conf").write_text("KillWait=5\n")
+    installer = applying.Installer(site, kubernetes=False)
+    good = CONF.format(more="Include more.conf").encode()
+    began = time.monotonic()
+    installer._require_readable({str(conf): good}, str(conf))
+    with pytest.raises(errors.InstallError, match="unrecognized key: FooBar"):
+        installer._require_readable({str(conf): good + b"FooBar=1\n"}, str(conf))
+    assert time.monotonic() - began < applying.PING_SECONDS

@@ -6,79 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.install.places import CONF, LUA, Place
 
 from penstock import errors
-from penstock.install import planning, records, transactions
-from penstock.site import loading, schema
-
-CONF = """\
-ClusterName=hall
-SlurmctldHost=head
-AuthInfo=socket=/run/munge.sock
-Epilog=/etc/slurm/epilog.sh  # the site's own
-NodeName=n1 CPUs=8 RealMemory=32768
-PartitionName=old Nodes=n1 Default=YES
-"""
-LUA = "function slurm_job_submit(job, parts, uid) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n"
-SITE = """\
-cluster: hall
-slurm: {{conf: {root}/etc/slurm.conf, user: root, release: "22.05", gpu_device_dir: {root}/dev}}
-penstockd:
-  socket: {root}/run/p.sock
-  config: {root}/etc/penstockd.json
-  state_dir: {root}/state
-  libexec: {root}/libexec
-  units: {root}/units
-registry: {{default_image: "base:1"}}
-node_groups:
-  known: {{nodes: n1, cpus: 8, memory: 32768Mi}}
-  new: {{nodes: "v[1-2]", cpus: 4, memory: 8Gi, gpus: 2, slurmd: {{host: head}}}}
-partitions:
-  k8s: {{nodes: [known, new]}}
-"""
-
-
-class Place:
-    """A site in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.etc = root / "etc"
-        self.etc.mkdir()
-        self.conf = self.etc / "slurm.conf"
-        self.conf.write_text(CONF)
-        (self.etc / "job_submit.lua").write_text(LUA)
-        self.text = SITE.format(root=root)
-        self.store = records.Store(root / "state" / "installed")
-        self.restarts = 0
-
-    @property
-    def site(self) -> schema.Site:
-        return loading.loads(self.text.encode())
-
-    @property
-    def planner(self) -> planning.Planner:
-        return planning.Planner(self.site, self.store, None)
-
-    def run(self, plan: planning.Plan) -> planning.Plan:
-        def restart() -> None:
-            self.restarts += 1
-
-        transaction = transactions.Transaction(self.store, objects=None, restart=restart)
-        transaction.run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
-        return plan
-
-    def install(self) -> planning.Plan:
-        with self.store.locked():
-            return self.run(self.planner.install())
-
-    def uninstall(self) -> planning.Plan:
-        with self.store.locked():
-            return self.run(self.planner.uninstall())
-
-    def seen(self) -> dict[str, tuple[str, int]]:
-        files = (path for path in self.root.rglob("*") if path.is_file() and "state" not in path.parts)
-        return {str(path): (path.read_text(), path.stat().st_mode) for path in files}
 
 
 @pytest.fixture
@@ -144,6 +74,81 @@ def test_what_leaves_the_site_file_leaves_the_site(place: Place) -> None:
     assert "NodeName" not in (place.etc / "penstock.conf").read_text()
     place.uninstall()
     assert place.seen() == before
+
+
+def test_a_link_stays_a_link_and_the_file_behind_it_is_edited(place: Place) -> None:
+    """slurm.conf and gres.conf of the whole cluster in a shared folder, under names of their own."""
+    shared = place.root / "shared"
+    shared.mkdir()
+    for name, text in (("slurm.conf", CONF), ("gres.conf", "AutoDetect=off\n")):
+        (shared / f"hall-{name}.txt").write_text(text)
+        (place.etc / name).unlink(missing_ok=True)
+        (place.etc / name).symlink_to(f"../shared/hall-{name}.txt")
+    before = place.seen()
+    plan = place.install()
+    names = {name for word, _, name in plan.lines() if word == "change"}
+    assert f"{place.conf} -> {shared}/hall-slurm.conf.txt" in names
+    assert plan.files[-1].path == f"{shared}/hall-slurm.conf.txt", "slurm.conf comes last"
+    for name in ("slurm.conf", "gres.conf"):
+        assert (place.etc / name).is_symlink()
+        assert "include " in (shared / f"hall-{name}.txt").read_text()
+    with place.store.locked():
+        assert place.planner.install().empty
+    place.conf.write_text(place.conf.read_text() + "KillWait=45\n")
+    place.uninstall()
+    assert str(place.conf.readlink()) == "../shared/hall-slurm.conf.txt"
+    assert (shared / "hall-slurm.conf.txt").read_text() == f"{CONF}KillWait=45\n"
+    (shared / "hall-slurm.conf.txt").write_text(CONF)
+    assert place.seen() == before
+    assert place.restarts == 2
+
+
+def test_an_edited_link_alone_restarts_slurmctld(place: Place) -> None:
+    """Whatever the file behind it is called."""
+    target = place.root / "conf"
+    target.write_text(CONF)
+    place.conf.unlink()
+    place.conf.symlink_to(target)
+    place.install()
+    target.write_text(CONF)
+    assert place.install().restart
+    assert place.restarts == 2
+
+
+def test_a_link_that_leads_elsewhere_since_is_left_alone(place: Place) -> None:
+    """The file that we edited gets its own text back; the one that the link names now is not ours."""
+    first, second = place.root / "first.conf", place.root / "second.conf"
+    first.write_text(CONF)
+    second.write_text("ClusterName=other\n")
+    place.conf.unlink()
+    place.conf.symlink_to(first)
+    place.install()
+    place.conf.unlink()
+    place.conf.symlink_to(second)
+    place.uninstall()
+    assert (first.read_text(), second.read_text()) == (CONF, "ClusterName=other\n")
+    assert place.conf.readlink() == second
+
+
+def test_a_link_that_we_replace_comes_back(place: Place) -> None:
+    """job_submit.lua of a shared folder: the shared file is never written."""
+    lua, shared = place.etc / "job_submit.lua", place.root / "shared.lua"
+    lua.rename(shared)
+    lua.symlink_to(shared)
+    place.install()
+    assert (lua.is_symlink(), shared.read_text()) == (False, LUA)
+    assert (place.etc / "job_submit.site.lua").read_text() == LUA
+    place.uninstall()
+    assert lua.readlink() == shared
+    assert shared.read_text() == LUA
+
+
+def test_a_link_to_itself_is_named(place: Place) -> None:
+    """Instead of a traceback."""
+    gres = place.etc / "gres.conf"
+    gres.symlink_to(gres)
+    with pytest.raises(errors.InstallError, match=r"gres\.conf"):
+        place.install()
 
 
 def test_a_site_without_lua_of_its_own_gets_ours_alone(place: Place) -> None:

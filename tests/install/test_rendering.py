@@ -13,11 +13,12 @@ from tests import goldens
 from tests.install import sites
 
 from penstock import errors
+from penstock.cli import siteviews
 from penstock.daemon import settings as daemon_settings
 from penstock.install import facts, rendering
-from penstock.model.siteview import SiteView
+from penstock.model.siteview import PartitionView, SiteView
 from penstock.render import includes, yamltext
-from penstock.site import objects, reference
+from penstock.site import daemons, objects, reference
 from penstock.slurm import conffile
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,16 @@ def test_a_secret_file_is_closed() -> None:
     files = rendering.all_files(site, sites.known(site))
     secret = next(file for file in files if file.path.name == "slurmdbd.conf")
     assert (secret.mode, secret.owner) == (0o600, "slurm")
-    assert b"StoragePass=from a file" in secret.content
+    assert b'StoragePass="from a file"' in secret.content
+
+
+def test_what_jobs_may_not_do_is_told_to_penstockd_and_to_the_compiler() -> None:
+    """Images and directives: who checks a script and who starts it go by the same words."""
+    files = rendered(("  pod_security: privileged", "  forbidden_directives: [MOUNT]"))
+    told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings)
+    view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
+    assert told.pods.forbidden_directives == set(view.forbidden_directives) == {"MOUNT"}
+    assert told.pods.allowed_images == view.registries == ("registry.example.org/",)
 
 
 def test_penstockd_and_the_compiler_understand_what_is_rendered() -> None:
@@ -102,6 +112,22 @@ def test_what_slurm_conf_defines_is_never_defined_again() -> None:
     assert "PartitionName=cpu" not in text
     assert "PartitionName=gpu Nodes=n1,n2,n3,n4" in text
     assert "JobSubmitPlugins=throttle,lua" in text
+
+
+def test_the_prolog_knows_where_slurmctld_keeps_its_state() -> None:
+    """From the existing slurm.conf, or Slurm's own default where that is silent; else from the site file."""
+    include, whole = sites.site(), sites.site(*WHOLE)
+    for site, settings, state in (
+        (include, {"statesavelocation": "/srv/ctld"}, "/srv/ctld"),
+        (include, {}, "/var/spool"),
+        (whole, {}, whole.slurm.state_dir),
+    ):
+        files = rendering.all_files(
+            site,
+            sites.known(site, existing=includes.Existing(settings={**sites.EXISTING.settings, **settings})),
+        )
+        (prolog,) = (file.content for file in files if file.path.name == "penstock-prolog")
+        assert f"state={state!r})".encode() in prolog
 
 
 def test_the_sites_own_lua_is_run_first() -> None:
@@ -159,6 +185,9 @@ CONF_LINES = st.sampled_from(
         "PartitionName=p Nodes=n1 Default=YES",
         "PartitionName=DEFAULT State=UP",
         "#penstock kept this",
+        "# a comment that ends with a \\",
+        "Epilog=/site/\\",
+        "  Epilog = \\ # the name is on the next line",
     ]
 )
 
@@ -188,6 +217,78 @@ def test_slurm_conf_is_read_as_slurm_reads_it() -> None:
     assert conf.get("killwait") == "more.conf"
 
 
+def test_lines_go_on_as_slurm_has_it() -> None:
+    """Without a space between them, also with blanks behind the backslash, and never out of a comment."""
+    text = "# old: \\\nKillWait=5\nEpilog=/a/\\  \nb.sh # c\nProlog=/x\\#y # z\nMailProg=/m\\ # c\n1\n"
+    found = conffile.parse(text, include=lambda name: "")
+    assert found.settings == {"killwait": "5", "epilog": "/a/b.sh", "prolog": "/x#y", "mailprog": "/m1"}
+
+
+def test_all_lines_of_a_replaced_setting_are_put_aside() -> None:
+    """Half of it left would be a line that Slurm does not read."""
+    text = "ClusterName=x\nEpilog=/a/\\\nb.sh\nKillWait=5\n"
+    once = conffile.bridged(text, include="/p.conf", settings=("Epilog",))
+    assert "\nb.sh" not in once
+    assert conffile.parse(once, include=lambda name: "").settings == {"clustername": "x", "killwait": "5"}
+    assert conffile.plain(once, include="/p.conf") == text
+
+
+def test_a_last_line_that_goes_on_does_not_take_our_line_along() -> None:
+    """The include would be part of it, and the bridge not there."""
+    once = conffile.bridged("KillWait=5 \\\n", include="/p.conf", settings=())
+    assert conffile.parse(once, include=lambda name: "Epilog=/ours").get("Epilog") == "/ours"
+
+
+SLURM_CONF = """\
+GresTypes=gpu,lscratch
+MaxArraySize=200
+NodeName=DEFAULT Feature=rack1
+NodeName=n[1-4] CPUs=64 Features="ib,avx"
+NodeName=old[1-9] CPUs=4
+PartitionName=DEFAULT MaxTime=2-0
+PartitionName=old Nodes=old[1-9]\tDefault=YES
+PartitionName=gpu Nodes=n[1-4] MaxTime=INFINITE
+PartitionName=cpu Nodes=ALL
+"""
+
+
+def test_the_view_has_what_slurm_conf_says() -> None:
+    """Partitions, limits, features and GRES of an existing Slurm; and that there may be more."""
+    site = sites.site(("    default: true\n", ""))
+    conf = conffile.parse(SLURM_CONF, include=lambda name: "")
+    view = daemons.view(site, sites.known(site).groups, release=(22, 5), conf=conf)
+    assert (view.complete, view.gres_types, view.max_array_size) == (False, ("gpu", "lscratch"), 200)
+    assert view.partitions == {
+        "gpu": PartitionView(max_time="INFINITE"),
+        "cpu": PartitionView(max_time="2-0", whole=False),
+        "old": PartitionView(max_time="2-0", default=True, bridged=False, whole=False),
+    }
+    assert view.nodes[0].features == ("avx", "ib")
+
+
+def test_a_slurm_of_ours_is_known_whole() -> None:
+    """And without slurm.conf an existing one is not."""
+    for replacements, complete in ((WHOLE, True), ((), False)):
+        site = sites.site(*replacements)
+        view = daemons.view(site, sites.known(site).groups, release=(22, 5))
+        assert view.complete is complete
+        assert view.partitions["gpu"] == PartitionView(max_time="1:30:00", default=True)
+
+
+def test_a_site_file_is_read_with_the_slurm_conf_that_is_there(tmp_path: Path) -> None:
+    """`penstock validate --site site.yaml` knows as much as the view that apply writes."""
+    text = sites.GOOD.read_text().replace("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf")
+    text = text.replace(
+        "selector: {pool: small}\n    size: kubernetes", "nodes: s1\n    cpus: 8\n    memory: 8Gi"
+    )
+    (tmp_path / "site.yaml").write_text(text)
+    assert siteviews.load(f"{tmp_path}/site.yaml").gres_types == ("gpu",)
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF)
+    view = siteviews.load(f"{tmp_path}/site.yaml")
+    assert "old" in view.partitions
+    assert view.gres_types == ("gpu", "lscratch")
+
+
 def test_a_file_that_includes_itself_ends() -> None:
     """Slurm would not start with it; reading it ends all the same."""
     text = "include me\n"
@@ -199,3 +300,10 @@ def test_facts_name_the_file_that_is_missing(tmp_path: Path) -> None:
     site = sites.site(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
     with pytest.raises(errors.UsageError, match=r"cannot read .*slurm\.conf"):
         facts.read_conf(site)
+
+
+def test_quotes_around_a_value_are_not_part_of_it() -> None:
+    """A hook that looked for its folder with them would keep every job waiting."""
+    text = 'StateSaveLocation="/var/spool/slurmctld"\nEpilog=/x\n'
+    found = conffile.parse(text, include=lambda name: "")
+    assert (found.get("StateSaveLocation"), found.get("Epilog")) == ("/var/spool/slurmctld", "/x")

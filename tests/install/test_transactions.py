@@ -189,6 +189,18 @@ def test_when_the_daemon_does_not_come_up_everything_goes_back(world: World) -> 
     assert not world.store.journal_path.exists()
 
 
+def test_a_journal_with_objects_is_not_put_right_without_kubernetes(world: World) -> None:
+    """Its objects would stay for ever, and nobody would know that they are ours."""
+    before = world.seen()
+    assert killed_at(STEPS - 2, world.run)
+    blind = transactions.Transaction(world.store, objects=None, restart=lambda: None)
+    with pytest.raises(errors.InstallError, match="in Kubernetes must go back") as caught:
+        blind.recover()
+    assert "--no-kubernetes" in caught.value.hint
+    assert "taken back" in world.recover()
+    assert world.seen() == before
+
+
 def test_two_calls_do_not_mix(world: World) -> None:
     """The second is told to wait."""
     other = records.Store(world.store.directory)

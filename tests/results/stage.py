@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import pwd
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -66,6 +67,7 @@ class Stage:
             token=token,
             launched=1000.0 + 100 * restart,
             partition="gpu",
+            submission=more.pop("submission", "990"),
             shares=(attempts.Share(node="n1", millicpus=2000, memory=2**30, gpus=1),),
             image="site/image:1",
             workdir=more.pop("workdir", os.fsencode(self.home)),
@@ -137,6 +139,11 @@ def make(base: Path, **changes: Any) -> Stage:
         state_dir=str(base / "state"), results=str(base / "results"), slurm_conf="/nonexistent", **changes
     )
     return Stage(base, chosen)
+
+
+def full(*arguments: object, **options: object) -> NoReturn:
+    """In place of whatever writes to a storage that has no room."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def sha256sum(folder: Path) -> str:

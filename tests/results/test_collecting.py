@@ -12,7 +12,7 @@ import pytest
 from penstock import errors
 from penstock.model import attempts
 from penstock.nas import acting
-from penstock.results import collecting, placing
+from penstock.results import collecting, placing, recognising
 from tests.results import stage as staging
 from tests.results.stage import OTHER, USER, Stage
 
@@ -87,6 +87,38 @@ def test_number_that_another_job_had_before(stage: Stage) -> None:
     assert stage.names() == ["17", "17.1"]
     assert (stage.results / "17" / "stdout.log").read_text() == "new\n"
     assert (stage.results / "17.1" / "stdout.log").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("restart", [1, 3])
+def test_number_that_another_job_had_before_a_refused_one(stage: Stage, restart: int) -> None:
+    """Refused admissions count as restarts: the new job's first attempt is no later one of the old job's."""
+    assert stage.collect(stage.attempt(out="old\n", submission="900"))
+    assert stage.collect(stage.attempt(restart=restart, out="new\n", submission="950"))
+    assert stage.names() == ["17", "17.1"]
+    assert (stage.results / "17" / "stdout.log").read_text() == "new\n"
+    assert (stage.results / "17.1" / "stdout.log").read_text() == "old\n"
+    assert not (stage.results / "17" / "attempt-0").exists()
+
+
+def test_ended_job_that_was_sent_back(stage: Stage) -> None:
+    """`scontrol requeue` of a job that had completed, with refused admissions in between: the same job."""
+    assert stage.collect(stage.attempt(out="first\n"))
+    assert stage.summary().state == "COMPLETED"
+    assert stage.collect(stage.attempt(restart=4, out="second\n"))
+    assert stage.names() == ["17"]
+    assert (stage.results / "17" / "attempt-0" / "stdout.log").read_text() == "first\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [("900", "900", True), ("900", "950", False), ("", "950", False), ("900", "", False), ("", "", False)],
+)
+def test_which_attempt_follows_which(stage: Stage, first: str, second: str, *, same: bool) -> None:
+    """By the time of submission; what nobody knows of stays apart."""
+    there = recognising.Existing(job_id=17, restarts=0, submission=first or None)
+    assert recognising.continues(stage.attempt(restart=1, submission=second), there) is same
+    for other in (stage.attempt(18, restart=1, submission=second), stage.attempt(submission=second)):
+        assert not recognising.continues(other, there)
 
 
 def test_number_that_another_users_job_had_before(stage: Stage) -> None:
@@ -206,11 +238,8 @@ def test_full_disk_is_said_and_resumed(stage: Stage, monkeypatch: pytest.MonkeyP
     stage.file("a.csv")
     stage.output_folder(attempt, model="precious")
 
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.results.copying.link_or_copy", full)
+        patch.setattr("penstock.results.copying.link_or_copy", staging.full)
         assert not stage.collect(attempt)
         assert not stage.collect(attempt)
     text = (stage.results / "17" / "job_summary.txt").read_text()
@@ -224,16 +253,28 @@ def test_full_disk_is_said_and_resumed(stage: Stage, monkeypatch: pytest.MonkeyP
     assert stage.names() == ["17"]
 
 
+def test_full_disk_that_takes_no_summary_shows_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could tell whose folder that is: it keeps its own name until it has a summary."""
+    attempt = stage.attempt()
+    stage.output_folder(attempt, model="precious")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.results.gathering._write_summary", staging.full)
+        for _ in range(2):
+            assert not stage.collect(attempt)
+            assert [name.endswith(".partial") for name in stage.names()] == [True]
+    assert stage.collect(attempt)
+    assert stage.names() == ["17"]
+    assert (stage.results / "17" / "outputs" / "model").read_text() == "precious"
+
+
 def test_full_disk_leaves_an_earlier_attempt_in_place(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was whole stays whole until there is something better."""
     assert stage.collect(stage.attempt(out="first\n"))
     second = stage.attempt(restart=1, out="second\n")
 
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.results.copying.copy", full)
+        patch.setattr("penstock.results.copying.copy", staging.full)
         assert not stage.collect(second)
     assert (stage.results / "17" / "stdout.log").read_text() == "first\n"
     assert staging.sha256sum(stage.results / "17") == ""
@@ -298,12 +339,12 @@ def test_results_folder_that_users_could_write_is_refused(stage: Stage, mode: in
 
 
 def test_record_that_is_being_worked_on_is_left_alone(stage: Stage) -> None:
-    """By a process of a collector that was killed, for example."""
+    """By a process of a collector that was killed, for example; and looked at again later, not at once."""
     attempt = stage.attempt()
     path = stage.leave(attempt)
     with collecting._locked(path) as content:
         assert content is not None
-        assert stage.collect(attempt)
+        assert not stage.collect(attempt)
     assert stage.names() == []
     assert path.exists()
 
@@ -344,9 +385,86 @@ def test_what_fails_for_days_is_given_up_and_kept(stage: Stage) -> None:
     assert (stage.settings.state / "given-up" / attempt.name).exists()
 
 
+@as_root
+def test_earlier_folder_that_its_owner_has_closed_is_waited_for_and_given_up(stage: Stage) -> None:
+    """Nobody knows what is in it: it stays where it is, and later attempts do not wait for ever."""
+    assert stage.collect(stage.attempt())
+    (stage.results / "17").chmod(0)
+    assert not stage.collect(stage.attempt(restart=1))
+    (stage.settings.state / "ended" / "17-1.json").unlink()
+    assert stage.collect(stage.attempt(restart=1, closed=1.0))
+    assert (stage.settings.state / "given-up" / "17-1.json").exists()
+    assert stage.names() == ["17"]
+
+
 def test_record_of_an_attempt_is_read_as_it_was_written() -> None:
     """Whatever bytes a path is made of."""
     attempt = attempts.Attempt(
         job_id=1, restart=0, uid=1, token="t", launched=1.0, partition="p", stdout=b"\xff\n\0"
     )
     assert msgspec.json.decode(msgspec.json.encode(attempt), type=attempts.Attempt) == attempt
+
+
+def test_output_that_was_copied_before_a_later_attempt_emptied_it_is_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage was full for the rest, and the job has been sent back meanwhile."""
+    first = stage.attempt(out="first\n", outputs=("*.csv",))
+    stage.file("a.csv")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.results.copying.link_or_copy", staging.full)
+        assert not stage.collect(first)
+    second = stage.attempt(restart=1, out="second\n")
+    (stage.settings.state / "running" / second.name).write_bytes(msgspec.json.encode(second))
+    assert stage.collect(first)
+    assert (stage.results / "17" / "stdout.log").read_text() == "first\n"
+    assert staging.sha256sum(stage.results / "17") == ""
+
+
+@pytest.mark.parametrize("names", [("", "20_3"), ("20_3", "")])
+def test_outputs_are_not_lost_to_another_name(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    """Slurm tells of the array it is of only later, or forgets it: what was begun is gone on with."""
+    attempt = stage.attempt(23, outputs=("*.csv",))
+    stage.output_folder(attempt, model="precious")
+    stage.file("a.csv")
+    path = stage.leave(attempt)
+    records = [staging.record_of(attempt, shown=name) if name else None for name in names]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.results.copying.link_or_copy", staging.full)
+        assert not collecting.collect(stage.settings, path, records[0])
+    assert collecting.collect(stage.settings, path, records[1])
+    assert stage.names() == ["20_3"]
+    assert (stage.results / "20_3" / "outputs" / "model").read_text() == "precious"
+    assert stage.summary("20_3").state == "COMPLETED"
+    assert list((stage.settings.state / "told").iterdir()) == []
+
+
+def test_many_links_do_not_hide_what_was_left_out(stage: Stage) -> None:
+    """What is said of single files is cut short; what concerns the whole is always said."""
+    attempt = stage.attempt(outputs=("*.csv",))
+    for number in range(30):
+        (stage.home / f"{number}.csv").symlink_to("nowhere")
+    stage.file("large.csv", "x" * 100)
+    limits = msgspec.structs.replace(stage.settings.limits, output_bytes=50)
+    chosen = msgspec.structs.replace(stage.settings, limits=limits)
+    assert collecting.collect(chosen, stage.leave(attempt), staging.record_of(attempt))
+    notes = stage.summary().notes
+    assert notes[0] == "1 files that #K8S_OUTPUTS names are beyond the site's limits and were left"
+    assert notes[-1] == "and 10 more of these"
+
+
+def test_summary_of_what_was_given_up_promises_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said for ever that it would be tried again."""
+    attempt = stage.attempt(outputs=("*.csv",), closed=1.0)
+    stage.file("a.csv")
+
+    monkeypatch.setattr("penstock.results.copying.link_or_copy", staging.full)
+    assert stage.collect(attempt)
+    assert (stage.settings.state / "given-up" / attempt.name).exists()
+    text = (stage.results / "17" / "job_summary.txt").read_text()
+    assert text.startswith("INCOMPLETE, given up: No space left on device\n")
+    assert stage.summary().given_up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,15 @@ def fill(folder: Path, *, leave: int) -> Path:
     return path
 
 
+def fill_up(folder: Path) -> Path:
+    """To the last byte, whatever is there already."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(b"x" * 4096)
+    return path
+
+
 @pytest.mark.parametrize("leave", [16 << 10, 64 << 10, 200 << 10])
 def test_results_come_when_there_is_room(small: Stage, leave: int) -> None:
     """However much was left: what is there is marked, nothing is called whole, and later everything is."""
@@ -57,6 +67,23 @@ def test_results_come_when_there_is_room(small: Stage, leave: int) -> None:
     assert (folder / "outputs" / "model").read_text() == "precious"
     assert (folder / "outputs" / "a.csv").stat().st_size == 100_000
     assert small.names() == ["17"]
+
+
+def test_folder_whose_summary_had_no_room_is_not_taken_for_another_jobs(small: Stage) -> None:
+    """Outputs are moved in, nothing can be written beside them: later they are whole in one place."""
+    assert small.collect(small.attempt(5))
+    attempt = small.attempt(out="")
+    small.output_folder(attempt, model="precious")
+    ballast = fill_up(small.results)
+    for _ in range(3):
+        assert not small.collect(attempt)
+        assert not (small.results / "17").exists()
+    ballast.unlink()
+    assert small.collect(attempt)
+    assert small.names() == ["17", "5"]
+    assert (small.summary().outputs.files, small.summary().complete) == (1, True)
+    assert (small.results / "17" / "outputs" / "model").read_text() == "precious"
+    assert staging.sha256sum(small.results / "17") == ""
 
 
 def test_storage_that_cannot_even_be_marked_is_said(small: Stage) -> None:

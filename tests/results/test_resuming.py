@@ -18,7 +18,7 @@ from penstock.results import checksums
 from tests.results import stage as staging
 from tests.results.stage import Stage
 
-STEPS = ("mkdir", "rename", "replace", "link", "unlink", "rmdir", "chown", "symlink")
+STEPS = ("mkdir", "rename", "replace", "link", "unlink", "rmdir", "chown", "symlink", "chmod")
 
 
 class Stopped(BaseException):
@@ -62,14 +62,30 @@ def setup(base: Path) -> tuple[Stage, list[Any]]:
     for attempt in made:
         folder = stage.output_folder(attempt, model=f"model {attempt.restart}")
         (folder / "link").symlink_to("model")
+        folder.chmod(0o555)  # as a careful owner leaves it
     return stage, made
+
+
+def owner_at_work(stage: Stage) -> Callable[[Path], bytes]:
+    """In place of checksums.of_folder: the owner writes to the first attempt's folder in the last moment."""
+    original, notes = checksums.of_folder, stage.results / "17" / "notes"
+
+    def of_folder(folder: Path) -> bytes:
+        if notes.parent.exists() and not notes.exists():
+            notes.write_text("hours of work")
+        return original(folder)
+
+    return of_folder
 
 
 def check(stage: Stage) -> None:
     folder = stage.results / "17"
     assert stage.names() == ["17"]
-    assert checksums.verify(folder).is_clean
-    assert checksums.verify(folder / "attempt-0").is_clean
+    for place, unlisted in ((folder, "attempt-0/notes"), (folder / "attempt-0", "notes")):
+        verdict = checksums.verify(place)
+        assert (verdict.changed, verdict.missing) == ((), ())
+        assert set(verdict.unlisted) <= {unlisted}
+    assert [str(path.relative_to(folder)) for path in folder.rglob("notes*")] == ["attempt-0/notes"]
     for restart, where in ((0, folder / "attempt-0"), (1, folder)):
         assert (where / "stdout.log").read_text() == f"attempt {restart}\n"
         outputs = sorted(str(path.relative_to(where)) for path in (where / "outputs").rglob("*"))
@@ -102,11 +118,13 @@ def test_stopped_anywhere_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
             for attempt in made:
                 stage.leave(attempt)
             saboteur = Saboteur(at)
-            with monkeypatch.context() as patch, contextlib.suppress(Stopped):
-                for name in STEPS:
-                    patch.setattr(os, name, saboteur.wrap(getattr(os, name)))
+            with monkeypatch.context() as outer:
+                outer.setattr(checksums, "of_folder", owner_at_work(stage))
+                with monkeypatch.context() as patch, contextlib.suppress(Stopped):
+                    for name in STEPS:
+                        patch.setattr(os, name, saboteur.wrap(getattr(os, name)))
+                    run(stage, made)
                 run(stage, made)
-            run(stage, made)
             check(stage)
         if saboteur.left > 0:
             break

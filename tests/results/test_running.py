@@ -69,9 +69,28 @@ def test_users_take_turns() -> None:
         "9-0.json": peek(2, 9.0),
         "8-0.json": peek(3, 8.0),
     }
-    order = [name for name, _ in running.in_turn(many)]
+    order = [name for name, _ in running.in_turn(many, {})]
     assert order[:3] == ["0-0.json", "8-0.json", "9-0.json"]
     assert order[3:] == ["1-0.json", "2-0.json", "3-0.json", "4-0.json"]
+
+
+def test_users_take_turns_from_one_process_to_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody whose thousand jobs ended first does not get each process that becomes free."""
+    monkeypatch.setattr(collecting, "collect", lambda *arguments: time.sleep(60) or True)  # type: ignore[func-returns-value]  # sleeps
+    for job_id in range(1, 6):
+        stage.leave(stage.attempt(job_id, closed=1000.0 + job_id))
+    stage.leave(stage.attempt(8, uid=OTHER.uid, closed=2000.0))
+    made, started = collector(stage, workers=1), []
+    for _ in range(3):
+        made.round()
+        ((pid, (name, _)),) = made.working.items()
+        started.append(name)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        made._ended(pid, 0)
+        (stage.settings.state / "ended" / name).unlink()
+    made._end_children()
+    assert started == ["1-0.json", "8-0.json", "2-0.json"]
 
 
 def test_attempts_of_a_job_come_in_their_order() -> None:
@@ -124,15 +143,35 @@ def test_slurms_word_is_waited_for(stage: Stage, told: dict[str, bool]) -> None:
     assert stage.summary().state is None
 
 
+def test_slurms_word_is_waited_for_when_all_were_away(stage: Stage, told: dict[str, bool]) -> None:
+    """After a power cut Slurm starts no sooner than we do: when its jobs ended makes no difference."""
+    told["all"] = False
+    stage.leave(stage.attempt(closed=time.time() - 5000.0))
+    made = collector(stage, patience=1000.0)
+    made.round()
+    assert (made.working, list(made.delayed)) == ({}, ["17-0.json"])
+    told["all"] = True
+    until(made, lambda: stage.names() == ["17"] and not made.working)
+    assert stage.summary().state == "COMPLETED"
+
+
 TOLD = accounting.EndedAttempt(
     job_id=1, shown_id="1", uid=7, state="REQUEUED", exit_code="0:0", started=99.0, ended=100.0
 )
 """Of an attempt of uid 7 that was launched at 99."""
 UNFINISHED = msgspec.structs.replace(TOLD, state="TIMEOUT")
+COMPLETED = msgspec.structs.replace(TOLD, state="COMPLETED")
 CASES = {
     "its own row": ([TOLD], None, 0.0, TOLD),
     "a row without an owner, yet": ([msgspec.structs.replace(TOLD, uid=0)], None, 0.0, None),
+    "a row without an owner, a moment later": ([msgspec.structs.replace(TOLD, uid=0)], COMPLETED, 5.0, None),
     "a row without an owner, still": ([msgspec.structs.replace(TOLD, uid=0)], None, 10.0, TOLD),
+    "an array's row without an owner or a name": (
+        [msgspec.structs.replace(TOLD, uid=0)],
+        msgspec.structs.replace(COMPLETED, shown_id="9_3"),
+        10.0,
+        msgspec.structs.replace(TOLD, shown_id="9_3"),
+    ),
     "an end without its exit code, yet": ([UNFINISHED], None, 0.0, None),
     "an end without an exit code, still": ([UNFINISHED], None, 10.0, UNFINISHED),
     "somebody else's row": ([msgspec.structs.replace(TOLD, uid=8)], None, 10.0, None),
@@ -143,12 +182,13 @@ CASES = {
         None,
     ),
     "no row, but a later attempt": ([msgspec.structs.replace(TOLD, job_id=2)], TOLD, 10.0, TOLD),
-    "no row and an end": (
-        [msgspec.structs.replace(TOLD, job_id=2)],
-        msgspec.structs.replace(TOLD, state="COMPLETED"),
-        10.0,
-        None,
-    ),
+    "no row and an end, yet": ([msgspec.structs.replace(TOLD, job_id=2)], COMPLETED, 10.0, None),
+    "no row and an end, still": ([msgspec.structs.replace(TOLD, job_id=2)], COMPLETED, 40.0, COMPLETED),
+    "no row of anybody and an end, yet": ([], COMPLETED, 10.0, None),
+    "no row of anybody and an end, still": ([], COMPLETED, 40.0, COMPLETED),
+    "no row of anybody, but a later attempt": ([], TOLD, 10.0, TOLD),
+    "no accounting": (None, COMPLETED, 10.0, COMPLETED),
+    "no row and no end": ([msgspec.structs.replace(TOLD, job_id=2)], None, 40.0, None),
 }
 
 
@@ -158,6 +198,8 @@ async def test_whose_row_is_taken_for_whose_attempt(monkeypatch: pytest.MonkeyPa
     rows, told, seconds, expected = CASES[case]
 
     async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+        if rows is None:
+            raise errors.SlurmError("Slurm accounting storage is disabled")
         return tuple(rows)
 
     async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
@@ -219,6 +261,28 @@ def test_second_collector_is_refused(stage: Stage) -> None:
     """One for one state directory."""
     with running._alone(stage.settings.state), pytest.raises(errors.UsageError, match="another collector"):
         running.Collector(stage.settings).run()
+
+
+def test_children_of_a_killed_collector_do_not_keep_the_next_one_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go on with what they were at, which has a lock of its own; others' results do not wait for it."""
+    at_work = stage.base / "at-work"
+    monkeypatch.setattr(collecting, "collect", lambda *arguments: at_work.touch() or time.sleep(60) or True)  # type: ignore[func-returns-value]  # sleeps
+    stage.leave(stage.attempt())
+    pid = run_collector(collector(stage, interval=0.01).settings)
+    try:
+        deadline = time.monotonic() + 60
+        while not at_work.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.killpg(pid, 0)  # the child is there
+        with running._alone(stage.settings.state):
+            pass
+    finally:
+        os.killpg(pid, signal.SIGKILL)
 
 
 def test_state_directory_without_penstockd_is_refused(stage: Stage) -> None:
@@ -297,3 +361,117 @@ def test_told_to_stop_it_takes_its_children_along(stage: Stage, monkeypatch: pyt
     os.waitpid(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.killpg(pid, 0)
+
+
+async def test_slurmctld_that_is_away_takes_nothing_of_what_the_accounting_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked about one attempt only: the others' summaries need not do without their state."""
+
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+        return (COMPLETED, msgspec.structs.replace(COMPLETED, job_id=3))
+
+    asked = []
+
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
+        asked.append(job_id)
+        raise errors.SlurmUnavailable("slurmctld does not answer")
+
+    monkeypatch.setattr(accounting, "ended", ended)
+    monkeypatch.setattr(accounting, "remembered", remembered)
+    chosen = {
+        f"{job_id}-0.json": running._Peek(job_id=job_id, restart=0, uid=7, launched=99.0, closed=100.0)
+        for job_id in (1, 2, 3, 4)
+    }
+    found = await ASKING_SLURM("slurm.conf", chosen, 140.0)
+    assert list(found) == ["1-0.json", "3-0.json"]
+    assert asked == [2]  # whoever does not answer is not waited for again at once
+
+
+async def test_slurmctld_that_is_slow_is_not_asked_for_longer_than_the_loop_may_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of hundreds of attempts one by one, without accounting: systemd ended the collector, each time anew."""
+
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+        raise errors.SlurmError("there is no accounting")
+
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
+        return msgspec.structs.replace(COMPLETED, job_id=job_id)
+
+    monkeypatch.setattr(accounting, "ended", ended)
+    monkeypatch.setattr(accounting, "remembered", remembered)
+    monkeypatch.setattr(running, "ASK_SECONDS", 0.0, raising=False)
+    chosen = {
+        f"{job_id}-0.json": running._Peek(job_id=job_id, restart=0, uid=7, launched=99.0, closed=100.0)
+        for job_id in (1, 2, 3)
+    }
+    assert list(await ASKING_SLURM("slurm.conf", chosen, 140.0)) == ["1-0.json"]
+
+
+def test_news_that_cannot_be_told_are_put_off_and_hold_up_no_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round began with the same four, and nothing after them was ever told."""
+    heard = stage.base / "heard"
+
+    def tell(chosen: settings.Settings, name: str) -> bool:
+        with heard.open("a") as stream:
+            stream.write(f"{name}\n")
+        return name == "9-0.json"
+
+    monkeypatch.setattr("penstock.results.telling.tell", tell)
+    bad = [f"{number}-0.json" for number in range(1, running.TELLERS + 1)]
+    for name in (*bad, "9-0.json"):
+        (stage.settings.state / "telling" / name).touch()
+    made, now = collector(stage, hook="/bin/true"), time.time()
+    made.now = lambda: now
+    made.sweep_at = now + 1
+    for _ in range(2):
+        made.round()
+        for pid in list(made.telling):
+            made._ended(pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    assert sorted(heard.read_text().split()) == [*bad, "9-0.json"]
+
+
+def test_slurm_that_knows_nothing_is_not_asked_all_the_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is overdue waits for a free process, for hours perhaps: in each round sacct was run for it."""
+    asked: list[str] = []
+
+    async def ended(
+        slurm_conf: str, chosen: dict[str, running._Peek], now: float
+    ) -> dict[str, accounting.EndedAttempt]:
+        asked.extend(chosen)
+        return {}
+
+    monkeypatch.setattr(running, "_ended", ended)
+    monkeypatch.setattr(collecting, "collect", lambda *arguments: time.sleep(60) or True)  # type: ignore[func-returns-value]  # sleeps
+    for job_id in (17, 18):
+        stage.leave(stage.attempt(job_id))
+    made = collector(stage, workers=1, patience=-1000.0)
+    made.now = lambda: made.began
+    try:
+        for _ in range(5):
+            made.round()
+        assert (len(made.working), sorted(asked)) == (1, ["17-0.json", "18-0.json"])
+        made.now = lambda: made.began + 100
+        made.round()
+        assert sorted(asked) == ["17-0.json", "18-0.json", "18-0.json"]
+    finally:
+        made._end_children()
+
+
+def test_sweep_that_hangs_is_not_begun_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a NAS that does not answer: one more each hour, and after four nobody was told anything."""
+    monkeypatch.setattr("penstock.results.placing.remove_empty", lambda folder: time.sleep(60) or True)  # type: ignore[func-returns-value]  # sleeps
+    made, now = collector(stage), time.time()
+    try:
+        for hour in range(3):
+            later = now + hour * running.SWEEP_SECONDS
+            made.now = lambda later=later: later  # type: ignore[misc]  # as long as this round
+            made.round()
+        assert len(made.telling) == 1
+    finally:
+        made._end_children()

@@ -18,6 +18,7 @@ ATTEMPT = attempts.Attempt(
     token="0123456789abcdef" * 2,
     launched=1_800_000_010.0,
     partition="gpu",
+    submission="1799999990",
     qos="normal",
     shares=tuple(
         attempts.Share(node=node, millicpus=4000, memory=8 * 2**30, gpus=2) for node in ("n1", "n2")

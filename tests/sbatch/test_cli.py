@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from click.testing import CliRunner, Result
 from tests import goldens
 
 from penstock import errors
-from penstock.cli import explain, mkinst, validate
+from penstock.cli import explain, group, mkinst, validate
 from penstock.model import launches
 from penstock.render import clifilter, yamltext
 
@@ -104,10 +108,63 @@ def test_standard_input_and_directories(folder: Path) -> None:
 def test_wrong_calls(folder: Path) -> None:
     """A file that is not there, no file, an unknown format: the call is wrong, not the script."""
     result = run(validate.validate, "nothing.sh")
-    assert isinstance(result.exception, errors.UsageError)
-    assert result.exception.exit_code == 2
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "penstock: cannot read nothing.sh: no such file or directory\n"
     assert run(validate.validate).exit_code == 2
     assert run(validate.validate, "--format", "xml", "a").exit_code == 2
+
+
+def test_what_cannot_be_read_keeps_nothing_else_from_being_checked(folder: Path) -> None:
+    """It is said, and known by the exit status; what is no file at all is none of our business."""
+    (folder / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
+    (folder / "b.sh").symlink_to("gone")
+    (folder / "c.sh").symlink_to("c.sh")
+    os.mkfifo(folder / "d.sh")
+    (folder / "dev").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("e.sh")
+        result = run(validate.validate, "nothing", ".", "--format", "json")
+    assert result.exit_code == 2
+    assert [(item["file"], item["ok"]) for item in json.loads(result.stdout)] == [("./a.sh", False)]
+    assert [line.partition(":")[2] for line in result.stderr.splitlines()] == [
+        " cannot read nothing: no such file or directory",
+        " cannot read ./b.sh: no such file or directory",
+        " cannot read ./c.sh: too many levels of symbolic links",
+    ]
+
+
+@pytest.mark.skipif(not os.getuid(), reason="root reads everything")
+def test_closed_files_and_folders_are_said(folder: Path) -> None:
+    """Nobody should think that they were checked."""
+    (folder / "in").mkdir(mode=0)
+    (folder / "a.sh").touch(mode=0)
+    result = run(validate.validate, ".")
+    assert result.exit_code == 2
+    assert result.stderr.count("permission denied") == 2
+
+
+def test_files_without_end_are_read_to_what_sbatch_takes(folder: Path) -> None:
+    """A device, and a file of data that is larger than memory."""
+    said = json.loads(run(validate.validate, "--format", "json", "/dev/zero").stdout)
+    assert "script-too-large" in [found["code"] for found in said[0]["diagnostics"]]
+    (folder / "data").mkdir()
+    with (folder / "data" / "large.sh").open("wb") as file:
+        file.write(b"#!/bin/sh\n" + b"#" * 5000)
+        file.truncate(2**40)
+    result = run(validate.validate, "data")
+    assert result.exit_code == 1
+    assert "the script has more than 4 MiB" in result.stdout
+
+
+def test_a_pipe_that_is_named_is_read(folder: Path) -> None:
+    """As `validate <(make-script)` gives one."""
+    reader, writer = os.pipe()
+    os.write(writer, GOOD.encode())
+    os.close(writer)
+    try:
+        assert run(validate.validate, f"/dev/fd/{reader}").exit_code == 0
+    finally:
+        os.close(reader)
 
 
 def test_terminal_codes_in_a_script_are_not_printed(folder: Path) -> None:
@@ -127,6 +184,18 @@ def test_a_site_file(folder: Path) -> None:
     result = run(validate.validate, "--site", "s.json", "a.sh")
     assert isinstance(result.exception, errors.UsageError)
     assert "partitoins" in result.exception.message
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.toml"])
+def test_a_time_in_a_site_file_that_is_none(folder: Path, name: str) -> None:
+    """Said as the file is read, whatever the script asks for."""
+    (folder / "a.sh").write_text(GOOD)
+    (folder / "s.json").write_text('{"partitions": {"gpu": {"max_time": "2h"}}}')
+    (folder / "s.toml").write_text('[partitions.gpu]\nmax_time = "2h"\n')
+    result = run(validate.validate, "--site", name, "a.sh")
+    assert isinstance(result.exception, errors.UsageError)
+    assert result.exception.message == f"{name}: max_time of partition gpu: '2h' is no time limit"
+    assert "2:00:00" in result.exception.hint
 
 
 def test_explain_in_one_screen(folder: Path) -> None:
@@ -156,6 +225,15 @@ def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
     assert len(document["pods"]) == 1
 
 
+def test_explain_of_more_pods_than_any_memory_holds(folder: Path) -> None:
+    """Slurm takes such a job, so it is explained; its pods are not written out one by one."""
+    (folder / "train.sh").write_text(TRAIN)
+    told = run(explain.explain, "train.sh", "-N", "2147483647", "-n", "2147483647")
+    assert "Kubernetes will run 2147483647 pods" in told.output
+    refused = run(explain.explain, "--format", "yaml", "train.sh", "-N", "2147483647", "-n", "2147483647")
+    assert isinstance(refused.exception, errors.UsageError)
+
+
 def test_explain_as_manifests(folder: Path) -> None:
     """The namespace and the pods as YAML."""
     (folder / "train.sh").write_text(TRAIN)
@@ -169,6 +247,87 @@ def test_explain_of_a_wrong_script(folder: Path) -> None:
     result = run(explain.explain, "a.sh")
     assert result.exit_code == 1
     assert "unknown-option" in result.output
+
+
+def test_explain_of_a_wrong_script_for_programs(folder: Path) -> None:
+    """JSON stays JSON, of one shape; beside YAML the findings go to standard error."""
+    (folder / "a.sh").write_bytes(b"#!/bin/sh\n#SBATCH --f\xffoo\n")
+    result = run(explain.explain, "--format", "json", "a.sh")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["job"], document["pods"]) == (1, None, [])
+    assert [found["code"] for found in document["diagnostics"]] == ["unknown-option"]
+    result = run(explain.explain, "a.sh", "--format=yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "unknown-option" in result.stderr
+
+
+@pytest.mark.parametrize("style", ["text", "json", "yaml"])
+def test_explain_prints_letters_on_any_terminal(folder: Path, style: str) -> None:
+    """Bytes that are no text in the script, letters that the terminal does not have."""
+    (folder / "a.sh").write_bytes(
+        b"#!/bin/sh\n#SBATCH -J Z\xfcrich --comment=caf\xc3\xa9\n#K8S_COMMAND=@entrypoint\n"
+        b"#K8S_IMAGE=a\n#K8S_ENV=A=caf\xc3\xa9\n"
+    )
+    argv = [sys.executable, "-m", "penstock", "explain", "--format", style, "a.sh"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(argv, capture_output=True, env=environment, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    expected = {"text": b"Z?rich", "json": b"caf\xc3\xa9", "yaml": rb'"caf\u00e9"'}
+    assert expected[style] in done.stdout
+
+
+def test_explain_of_a_folder(folder: Path) -> None:
+    """One script at a time, whatever is in the folder."""
+    (folder / "jobs").mkdir()
+    for _ in range(2):
+        result = run(explain.explain, "jobs")
+        assert isinstance(result.exception, errors.UsageError)
+        assert result.exception.message == "jobs is a folder"
+        (folder / "jobs" / "a.sh").write_text(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["a.sh", "-Jhello"], "hello"),
+        (["a.sh", "-J", "hello"], "hello"),
+        (["--", "a.sh", "-Jhello"], "hello"),
+        (["--slurm=24.11", "a.sh", "--job-name=hello"], "hello"),
+        (["a.sh", "--slurm", "24.11"], "a.sh"),
+    ],
+)
+def test_explain_leaves_sbatchs_options_to_sbatch(folder: Path, words: list[str], name: str) -> None:
+    """An h in a name asks for no help; our own options may stand on both sides of the script."""
+    (folder / "a.sh").write_text(GOOD)
+    result = run(group.cli, "explain", "--format", "json", *words)
+    assert json.loads(result.stdout)["job"]["name"] == name
+
+
+def test_explain_wants_the_script_first(folder: Path) -> None:
+    """Which word of the call is a value, and which is the script, only sbatch knows."""
+    (folder / "a.sh").write_text(GOOD)
+    result = run(explain.explain, "-N4", "a.sh")
+    assert isinstance(result.exception, errors.UsageError)
+    assert result.exception.message == "-N4 is no option of penstock explain"
+    assert "after the script" in result.exception.hint
+    assert "Usage:" in run(explain.explain, "a.sh", "--help").output
+    assert "Missing argument" in run(explain.explain).output
+    assert "requires an argument" in run(explain.explain, "a.sh", "--format").output
+
+
+def test_explain_shows_the_partitions_own_image(folder: Path) -> None:
+    """Over the site's default, below the script's; of several partitions Slurm chooses."""
+    (folder / "a.sh").write_text(GOOD)
+    (folder / "s.json").write_text(
+        '{"default_image": "site:1", "partitions": {"a": {"default": true, "image": "own:1"}, "b": {}}}'
+    )
+    images = {}
+    for words in ((), ("-p", "b"), ("-p", "a,b")):
+        said = run(explain.explain, "--site", "s.json", "a.sh", *words).stdout
+        (images[words],) = (line.split(None, 1)[1] for line in said.splitlines() if " image " in line)
+    assert images == {(): "own:1", ("-p", "b"): "site:1", ("-p", "a,b"): "own:1, in b site:1"}
+    (folder / "a.sh").write_text(GOOD.replace("hostname", "#K8S_IMAGE=mine:1"))
+    assert "mine:1\n" in run(explain.explain, "--site", "s.json", "a.sh", "-p", "a,b").stdout
 
 
 def test_mkyaml(folder: Path) -> None:

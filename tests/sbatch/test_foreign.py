@@ -88,6 +88,23 @@ def test_components_of_a_heterogeneous_job_repeat_nothing() -> None:
     assert [found.code for found in done.diagnostics].count("foreign-directive") == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "gpus"),
+    [
+        ("#PBS -l nodes=2:gpus=2", "gres:gpu:2"),
+        ("#SBATCH --gpus-per-node=1\n#PBS -l nodes=2:gpus=2", "gres:gpu:2"),
+        ("#PBS -l nodes=1:gpus=1+1:gpus=2", "gres:gpu:2"),
+        ("#SBATCH --gres=gpu:1\n#PBS -l nodes=2:gpus=2", "gres:gpu:2,gres:gpu:1"),
+        ("#SBATCH --gpus-per-node=1\n#PBS -l nodes=2,accelerator=true", "gres:gpu:1,gres:gpu:1"),
+    ],
+)
+def test_gpus_of_pbs_nodes(lines: str, gpus: str) -> None:
+    """They are --gpus-per-node, which the last one decides; accelerators are added to --gres."""
+    done = compiled(lines)
+    assert done.spec is not None
+    assert done.spec.gres.per_node_text == gpus
+
+
 @given(st.sampled_from(["PBS", "BSUB"]), st.text(max_size=200))
 def test_any_text(system: str, text: str) -> None:
     """Nothing after the magic word makes it fail: there is a job, or an error that says why not."""

@@ -172,12 +172,45 @@ def test_lines_that_look_like_a_directive_get_a_hint(line: str) -> None:
     assert done.ok
 
 
+@pytest.mark.parametrize(
+    "line", ["#k8s_image=a:1", "# K8S_IMAGE=a:1", "#K8S IMAGE=a:1", "  #K8S_IMAGE = a:1", "##k8s-image=a:1"]
+)
+def test_lines_that_look_like_a_k8s_directive_get_a_hint(line: str) -> None:
+    """Nobody reads them: the right line is shown, and the verdict stays."""
+    done = compiled(f"{BASH}{line}\nhostname\n")
+    said = found(done, "almost-directive")
+    assert (said.severity, said.hint) == ("info", "write #K8S_IMAGE=a:1 at the line's start if it is meant")
+    assert done.ok
+
+
+def test_words_about_k8s_are_a_comment() -> None:
+    """Only what sets something looks like a directive."""
+    done = compiled(f"{BASH}# k8s runs this\n# K8S: image a\n#K8S\nhostname\n# K8S_IMAGE=a\n")
+    assert not done.diagnostics
+
+
 def test_command_line_over_environment_over_script() -> None:
     """The three sources win in sbatch's order."""
     script = f"{BASH}#SBATCH -t 5 -J s\nhostname\n"
     assert compiled(script).spec.time_limit == 5  # type: ignore[union-attr]  # accepted, so there is one
     assert compiled(script, SBATCH_TIMELIMIT="6").spec.time_limit == 6  # type: ignore[union-attr]  # same
     assert compiled(script, "-t7", SBATCH_TIMELIMIT="6").spec.time_limit == 7  # type: ignore[union-attr]  # same
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("nomultithread,compute_bound", True),
+        ("Memory_Bound,multithread", True),
+        ("nomultithread,", False),
+        (",nomultithread", False),
+        ("nomultithread,x", False),
+        ("'compute_bound, memory_bound'", False),
+    ],
+)
+def test_hints_may_be_several(text: str, accepted: bool) -> None:
+    """sbatch takes a list, and refuses it for one word."""
+    assert compiled(f"{BASH}#SBATCH --hint={text}\nhostname\n").ok == accepted
 
 
 def test_a_refused_value_is_refused_even_when_it_is_replaced() -> None:
@@ -211,6 +244,62 @@ def test_mail_types_add_up() -> None:
     spec = compiled(f"{BASH}#SBATCH --mail-type=begin --mail-type=end\nhostname\n").spec
     assert spec is not None
     assert spec.mail_types == ("BEGIN", "END")
+
+
+@pytest.mark.parametrize(
+    ("directive", "tasks", "cpus_per_task", "least_nodes"),
+    [
+        ("-n 5450367696", 1155400400, 1, 1),
+        ("-c 4294967300", 1, 4, 1),
+        ("-N 2147483648-5 -n5", 5, 1, 1),
+        ("-n 0000000000000000000000000000003", 3, 1, 1),
+    ],
+)
+def test_numbers_of_more_than_32_bits(
+    directive: str, tasks: int, cpus_per_task: int, least_nodes: int
+) -> None:
+    """What `sbatch -v` shows of them is what the job asks for, not 1."""
+    spec = compiled(f"{BASH}#SBATCH {directive}\nhostname\n").spec
+    assert spec is not None
+    assert (spec.tasks, spec.cpus_per_task, spec.nodes.minimum) == (tasks, cpus_per_task, least_nodes)
+
+
+@pytest.mark.parametrize(
+    ("hint", "tasks"), [("nomultithread", 12), ("multithread", 12), ("memory_bound", 4), ("compute_bound", 2)]
+)
+def test_a_hint_of_the_environment_leaves_sockets_and_cores_alone(hint: str, tasks: int) -> None:
+    """SLURM_HINT is set inside jobs, from which people submit others: counted as `sbatch -v` says."""
+    script = f"{BASH}#SBATCH -N2 --sockets-per-node=2 --cores-per-socket=3\nhostname\n".encode()
+    spec = compiler.compile_script(script, variables={"SLURM_HINT": hint}).spec
+    assert spec is not None
+    assert spec.tasks == tasks
+
+
+@pytest.mark.parametrize("gres", ["craynetwork:0", "craynetwork:0,gpu:1", "fpga:a:0"])
+def test_none_of_a_resource_that_is_not_there(gres: str) -> None:
+    """Scripts of other sites say so, and sbatch 22.05 takes them."""
+    done = compiled(f"{BASH}#SBATCH --gres={gres}\nhostname\n")
+    assert done.ok
+    assert done.spec is not None
+    assert sum(each.count for each in done.spec.gres.per_node) == gres.count("gpu")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("USR1", 60), ("USR1@", 0), ("B:USR1@0", 0), ("USR1@10", 10)])
+def test_when_a_signal_is_sent(text: str, seconds: int) -> None:
+    """A bare sign is 0 to sbatch, nothing at all a minute."""
+    spec = compiled(f"{BASH}#SBATCH --signal={text}\nhostname\n").spec
+    assert spec is not None
+    assert spec.signal is not None
+    assert spec.signal.seconds_before == seconds
+
+
+def test_no_mail_takes_nothing_back() -> None:
+    """sbatch adds up bits: NONE adds none, and what was asked for before stays."""
+    done = compiler.compile_script(
+        f"{BASH}#SBATCH --mail-type=END\n".encode(), arguments=["--mail-type=NONE"]
+    )
+    assert done.spec is not None
+    assert done.spec.mail_types == ("END",)
 
 
 def test_components_of_a_heterogeneous_job() -> None:

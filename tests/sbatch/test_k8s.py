@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.model.jobspec import Mount, PodSpec, Toleration
-from penstock.sbatch import compiler, images
+from penstock.sbatch import compiler, images, k8s
 from penstock.sbatch.values.problem import Problem
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -29,7 +29,6 @@ def compiled(*lines: str) -> compiler.Compilation:
     ("line", "field", "value"),
     [
         ("IMAGE=a/b:1", "image", "a/b:1"),
-        ("IMAGE = a/b:1", "image", "a/b:1"),
         ("IMAGE='a/b:1'", "image", "a/b:1"),
         ('IMAGE="a/b:1" # why', "image", "a/b:1"),
         ("IMAGE=a/b:1   # why", "image", "a/b:1"),
@@ -67,6 +66,10 @@ def test_values(line: str, field: str, value: Any) -> None:
         ("IMAGE a/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
         ("IMAGE: a/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
         ("IMAGE=", "invalid-k8s-value", "#K8S_IMAGE=value"),
+        ("IMAGE = a/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
+        ("IMAGE= a/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
+        ("IMAGE =a/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
+        ("IMAGE=\fa/b", "invalid-k8s-value", "#K8S_IMAGE=a/b"),
         ("IMAGE='a/b", "unmatched-quote", ""),
         ("IMAGE=A/b", "invalid-k8s-value", "lower case"),
         ("WORKDIR=relative", "invalid-k8s-value", "begin with /"),
@@ -80,6 +83,7 @@ def test_values(line: str, field: str, value: Any) -> None:
         ("TOLERATION=a:Never", "invalid-k8s-value", "NoSchedule"),
         ("NODE_SELECTOR=a", "invalid-k8s-value", "key=value"),
         ("PULL_SECRET=Not A Name", "invalid-k8s-value", "lower case"),
+        ("PRIORITY_CLASS=system-node-critical", "invalid-k8s-value", "of the site's"),
         ("COMMAND=a 'b", "invalid-k8s-value", "shell"),
     ],
 )
@@ -90,6 +94,38 @@ def test_mistakes(line: str, code: str, hint: str) -> None:
     assert [found.code for found in done.diagnostics] == [code]
     assert hint in done.diagnostics[0].hint
     assert done.diagnostics[0].line == 2
+
+
+@pytest.mark.parametrize("name", k8s.NAMES)
+def test_values_are_utf8(name: str) -> None:
+    """Kubernetes takes nothing else: the place of the first byte that is none, and what to do."""
+    done = compiler.compile_script(b"#!/bin/sh\n#K8S_" + name.encode() + b"=A=Z\xfcrich\n")
+    (found,) = done.diagnostics
+    assert (found.severity, found.code) == ("error", "invalid-k8s-value")
+    assert (found.line, found.column) == (2, len(f"#K8S_{name}=A=Z") + 1)
+    assert "byte 0xfc of the value is not UTF-8" in found.message
+    assert found.hint == "save the script as UTF-8"
+
+
+def test_letters_outside_ascii_are_well() -> None:
+    """As long as they are UTF-8."""
+    assert pod("ENV=CITY=Zürich").environment == {"CITY": "Zürich"}
+
+
+@pytest.mark.parametrize("name", ["UID", "OPTIND", "SHELLOPTS"])
+def test_variables_of_the_shell_are_the_shells(name: str) -> None:
+    """It would end before the script; an image that runs no shell of ours may have them."""
+    (found,) = compiled("ENV=A=1", f"ENV={name}=x").diagnostics
+    assert (found.severity, found.line) == ("error", 3)
+    assert found.message == f"#K8S_ENV: {name} belongs to the shell that runs the script"
+    assert pod(f"ENV={name}=x", "COMMAND=@entrypoint").environment == {name: "x"}
+
+
+def test_a_comment_after_a_value_may_be_anything() -> None:
+    """It goes nowhere; in quotes the place of a wrong byte is found as well."""
+    assert compiler.compile_script(b"#!/bin/sh\n#K8S_IMAGE=a # f\xfcr\n").ok
+    (found,) = compiler.compile_script(b"#!/bin/sh\n#K8S_ENV='A=\xfc' # f\xfcr\n").diagnostics
+    assert found.column == len("#K8S_ENV='A=") + 1
 
 
 def test_a_second_image_is_an_error_a_second_mount_is_not() -> None:

@@ -51,6 +51,8 @@ def test_as_many_options_as_sbatch_has(release: str, count: int) -> None:
         ("24.11", "--tres-per-task=cpu=2", True),
         ("22.05", "--extra=1:1", True),
         ("24.11", "--extra=text", True),
+        ("25.11", "--mem-bind=local,sort", True),
+        ("26.05", "--mem-bind=local,sort", False),
     ],
 )
 def test_releases_differ(release: str, option: str, accepted: bool) -> None:

@@ -18,6 +18,7 @@ from penstock.cli import checking, quick, validate
 WORDS = (
     "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x"
     " --silence --slurm 24.11 --slurm=23.02 --site=s.json --help -h --unknown -x --lint=1 --quie --silence="
+    " --with=-p --with --with=--mem=1G --with="
 )
 WORD = st.sampled_from([*WORDS.split(), ""])
 
@@ -86,6 +87,37 @@ def test_a_reader_who_has_gone(tmp_path: Path) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [
+        (">&-", "cannot print: standard output is closed"),
+        ("> /dev/full", "cannot print: no space left on device"),
+        ("<&-", "cannot read -: standard input is closed"),
+        ("0> /dev/null", "cannot read -: bad file descriptor"),
+    ],
+)
+def test_streams_that_are_of_no_use(tmp_path: Path, streams: str, said: str, style: str) -> None:
+    """One line and status 2, never a traceback."""
+    name = "-" if streams[0] in "<0" else str(tmp_path / "a.sh")
+    (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
+    call = f'exec "$0" -m penstock validate --format {style} "$1" {streams}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", call, sys.executable, name], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, f"penstock: {said}\n")
+    assert done.stdout in ("", "[]\n")
+
+
+def test_nobody_listens_to_complaints(tmp_path: Path) -> None:
+    """The exit status says it."""
+    for name, code in ((tmp_path / "none", 2), (tmp_path / "a.sh", 0)):
+        (tmp_path / "a.sh").write_text("#!/bin/sh\n")
+        call = 'exec "$0" -m penstock validate "$1" 2>&-'
+        done = subprocess.run(["/bin/sh", "-c", call, sys.executable, str(name)], timeout=60, check=False)
+        assert done.returncode == code
 
 
 def test_click_is_not_imported(tmp_path: Path) -> None:

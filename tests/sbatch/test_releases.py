@@ -83,8 +83,8 @@ def test_cpus_are_counted_as_the_release_does(directive: str, release: str, cpus
     assert done.spec.cpus == cpus
 
 
-def test_gpus_of_pbs_nodes_have_an_option_in_26_05() -> None:
-    """Which excludes the generic resources of the same line; before, both are added up."""
+def test_gpus_of_pbs_nodes_exclude_generic_resources_in_26_05() -> None:
+    """Of the same line; before, both are added up."""
     script = b"#!/bin/sh\n#PBS -l nodes=2:ppn=4:gpus=2,accelerator=true\n"
     assert compile_script(script, context=Context(release="24.11")).ok
     assert not compile_script(script, context=Context(release="26.05")).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.model.siteview import NodeKind, PartitionView, SiteView
@@ -80,6 +81,77 @@ def test_images_and_directives_of_the_site() -> None:
     assert codes("-N1", "IMAGE=docker.io/a") == ["forbidden-registry"]
     assert codes("-N1", "IMAGE=a") == ["forbidden-registry"]
     assert codes("-N1", "MOUNT=/a") == ["forbidden-directive"]
+
+
+def test_the_image_of_the_partition_is_looked_at() -> None:
+    """A job that names none gets the partition's, or the site's."""
+    image = "docker.io/a"
+    site = SiteView(registries=("hub",), partitions={"a": PartitionView(image=image), "b": PartitionView()})
+    context = compiler.Context(site=site)
+    for partition, count in (("a", 1), ("b", 0), ("a,b", 1)):
+        done = compiler.compile_script(b"#!/bin/sh\n", arguments=["-p", partition], context=context)
+        assert [found.code for found in done.diagnostics] == ["forbidden-registry"] * count
+
+
+LOOSE = msgspec.structs.replace(
+    SITE,
+    complete=False,
+    partitions=SITE.partitions
+    | {name: PartitionView(bridged=False, whole=False, max_time="1-0") for name in ("old", "older")},
+)
+
+
+def severities(options: str, site: SiteView | None = LOOSE) -> list[tuple[str, str]]:
+    """What is found at a site that is not known whole."""
+    context = compiler.Context(site=site, other_gres=True)
+    done = compiler.compile_script(f"#!/bin/sh\n#SBATCH {options}\n".encode(), context=context)
+    return [(found.severity, found.code) for found in done.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("-p gpuu -c 99", "unknown-partition"),
+        ("-p gpu,nope -c 99", "unknown-partition"),
+        ("-C nope", "unknown-feature"),
+        ("--gres=gpu:h100:1", "unknown-gpu-type"),
+        ("--gres=lscratch:100", "unknown-gres"),
+        ("--gres=gpus:1,gpu:1", "unknown-gres"),
+    ],
+)
+def test_names_that_others_may_know_are_doubted(options: str, code: str) -> None:
+    """A slurm.conf of others has more in it than we see: only slurmctld can refuse them."""
+    assert severities(options) == [("warning", code)]
+
+
+@pytest.mark.parametrize(
+    "options", ["-p old -c 99 -C x --gres=gpu:h100:9", "-p old,older -c 99", "-p old -N 99"]
+)
+def test_nodes_that_are_not_known_are_not_judged(options: str) -> None:
+    """A partition of slurm.conf's own: its times are known, its nodes are not."""
+    assert severities(options) == []
+    assert {code for _, code in severities(f"{options} -t 9-0")} == {"over-max-time"}
+
+
+def test_what_is_known_is_still_an_error() -> None:
+    """Sizes of our own nodes, and words that no GRES can be called."""
+    assert severities("-c 9") == [("error", "never-fits")]
+    assert severities("--gres=gpu=2")[0][0] == "error"
+
+
+@pytest.mark.parametrize("options", ["--gres=lscratch:100", "--gres=gpu:1,lscratch:1"])
+def test_without_a_site_a_gres_is_doubted(options: str) -> None:
+    """Nobody said what slurm.conf has in GresTypes."""
+    assert severities(options, site=None) == [("warning", "unknown-gres")]
+
+
+def test_a_time_that_one_of_the_partitions_allows_is_no_error() -> None:
+    """Slurm lets the job wait for that one (EnforcePartLimits=NO)."""
+    context = compiler.Context(site=SITE)
+    done = compiler.compile_script(b"#!/bin/sh\n#SBATCH -p cpu,gpu -t 2-0\n", context=context)
+    assert done.ok
+    assert [found.code for found in done.diagnostics] == ["over-max-time"]
+    assert codes("-p cpu,gpu -t 8-0") == ["over-max-time", "over-max-time"]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,18 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "docker.io",
         "begin with registry.example.org/",
     ),
+    "image that only looks allowed": (
+        "default_image: registry.example.org/base:1",
+        "default_image: registry.example.org.evil/base:1",
+        "evil",
+        "begin with registry.example.org/",
+    ),
+    "unknown directive": (
+        "  pod_security: privileged",
+        "  forbidden_directives: [MOUNTS]",
+        "[MOUNTS]",
+        "did you mean `MOUNT`?",
+    ),
     "unknown PriorityClass": (
         "priority_class: jobs",
         "priority_class: job",

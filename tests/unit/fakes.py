@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -153,6 +154,8 @@ class FakeSlurm:
         self.delays: dict[int, int] = {}
         self.reasons: dict[str, str] = {}
         self.away = False
+        self.forgets = False
+        """Whether slurmctld dies before the next requeue is on its disk."""
 
     def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
         job_id = allocation.identity.job_id
@@ -188,6 +191,9 @@ class FakeSlurm:
         if job_id in self.never_again:
             raise errors.SlurmError("Requested operation is presently disabled")
         self.requeued.append(job_id)
+        if job_id in self.live and not self.forgets:
+            self.live[job_id] = dataclasses.replace(self.live[job_id], state="COMPLETING")
+        self.forgets = False
 
     async def cancel(self, job_id: int) -> None:
         self._check()

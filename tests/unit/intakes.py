@@ -6,16 +6,19 @@ import asyncio
 import dataclasses
 import os
 import pwd
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from penstock import errors
 from penstock.intake import clerk, settings
 from penstock.journal import database, entries
 from penstock.nas import dropfolder
-from penstock.slurm import answers, submitting
+from penstock.slurm import answers, spooling, submitting
 
 USERS = tuple(pwd.getpwnam(name).pw_uid for name in ("nobody", "games", "mail"))
 SCRIPT = "#!/bin/sh\ntrue\n"
@@ -64,6 +67,12 @@ class FakeSlurm:
     """sbatch is always killed together with us, and nobody can tell what it did."""
     under_way: set[str] = dataclasses.field(default_factory=set)
     asked: int = 0
+    spool: spooling.Spool | None = None
+    """The true one, where its files are what matters; sbatch leaves nothing in it."""
+    silent: int = 0
+    """How many questions cannot be answered."""
+    blind: int = 0
+    """How many answers after those lack what slurmctld has not told the accounting yet."""
 
     async def submit(self, wanted: submitting.Submission) -> answers.Answer:
         self.faults.point()
@@ -79,17 +88,35 @@ class FakeSlurm:
 
     async def find(self, uid: int, tokens: Collection[str], *, since: float) -> dict[str, str]:
         self.asked += 1
+        if self.silent:
+            self.silent -= 1
+            raise errors.SlurmUnavailable("sacct: slurmdbd is away")
+        if self.blind:
+            self.blind -= 1
+            return {}
         numbered = enumerate(self.jobs, start=1)
         return {job.token: str(number) for number, job in numbered if job.uid == uid and job.token in tokens}
 
     def trace(self, token: str) -> answers.Answer | None:
+        if self.spool is not None:
+            return self.spool.read(token, code=None) if self.spool.started(token) else None
         return self.traces.get(token)
 
     def running(self, token: str) -> bool:
         return token in self.under_way
 
+    def rebooted(self) -> bool:
+        return self.spool is not None and not self.spool.same_boot
+
+    def keep_doubt(self, tokens: Collection[str]) -> None:
+        self.faults.point()
+        if self.spool is not None:
+            self.spool.keep_doubt(tokens)
+
     def clear(self, token: str) -> None:
         self.faults.point()
+        if self.spool is not None:
+            self.spool.clear(token)
         self.traces.pop(token, None)
 
 
@@ -166,9 +193,40 @@ def drop(folder: Path, name: str, *, uid: int = USERS[0], text: str = SCRIPT, mo
     return path
 
 
+def after(earlier: Path, write: Callable[[], Path]) -> None:
+    """Write until what is written is later by the clock of the file system, whose ticks may be long."""
+    before = earlier.stat().st_ctime_ns
+    for _ in range(5000):
+        if write().stat().st_ctime_ns > before:
+            return
+        time.sleep(0.001)
+    raise AssertionError("the file system's clock stands still")
+
+
 def filed(folder: Path, which: str) -> Iterator[str]:
     """Names in processed/ or failed/, without their day."""
     return (path.name for path in sorted((folder / which).glob("*/*")))
+
+
+@pytest.fixture
+def nas(tmp_path: Path) -> Path:
+    folder = tmp_path / "nas"
+    folder.mkdir()
+    return folder
+
+
+def desk(nas: Path, slurm: FakeSlurm | None = None, *, name: str = "state", **choices: Any) -> Desk:
+    made = slurm or FakeSlurm(Faults())
+    return Desk(nas, nas.parent / name, made, Clock(), **choices)
+
+
+def assert_once(nas: Path, slurm: FakeSlurm, names: tuple[str, ...]) -> None:
+    """Each file is one job, lies in processed/ under the job's number, and nothing is left."""
+    assert sorted(job.name for job in slurm.jobs) == sorted(names)
+    expected = sorted(f"{job.name}.{number}" for number, job in enumerate(slurm.jobs, start=1))
+    assert sorted(filed(nas, "processed")) == expected
+    assert not any((nas / "submit").iterdir())
+    assert list((nas / ".work").glob("*/*")) == []
 
 
 def letter(folder: Path) -> tuple[str, int]:

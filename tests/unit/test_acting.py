@@ -39,6 +39,24 @@ def test_child_is_the_user_with_his_groups_and_nothing_more() -> None:
     assert os.geteuid() == 0
 
 
+@pytest.mark.parametrize("kind", [ValueError, errors.UsageError, OSError])
+def test_words_that_are_no_text_do_not_send_the_child_back(tmp_path: Path, kind: type[Exception]) -> None:
+    """Names of files may be in them: it went on in its caller's code, as a second one of that."""
+    parent = os.getpid()
+
+    def refuse() -> str:
+        raise kind("no \udcff")
+
+    try:
+        with pytest.raises((errors.ActingError, OSError), match=r"no|broke"):
+            acting.run_as(me(), refuse, type=str, timeout=60)
+    finally:
+        if os.getpid() != parent:
+            (tmp_path / "back").touch()
+            os._exit(1)
+    assert not (tmp_path / "back").exists()
+
+
 @as_root
 def test_kernel_decides_what_the_child_may_read(tmp_path: Path) -> None:
     """A file of root's with mode 600 stays unread, and the caller gets the kernel's own error."""

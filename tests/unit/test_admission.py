@@ -35,6 +35,16 @@ def test_a_foreign_pod_takes_its_room_and_is_named() -> None:
     assert found == ("waits for gpu on n1: 1 free of 2 needed, held by default/notebook-7",)
 
 
+def test_a_foreign_pod_that_asks_as_a_whole_takes_its_room() -> None:
+    """Its containers name nothing, and the node is full all the same."""
+    whole = types.Requirements(requests={"cpu": "8"})
+    spec = types.PodSpec(node_name="n1", containers=[types.Container(name="main")], resources=whole)
+    database = types.Pod(metadata=types.Meta(name="db", namespace="default"), spec=spec)
+    assert refusals(fakes.allocation(cpus=2), database) == (
+        "waits for cpu on n1: 0 free of 2 needed, held by default/db",
+    )
+
+
 def test_a_pod_that_is_being_deleted_still_takes_its_room() -> None:
     """Terminating is not gone."""
     assert refusals(fakes.allocation(gpus=2), fakes.pod(gpus=3, deleting=True))

@@ -101,6 +101,42 @@ def test_every_exit_code_comes_back(stage: Stage, code: int) -> None:
     assert "signal" not in stage.last_words.read_text()
 
 
+@pytest.mark.parametrize("words", ["[main] out of luck", "[1] out of luck", "out of luck", "Killed"])
+@pytest.mark.parametrize("end", ["\\n", ""])
+@pytest.mark.parametrize("code", [137, 200, 255])
+def test_a_scripts_own_last_words_are_no_signal(stage: Stage, words: str, end: str, code: int) -> None:
+    """It may write its termination message where the agent keeps what it must know."""
+    script = f"printf '{words}{end}' >{stage.last_words}; exit {code}\n"
+    assert stage.run(script)[0] == code
+    assert "signal" not in stage.last_words.read_text()
+
+
+def test_a_script_that_dies_with_words_of_its_own(stage: Stage) -> None:
+    """They do not hide the signal either."""
+    assert stage.run(f"echo '[1] fine 137' >{stage.last_words}; kill -9 $$\n")[0] == 137
+    assert stage.last_words.read_text().startswith("signal\n")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_an_output_file_that_cannot_be_opened_is_said(stage: Stage, stream: str) -> None:
+    """Where penstockd finds it: there is no output to say it in."""
+    code, out, _ = stage.run("echo ran\n", **{stream: "/nonexistent/x"})
+    assert (code, out) == (126, "")
+    expected = "penstock: the output file /nonexistent/x cannot be opened in the container\n"
+    assert stage.last_words.read_text() == expected
+
+
+def test_a_rank_that_cannot_sleep_does_not_spin(stage: Stage) -> None:
+    """It says why and ends; a busybox has a sleep of its own."""
+    if stage.shell[0] == "busybox":
+        pytest.skip("busybox finds its own sleep")
+    (stage.folder / "settings").touch()
+    argv = [str(shutil.which(stage.shell[0])), *stage.shell[1:], str(stage.folder / "agent.sh"), "hold"]
+    done = subprocess.run(argv, env={"PATH": "/nonexistent"}, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (126, b"")
+    assert stage.last_words.read_text().startswith("penstock: the image has no sleep")
+
+
 def test_umask_and_input(stage: Stage) -> None:
     """As the submitter had them."""
     (stage.folder / "in put").write_text("from the file\n")
@@ -246,6 +282,26 @@ def test_a_script_that_dies_of_a_signal(stage: Stage, readable: bool) -> None:
             assert not stage.last_words.read_text().startswith("signal"), number
 
 
+@pytest.mark.parametrize(("script", "code"), [("sleep 0.5; kill $$", 143), ("exit 3", 3), ("exit 143", 143)])
+def test_traps_may_interrupt_every_question_but_the_last(stage: Stage, script: str, code: int) -> None:
+    """As in bash, which hears of the script's end while it waits for it: 128 + SIGTTIN, 128 + SIGCHLD, the
+    truth, and then it has forgotten.
+    """
+    answers = (
+        "wait() {\n    case $times_asked in\n    1) times_asked=2; return 145 ;;\n"
+        '    2) times_asked=3; return "$truth" ;;\n    3) return 127 ;;\n    esac\n'
+        '    truth=145 times_asked=1\n    while [ "$truth" = 145 ]; do command wait "$@"; truth=$?; done\n'
+        "    return 149\n}\ntimes_asked=0\n"
+    )
+    agent = stage.folder / "agent.sh"
+    agent.write_text(
+        agent.read_text().replace("\nwhile :; do\n    wait", f"\n{answers}while :; do\n    wait")
+    )
+    assert "times_asked" in agent.read_text()
+    assert stage.run(f"{script}\n")[0] == code
+    assert stage.last_words.read_text().startswith("signal\n") == ("kill" in script)
+
+
 def test_the_agents_own_variables_are_not_the_users(stage: Stage) -> None:
     """Whatever the user exports arrives as it is, and the agent goes on in peace."""
     words = pods.AGENT.decode()
@@ -270,6 +326,18 @@ def test_a_sigterm_may_be_for_the_script_alone(stage: Stage) -> None:
     process.send_signal(signal.SIGTTIN)
     assert finish(process) == (128 + signal.SIGTERM, "", "")
     assert stage.last_words.read_text().startswith("signal\n")
+
+
+@pytest.mark.parametrize("place", [b"\nbegin <", b'\n[ -z "${BASH_VERSION:-}" ] || note_ending'])
+@pytest.mark.parametrize("name", ["TERM", "TTIN", "USR1"])
+def test_a_signal_may_come_before_the_script_is_itself(stage: Stage, name: str, place: bytes) -> None:
+    """Just before and just after the fork: the child would drop it as long as it has the agent's traps."""
+    agent = stage.folder / "agent.sh"
+    before, found, after = agent.read_bytes().partition(place)
+    agent.write_bytes(before + f"\nkill -{name} $$".encode() + found + after)
+    ended = signal.SIGUSR1 if name == "USR1" else signal.SIGTERM
+    for _ in range(5):
+        assert stage.run("exec sleep 2\n") == (128 + ended, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGTTIN])

@@ -71,6 +71,13 @@ async def test_record_is_there_before_the_first_pod(world: World) -> None:
     assert len(found.token) == 32
 
 
+async def test_record_says_when_its_job_was_submitted(world: World) -> None:
+    """Attempts of one job are told from those of another that had its number."""
+    allocation = dataclasses.replace(fakes.allocation(), submission="1763270000")
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    assert world.record(folder="running").submission == "1763270000"
+
+
 async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
     """The first of two Epilogs hands over nothing."""
     allocation = fakes.allocation(on=("n1", "n2"))
@@ -119,6 +126,19 @@ async def test_an_end_that_was_seen_outlives_penstockd_and_the_pod(world: World)
     assert again.bridge.attempts.end_of(fakes.identity(17, restart=1)) is None
 
 
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: bool) -> None:
+    """Of a script that answered Slurm's SIGTERM with exit 0: its pod, if there, would tell of a deletion."""
+    allocation = fakes.allocation()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, status=fakes.ended(0), deleting=True)
+    if there:
+        world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+    await world.bridge.note_end(allocation.identity, outcomes.Outcome(0), (pod,))
+    again = world_in(world.state)
+    assert again.bridge.attempts.end_of(allocation.identity) == outcomes.Outcome(0)
+
+
 async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     """Only when Slurm said so twice, and never while a pod is left."""
     allocation = fakes.allocation()
@@ -129,7 +149,7 @@ async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     await sweeper.sweep()
     assert world.names("ended") == []
     world.slurm.live.clear()
-    pod = fakes.pod("slurm-17-0-0", job=allocation.identity)
+    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, deleting=True)
     world.bridge.pods.objects["default/slurm-17-0-0"] = pod
     for _ in range(3):
         await sweeper.sweep()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+from typing import Any
 
 import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import backoff, draining, gang, sweeping
+from penstock.bridge import backoff, draining, gang, release, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reading, reflecting, types
 from penstock.model import jobs
@@ -151,6 +152,46 @@ async def test_release_takes_only_this_jobs_pods_off_this_node(world: World) -> 
     assert [share.node for share in held.shares] == ["n2"]
 
 
+@pytest.mark.parametrize("held", [("n1", "n2"), ("n2",)])
+async def test_a_late_epilog_leaves_pods_alone_that_wait_for_other_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: tuple[str, ...]
+) -> None:
+    """The job was sent elsewhere when that node was lost: there its first pod waits for the others to run."""
+    monkeypatch.setattr(release, "LOOK_AGAIN", 0.01)
+    world.bridge.ledger.hold(fakes.allocation(1, on=held, restart=1))
+    world.add_pod(fakes.pod("old", on="n1", job=fakes.identity(1)))
+    world.add_pod(fakes.pod("waiting", on="", job=fakes.identity(1, restart=1)))
+    await world.bridge.release(1, "n1")
+    assert world.kube.names("pods") == ([] if "n1" in held else ["waiting"])
+
+
+@pytest.mark.parametrize("deleted_before", [False, True])
+async def test_what_was_released_is_gone_however_late_the_watch_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, deleted_before: bool
+) -> None:
+    """The API's own word counts: nobody is shown such a pod, and the next attempt does not wait for it."""
+    monkeypatch.setattr(release, "LOOK_AGAIN", 0.01)
+    world.bridge.ledger.hold(fakes.allocation(1))
+    world.add_pod(fakes.pod("slow", job=fakes.identity(1)))
+    if deleted_before:
+        del world.kube.objects["pods", "default", "slow"]
+    await world.bridge.release(1, "n1")
+    assert world.bridge.pods.objects == {}
+    world.slurm.add(fakes.allocation(1, restart=1))
+    assert await world.bridge.admit(fakes.identity(1, restart=1)) == ()
+
+
+async def test_a_conflict_about_the_very_pod_is_not_its_end(world: World) -> None:
+    """Somebody in between has refused it: the pod is there, and must stay in the picture."""
+    world.bridge.ledger.hold(fakes.allocation(1))
+    world.add_pod(fakes.pod("here", job=fakes.identity(1)))
+    world.kube.refuse["delete", "pods"] = errors.KubeConflict("not now", status=409)
+    with pytest.raises(errors.KubeUnavailable, match="not now"):
+        await world.bridge.release(1, "n1")
+    assert set(world.bridge.pods.objects) == {"default/here"}
+    assert world.bridge.ledger.of(1) is not None
+
+
 async def test_release_is_not_said_without_the_api(world: World) -> None:
     """Freed too early is the bug behind double bookings."""
     world.bridge.ledger.hold(fakes.allocation(1))
@@ -191,6 +232,28 @@ async def test_nothing_is_swept_while_one_side_is_away(world: World, trouble: st
         world.bridge.pods.listed.clear()
         await world.sweeper.sweep()
     assert world.kube.names("pods")
+
+
+async def test_a_pod_that_a_webhook_keeps_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API answers 500 for it alone; the rest of the round is done."""
+    delete = world.kube.delete
+
+    async def kept(resource: str, *, name: str, **how: Any) -> None:
+        if name == "kept":
+            raise errors.KubeUnavailable("failed calling webhook", status=500)
+        await delete(resource, name=name, **how)
+
+    monkeypatch.setattr(world.kube, "delete", kept)
+    for number, name in enumerate(("kept", "orphan"), 1):
+        world.add_pod(fakes.pod(name, job=fakes.identity(number)))
+    world.bridge.ledger.hold(fakes.allocation(3))
+    world.slurm.add(fakes.allocation(3))
+    for _ in range(3):
+        await world.sweeper.sweep()
+    assert world.kube.names("pods") == ["kept"]
+    assert world.sweeper.unattended.rounds[3] == 3
 
 
 async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> None:
@@ -307,6 +370,16 @@ def test_the_wait_grows_and_is_bounded() -> None:
     assert [waits.refused(1) for _ in range(6)] == [12, 24, 48, 96, 120, 120]
     waits.forget(1)
     assert waits.refused(1) == 12
+
+
+def test_jobs_that_were_refused_and_never_came_again_are_forgotten() -> None:
+    """The longest untouched ones first: a job that is cancelled while it waits does not say so."""
+    counting = backoff.Backoff()
+    for job_id in range(backoff.LATEST):
+        counting.refused(job_id)
+    counting.refused(0)
+    counting.refused(backoff.LATEST)
+    assert [counting.count(job_id) for job_id in (0, 1, 2, backoff.LATEST)] == [2, 0, 1, 1]
 
 
 async def test_a_job_that_skipped_job_submit_is_not_admitted(world: World) -> None:

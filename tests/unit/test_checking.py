@@ -77,14 +77,14 @@ def world(
     pods: tuple[types.Pod, ...] = (),
     secrets: tuple[types.Secret, ...] = (),
     told: audits.DaemonView | None = QUIET,
-    drained: dict[str, str] | None = None,
+    closed: dict[str, str] | None = None,
 ) -> Snapshot:
     return Snapshot(
         pods=pods,
         nodes=(fakes.node("n1"), fakes.node("n2")),
         secrets=secrets,
         jobs={one.job_id: one for one in of},
-        drained=drained or {},
+        closed=closed or {},
         daemon=told,
     )
 
@@ -133,6 +133,13 @@ def test_a_sound_world_has_no_violation(seen: Snapshot) -> None:
     assert judging.judge(seen) == ()
 
 
+def test_the_agents_last_words_tell_a_signal_from_a_number() -> None:
+    """They say more than the one word: the pod itself is too late, but its end is Slurm's."""
+    gone = pod(status=fakes.ended(143, message="signal\n0m0.003s 0m0.001s\nmemory 1 2\n"))
+    assert "another-end" not in kinds(world(job(state="FAILED", signal=15), pods=(gone,)))
+    assert "another-end" in kinds(world(job(state="FAILED", exit_code=143), pods=(gone,)))
+
+
 BROKEN = {
     "a pod asks for more than the share": (world(job(), pods=(pod(cpus="3"),)), ["more-than-its-share"]),
     "two attempts at once": (
@@ -148,7 +155,7 @@ BROKEN = {
         ["freed-too-early", "orphan-pod"],
     ),
     "nobody gets a drained node": (
-        world(job(state="COMPLETED"), pods=(pod(deleting=True),), drained={"n1": "penstock: …"}),
+        world(job(state="COMPLETED"), pods=(pod(deleting=True),), closed={"n1": "penstock: …"}),
         ["orphan-pod"],
     ),
     "a job that was sent back has a pod": (

@@ -121,6 +121,33 @@ async def test_lists_are_read_to_their_last_page() -> None:
     assert [pod.metadata.name for pod in found] == ["", "next"]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [b'{"metadata":{},"items":[{"metadata":{"na', b"<html>ok</html>", b'{"kind":"Status"}', b'"\xff"'],
+)
+async def test_a_list_that_cannot_be_read_is_no_list(answer: bytes) -> None:
+    """Cut off, of a proxy, of another shape, no text: the watch goes on, and nothing is known meanwhile."""
+
+    async def get(resource: str, *, query: dict[str, str] | None = None) -> bytes:
+        return answer
+
+    async def look() -> snapshots.Snapshot:
+        await looking.listed(get, "pods", types.Pod)
+        return SOUND
+
+    told = running.Checker(look, fakes.ManualClock()).forever(interval=5.0)
+    assert "cannot be read" in (await anext(told)).report.unknown
+
+
+async def test_a_watch_under_way_is_not_ended_by_a_refusal() -> None:
+    """A wrong call is wrong at its first look; later nothing is known, and that is what the metrics say."""
+    refusal = errors.UsageError("penstockd does not tell us what it holds")
+    with pytest.raises(errors.UsageError):
+        await Sights(refusal).checker().look()
+    told = Sights(SOUND, refusal, SOUND).checker().forever(interval=5.0)
+    assert [(await anext(told)).report.unknown for _ in range(3)] == ["", refusal.message, ""]
+
+
 @contextlib.contextmanager
 def daemon(path: Path, answer: bytes) -> Iterator[str]:
     """Something that answers one question with that."""
@@ -147,9 +174,21 @@ def test_penstockds_view_is_read(tmp_path: Path) -> None:
         assert looking.ask_daemon(path) == view
 
 
-@pytest.mark.parametrize("answer", [b"", wire.pack("wait"), b"\0\0"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        wire.pack("wait"),
+        b"\0\0",
+        wire.pack("audit"),
+        wire.pack("error"),
+        wire.pack("audit", b'{"held": [{'),
+        wire.pack("audit", b'{"held": 7}'),
+        wire.pack("audit", b'{"bridged_partitions": ["\xff"]}'),
+    ],
+)
 def test_a_penstockd_that_does_not_tell_is_away(tmp_path: Path, answer: bytes) -> None:
-    """No answer, half an answer, or "not now"."""
+    """No answer, half an answer, "not now", or what cannot be read."""
     with daemon(tmp_path / "s", answer) as path:
         assert looking.ask_daemon(path) is None
     assert looking.ask_daemon(str(tmp_path / "nowhere")) is None

@@ -11,36 +11,16 @@ from typing import Any
 
 import pytest
 
-from penstock.intake import claims, clerk, inspecting
+from penstock.intake import claims, inspecting
 from penstock.nas import dropfolder, moving
-from penstock.slurm import answers, submitting
+from penstock.slurm import answers
 from tests.unit import intakes
+from tests.unit.intakes import desk, nas
+
+__all__ = ["nas"]  # pytest finds the fixture by its name
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 FILES = ("a.sh", "b.sh", "c.sh")
-
-
-@pytest.fixture
-def nas(tmp_path: Path) -> Path:
-    folder = tmp_path / "nas"
-    folder.mkdir()
-    return folder
-
-
-def desk(
-    nas: Path, slurm: intakes.FakeSlurm | None = None, *, name: str = "state", **choices: Any
-) -> intakes.Desk:
-    made = slurm or intakes.FakeSlurm(intakes.Faults())
-    return intakes.Desk(nas, nas.parent / name, made, intakes.Clock(), **choices)
-
-
-def once(nas: Path, slurm: intakes.FakeSlurm, names: tuple[str, ...] = FILES) -> None:
-    """Each file is one job, lies in processed/ under the job's number, and nothing is left."""
-    assert sorted(job.name for job in slurm.jobs) == sorted(names)
-    expected = sorted(f"{job.name}.{number}" for number, job in enumerate(slurm.jobs, start=1))
-    assert sorted(intakes.filed(nas, "processed")) == expected
-    assert not any((nas / "submit").iterdir())
-    assert list((nas / ".work").glob("*/*")) == []
 
 
 class TestCrashes:
@@ -69,7 +49,7 @@ class TestCrashes:
             for number, name in enumerate(FILES):
                 intakes.drop(folder, name, uid=intakes.USERS[number])
             await here.settle()
-            once(folder, slurm)
+            intakes.assert_once(folder, slurm, FILES)
             assert here.clerk.journal.open() == []
             here.connection.close()
             if faults.passed <= point:
@@ -88,7 +68,7 @@ class TestCrashes:
         second = desk(nas, slurm, name="other")
         second.instance = first.instance
         await second.settle()
-        once(nas, slurm, ("a.sh",))
+        intakes.assert_once(nas, slurm, ("a.sh",))
 
     async def test_an_sbatch_that_outlives_us_is_waited_for(self, nas: Path) -> None:
         """Its answer counts, however long it takes."""
@@ -99,14 +79,16 @@ class TestCrashes:
         await here.look()
         (token,) = here.clerk.claims
         slurm.under_way.add(token)
+        answer, slurm.traces[token] = slurm.traces[token], answers.Answer("unknown")
         here.start()
         for _ in range(30):
             await here.look()
         assert len(slurm.jobs) == 1
         assert list(intakes.filed(nas, "processed")) == []
         slurm.under_way.clear()
+        slurm.traces[token] = answer
         await here.settle()
-        once(nas, slurm, ("a.sh",))
+        intakes.assert_once(nas, slurm, ("a.sh",))
 
     async def test_files_of_an_intake_that_is_gone_are_adopted_and_looked_up(self, nas: Path) -> None:
         """One was a job already, one was not: each is one in the end."""
@@ -130,76 +112,8 @@ class TestCrashes:
             assert claims.adopt(folder, lost.instance) == 2
             assert claims.strangers(folder, heir.instance) == {}
         await heir.settle()
-        once(nas, slurm, ("a.sh", "b.sh"))
+        intakes.assert_once(nas, slurm, ("a.sh", "b.sh"))
         assert slurm.asked
-
-
-class TestDoubt:
-    async def test_an_unknown_outcome_is_looked_up_before_it_is_tried_again(self, nas: Path) -> None:
-        """Not found for long enough means: there is no such job."""
-        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[answers.Answer("unknown")])
-        intakes_desk = desk(nas, slurm)
-        intakes.drop(nas, "a.sh")
-        await intakes_desk.settle()
-        once(nas, slurm, ("a.sh",))
-        assert slurm.asked >= 2
-
-    async def test_jobs_of_others_with_the_same_token_count_for_nothing(self, nas: Path) -> None:
-        """Nobody can make another's file vanish."""
-        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[answers.Answer("unknown")])
-        here = desk(nas, slurm)
-        intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
-        for _ in range(3):
-            await here.look()
-        (claim,) = here.clerk.claims.values()
-        forged = submitting.Submission(claim.token, "x", b"", intakes.USERS[1], 0, (), "/", {})
-        slurm.jobs.append(forged)
-        await here.settle()
-        assert [job.uid for job in slurm.jobs] == [intakes.USERS[1], intakes.USERS[0]]
-
-    async def test_not_now_is_tried_again_and_holds_up_nobody_else(self, nas: Path) -> None:
-        """A limit of one user's is that user's alone."""
-        full = answers.Answer("later", words="AssocMaxSubmitJobLimit")
-        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full, full, full])
-        here = desk(nas, slurm, in_flight=1, in_flight_per_user=1)
-        intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
-        for _ in range(3):
-            await here.look(step=0.7)
-        intakes.drop(nas, "b.sh", uid=intakes.USERS[1])
-        slurm.saying.clear()
-        await here.settle()
-        assert sorted(job.name for job in slurm.jobs) == ["a.sh", "b.sh"]
-
-    async def test_a_limit_that_stays_does_not_claim_the_whole_folder(self, nas: Path) -> None:
-        """Files wait where their owner put them."""
-        full = answers.Answer("later", words="QOSMaxSubmitJobPerUserLimit")
-        slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full] * 1000)
-        here = desk(nas, slurm)
-        for number in range(50):
-            intakes.drop(nas, f"{number}.sh")
-        for _ in range(60):
-            await here.look()
-        most = clerk.AHEAD * here.site.in_flight_per_user
-        assert len(here.clerk.claims) <= most
-        assert len(list((nas / "submit").iterdir())) >= 50 - most
-        intakes.drop(nas, "other.sh", uid=intakes.USERS[1])
-        slurm.saying.clear()
-        for _ in range(3):
-            await here.look(step=0.6)
-        assert [job.name for job in slurm.jobs][:1] == ["other.sh"]
-        await here.settle(looks=2000)
-        assert len(slurm.jobs) == 51
-
-    async def test_what_slurm_refuses_is_explained(self, nas: Path) -> None:
-        """In Slurm's own words, beside the file."""
-        no = answers.Answer("rejected", words="Batch job submission failed: Invalid account")
-        here = desk(nas, intakes.FakeSlurm(intakes.Faults(), saying=[no]))
-        intakes.drop(nas, "a.sh")
-        await here.settle()
-        assert list(intakes.filed(nas, "failed")) == ["a.sh", "a.sh.error.txt"]
-        letter, owner = intakes.letter(nas)
-        assert "Invalid account" in letter
-        assert owner == intakes.USERS[0]
 
 
 class TestSeveral:
@@ -213,7 +127,7 @@ class TestSeveral:
         for _ in range(40):
             await one.look()
             await two.look()
-        once(nas, slurm, names)
+        intakes.assert_once(nas, slurm, names)
         states = collections.Counter(desk.clerk.journal.latest(99)[0].state for desk in (one, two))
         assert states == {"processed": 2}
 
@@ -231,7 +145,7 @@ class TestSeveral:
         await one.settle()
         with dropfolder.opened(nas, instance=two.instance, marker=two.marker) as folder:
             two.clerk.advance(folder)
-        once(nas, slurm, ("a.sh",))
+        intakes.assert_once(nas, slurm, ("a.sh",))
         assert two.clerk.claims == {}
 
     async def test_ten_thousand_files_of_one_user_starve_nobody(self, nas: Path) -> None:
@@ -312,7 +226,7 @@ class TestTroubles:
         monkeypatch.undo()
         here.start()
         await here.settle()
-        once(nas, slurm, ("a.sh",))
+        intakes.assert_once(nas, slurm, ("a.sh",))
 
     async def test_what_was_written_on_a_full_nas_is_sent_back(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
@@ -403,8 +317,37 @@ class TestTroubles:
         intakes.drop(nas, "a.sh")
         intakes.drop(nas, "a.sh.done", text="")
         await here.settle(looks=10)
-        once(nas, slurm, ("a.sh",))
+        intakes.assert_once(nas, slurm, ("a.sh",))
         assert list((nas / "submit").iterdir()) == []
+
+    async def test_a_marker_that_came_too_late_says_nothing_of_the_next_upload(self, nas: Path) -> None:
+        """Half a script of that name is waited for; the marker goes with it when it is taken."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh")
+        await here.settle()
+        marker = intakes.drop(nas, "a.sh.done", text="")
+        await here.look()
+        intakes.after(marker, lambda: intakes.drop(nas, "a.sh", text="#!/bin/sh\nrm -rf $PWD"))
+        for _ in range(3):
+            await here.look(step=0.05)
+        assert len(slurm.jobs) == 1
+        intakes.after(nas / "submit" / "a.sh", lambda: intakes.drop(nas, "a.sh", text="#!/bin/sh\ndate\n"))
+        await here.settle()
+        assert [job.data for job in slurm.jobs[1:]] == [b"#!/bin/sh\ndate\n"]
+        assert list((nas / "submit").iterdir()) == []
+
+    async def test_an_upload_broken_off_says_nothing_of_the_next_one(self, nas: Path) -> None:
+        """Even where the next file gets the inode of the one that was removed."""
+        slurm = intakes.FakeSlurm(intakes.Faults())
+        here = desk(nas, slurm)
+        part = intakes.drop(nas, "a.sh.part", text="#!/bin/sh\n")
+        await here.look(step=0.05)
+        part.rename(nas / "submit" / "a.sh")  # the same inode for certain
+        intakes.drop(nas, "a.sh", text="#!/bin/sh\nrm -rf $PWD")
+        for _ in range(3):
+            await here.look(step=0.05)
+        assert slurm.jobs == []
 
     async def test_anothers_marker_is_left_alone(self, nas: Path) -> None:
         """It neither ends the wait nor is it ours to remove."""

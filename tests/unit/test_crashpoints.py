@@ -23,6 +23,7 @@ SETTINGS = hooks.HookSettings(
     default_partition="gpu",
     release_timeout=270,
     slurm_conf="/x/slurm.conf",
+    state_dir="/x/state",
 )
 
 
@@ -92,5 +93,6 @@ def test_hooks_of_the_matrix_differ_in_their_points_only() -> None:
         if name.endswith(".py"):
             compile(tested[name], name, "exec")
             assert tested[name].count(b"points.reach(") == len(steps)
+            assert bool(re.search(rb"^from \. import .*\bpoints$", tested[name], re.MULTILINE)) == bool(steps)
         if not steps:
             assert tested[name] == content

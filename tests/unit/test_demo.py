@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from penstock.demo import scenario
@@ -59,3 +63,62 @@ def test_a_log_without_the_output_is_named() -> None:
     assert hello.logged
     assert scenario.wrong_log(hello, "Hello from pod slurm-1-0-0, as alice\n") == []
     assert "log does not say" in scenario.wrong_log(hello, "")[0]
+
+
+A_DEMO = """
+import asyncio, contextlib, sys, time
+from penstock.cli import demo
+from penstock.demo import running
+from penstock.lab import actions, bringup, privilege, progress, spec
+
+@contextlib.contextmanager
+def listener():
+    yield
+    if sys.argv[1] == "too early":
+        print("running", flush=True)
+        time.sleep(60)
+
+async def run(self):
+    print("running", flush=True)
+    await asyncio.sleep(SECONDS)
+
+progress.listener = listener
+running.Demo.run = run
+privilege.require_root = lambda arguments: None
+lab = spec.LabSpec(name="demo", port_base=21000, user="daemon", user_created=False)
+bringup.bring_up = lambda *arguments, **more: lab
+actions.is_made = lambda place: THERE
+actions.take_down = lambda place: print("taken down", flush=True)
+demo.demo([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [
+        (signal.SIGINT, "in time"),
+        (signal.SIGTERM, "in time"),
+        (signal.SIGHUP, "in time"),
+        (signal.SIGTERM, "too early"),
+    ],
+)
+def test_a_demo_that_is_told_to_stop_leaves_no_lab(number: signal.Signals, when: str) -> None:
+    """A closed terminal is no reason to leave two dozen daemons behind, also before the first job."""
+    argv = [sys.executable, "-c", A_DEMO.replace("SECONDS", "60").replace("THERE", "False"), when]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "running\n"
+        child.send_signal(number)
+        said, _ = child.communicate(timeout=30)
+    assert said == "taken down\n"
+    assert child.returncode != 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lab_that_was_there_before_stays(there: bool) -> None:
+    """Of a demo with --keep: who tries it again does not lose what is in it."""
+    argv = [sys.executable, "-c", A_DEMO.replace("SECONDS", "0").replace("THERE", str(there)), "in time"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert ("taken down" in done.stdout) is not there
+    assert ("penstock lab down --name demo" in done.stdout) is there

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.daemon import connections, doors
+from penstock.daemon import connections, doors, server
 from penstock.hooks import wire
-from tests.unit import test_sessions
+from tests.unit import fakes, test_sessions
 
 
 def test_a_user_has_so_many_questions_and_no_more() -> None:
@@ -77,6 +78,85 @@ async def test_nonsense_is_answered_and_the_next_one_is_served(served: Path, dat
     """No message ends the server; the one after it is heard."""
     await answer_to(served, data)
     assert b"pong" in await answer_to(served, wire.pack("ping"))
+
+
+async def test_a_question_about_a_million_jobs_is_refused(served: Path) -> None:
+    """Looking them all up would hold everybody else up for minutes."""
+    words = [word for number in range(server.MOST_DESCRIBED + 1) for word in ("job", str(number))]
+    assert b"jobs at once" in await answer_to(served, wire.pack("describe", *words))
+    assert b"jobs at once" not in await answer_to(served, wire.pack("describe", *words[2:]))
+
+
+async def test_whoever_does_not_read_the_answer_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each such connection would be a descriptor that is taken for ever."""
+    monkeypatch.setattr(doors, "SECONDS_TO_ASK", 0.05)
+    world = test_sessions.World(tmp_path / "s")
+    for number in range(5000):
+        pod = fakes.pod(f"{number:0>200}", job=fakes.identity(number))
+        world.pods.objects[pod.metadata.name] = pod
+    ours, theirs = socket.socketpair()
+    with theirs:
+        handling = asyncio.create_task(world.server.handle(*await asyncio.open_connection(sock=ours)))
+        theirs.sendall(wire.pack("describe"))
+        await asyncio.wait([handling], timeout=10)
+        assert handling.done()
+
+
+async def test_launchers_that_wait_for_penstockd_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it knows the jobs that run it cannot tell a launcher from anybody who says to be one."""
+    monkeypatch.setattr(doors, "EARLY", 2)
+    world = test_sessions.World(tmp_path / "s")
+    world.recovered.clear()
+    async with many(world) as say:
+        assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
+
+
+async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question is a process."""
+    monkeypatch.setattr(doors, "ASKING", 2)
+    world, asked = test_sessions.World(tmp_path / "s"), []
+
+    async def slow(job_id: int) -> None:
+        asked.append(job_id)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world.slurm, "live_job", slow)
+    async with many(world) as say:
+        assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
+    assert asked == [7, 8]
+
+
+@contextlib.asynccontextmanager
+async def many(world: test_sessions.World) -> AsyncIterator[Callable[[int], Awaitable[bytes]]]:
+    """Says to be the launcher of a job, over a connection of its own; the first word that comes, or nothing
+    when penstockd keeps it waiting.
+    """
+    tasks: list[asyncio.Task[None]] = []
+    sockets = contextlib.ExitStack()
+
+    async def say(job_id: int) -> bytes:
+        ours, theirs = socket.socketpair()
+        sockets.enter_context(theirs)
+        theirs.setblocking(False)
+        theirs.sendall(wire.pack("launch", "slurm_job_id", str(job_id)))
+        tasks.append(asyncio.create_task(world.server.handle(*await asyncio.open_connection(sock=ours))))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        with contextlib.suppress(BlockingIOError):
+            return wire.unpack(theirs.recv(1000)[4:])[0]
+        return b""
+
+    with sockets:
+        yield say
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def answer_to(path: Path, data: bytes) -> bytes:

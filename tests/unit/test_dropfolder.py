@@ -39,6 +39,26 @@ class TestFolder:
         assert modes == {"submit": 0o1777, "processed": 0o755, "failed": 0o755, ".work": 0o700}
         assert (tmp_path / wellknown.DROP_README).read_text() == "read me"
 
+    def test_an_intake_that_is_killed_half_way_leaves_no_closed_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever comes next leaves what is there alone: submit/ is open to all as soon as it is there."""
+
+        def killed(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        before = os.umask(0o022)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "chmod", killed)
+                with pytest.raises(KeyboardInterrupt):
+                    prepare(tmp_path)
+            prepare(tmp_path)
+            assert os.umask(0o022) == 0o022
+        finally:
+            os.umask(before)
+        assert (tmp_path / "submit").stat().st_mode & 0o7777 == 0o1777
+
     def test_a_mount_point_without_its_nas_is_not_an_empty_folder(self, tmp_path: Path) -> None:
         """Nothing is made there and nothing is taken for gone."""
         marker = prepare(tmp_path)
@@ -71,6 +91,26 @@ class TestFolder:
         with pytest.raises(errors.NasUnavailable, match="must belong to root"):
             open_and_close(tmp_path, marker)
 
+    def test_nothing_is_made_where_others_could_swap_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who can write in the folder puts a link in place of what root has just made."""
+        secret, folder, real = tmp_path / "secret", tmp_path / "folder", os.mkdir
+        secret.mkdir(mode=0o700)
+        folder.mkdir()
+        folder.chmod(0o777)
+
+        def swapped(name: str, mode: int, *, dir_fd: int) -> None:
+            real(name, mode, dir_fd=dir_fd)
+            os.rmdir(name, dir_fd=dir_fd)
+            os.symlink(secret, name, dir_fd=dir_fd)
+
+        monkeypatch.setattr(os, "mkdir", swapped)
+        with pytest.raises(errors.NasUnavailable, match="writable by nobody else"):
+            prepare(folder)
+        assert secret.stat().st_mode & 0o7777 == 0o700
+        assert list(folder.iterdir()) == []
+
     def test_a_link_in_place_of_a_folder_is_refused(self, tmp_path: Path) -> None:
         """Links are never followed."""
         marker = prepare(tmp_path)
@@ -88,7 +128,7 @@ class TestFolder:
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
     def test_users_folders_are_looked_into_when_wanted(self, tmp_path: Path) -> None:
-        """Links to folders are not folders; hidden files only lend their inode."""
+        """Links to folders are not folders; hidden files only lend their sign."""
         marker = prepare(tmp_path)
         own = tmp_path / "submit" / "alice"
         own.mkdir()
@@ -103,7 +143,7 @@ class TestFolder:
             ("", "link", False),
         }
         assert [one.name for one in without.sights] == ["link"]
-        assert found.hidden == {(own / ".b.sh").stat().st_ino}
+        assert found.hidden == {listing.Sign.of((own / ".b.sh").stat())}
 
 
 class TestMoving:

@@ -123,6 +123,23 @@ def test_a_pod_deleted_by_hand_says_so() -> None:
     assert outcome == outcomes.Outcome(143, "the job's pod was deleted from outside")
 
 
+def test_a_script_that_died_as_its_pod_went_still_died_of_a_signal() -> None:
+    """Its container may end before the `kill` in it has answered: then the pod is deleted to be sure."""
+    ended = fakes.ended(143, message="signal\n0m0.003s 0m0.001s\n")
+    outcome = outcomes.outcome_of(fakes.pod(status=ended, deleting=True))
+    assert outcome == outcomes.Outcome(143, outcomes.VANISHED.reason, signal=15)
+
+
+def test_a_success_while_its_pod_went_is_one_only_where_the_end_was_asked_for() -> None:
+    """Who deletes a pod by hand fails its job; Slurm's SIGTERM may be answered with exit 0."""
+    outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(0, reason="Completed"), deleting=True))
+    assert outcome is not None
+    assert (outcome.exit_code, outcome.reason) == (outcomes.LOST, outcomes.VANISHED.reason)
+    assert outcome.as_asked() == outcomes.Outcome(0)
+    assert outcomes.VANISHED.as_asked() == outcomes.Outcome(outcomes.LOST)
+    assert outcomes.NODE_LOST.as_asked() == outcomes.NODE_LOST
+
+
 class World:
     """A follower and what it looks at."""
 
@@ -222,6 +239,19 @@ async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
     await settle()
     world.show("q", types.PodStatus(phase="Failed", reason="NodeShutdown", message="bye"))
     assert await end == outcomes.Outcome(1, "rank 1: NodeShutdown: bye", requeue=True)
+
+
+async def test_a_rank_that_slurm_takes_is_no_broken_gang() -> None:
+    """Its node's Epilog comes at once; the script has until KillWait."""
+    world = World()
+    gang = tuple(fakes.pod(name) for name in ("p", "q"))
+    end = asyncio.create_task(world.follower.end_of(gang, lambda: True))
+    await settle()
+    world.show("q", fakes.running(), deleted=True)
+    await settle()
+    assert not end.done()
+    world.show("p", fakes.ended(3))
+    assert await end == outcomes.Outcome(3)
 
 
 async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 import pytest
@@ -102,3 +103,15 @@ def test_what_job_submit_put_aside_has_its_name_again() -> None:
     """The empty stand-in is replaced, and nothing of the detour is left."""
     given_now = [b"LD_AUDIT=", b"PENSTOCK_GIVEN_LD_AUDIT=/x.so", b"A=1"]
     assert environment.entering(given_now) == ((b"A", b"1"), (b"LD_AUDIT", b"/x.so"))
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("name", ["OPTIND", "HISTCMD", "UID", "PPID", "RANDOM", "LINENO", "IFS", "SECONDS"])
+def test_no_variable_ends_the_shell_that_reads_it(shell: str, name: str) -> None:
+    """Some take numbers only, and a shell ends when it is tried with anything else."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    lines = environment.export_lines(environment.entering([f"{name}=a b".encode(), b"OTHER=x"]))
+    argv = (shell, "-c", lines.decode() + 'printf %s "$OTHER"')
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    assert (done.returncode, done.stdout) == (0, "x")

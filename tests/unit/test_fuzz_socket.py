@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.hooks import wire
+from penstock.render import pods as rendering
+from penstock.sbatch import k8s
 from penstock.sbatch import pods as pods_of_scripts
-from tests.unit import test_sessions
+from tests.unit import fakes, test_sessions
 
 VERBS = (
     "admit",
@@ -75,6 +80,14 @@ VALUES = some.binary(max_size=30) | some.sampled_from(
         b"\xff\0",
     ]
 )
+PLAUSIBLE = [
+    b"CITY=Z\xfcrich",
+    b"CITY=Z\xc3\xbcrich",
+    b"/nas/M\xfcller",
+    b"echo 'Z\xfcrich'",
+    b"/nas/a:/b:ro",
+    b"@entrypoint",
+]
 PAIRS = some.tuples(some.sampled_from(NAMES).map(str.encode) | some.binary(max_size=5), VALUES)
 PATHS = dict.fromkeys(("interpreter", "workdir", "stdout", "stderr"), b"/nas/o")
 NUMBERS = dict.fromkeys(("skip", "skip_error"), b"0")
@@ -127,8 +140,22 @@ def test_any_dialogue_ends_in_words(data: bytes) -> None:
     assert not world.bridge.attended
 
 
-@given(some.binary(max_size=300).map(lambda tail: b"#!/bin/sh\n#K8S_" + tail))
-def test_any_k8s_line_is_understood_or_refused_in_words(script: bytes) -> None:
-    """As penstockd reads a launcher's script."""
+K8S_LINES = some.binary(max_size=300) | some.tuples(
+    some.sampled_from(k8s.NAMES), some.binary(max_size=30) | some.sampled_from(PLAUSIBLE)
+).map(lambda pair: pair[0].encode() + b"=" + pair[1])
+
+
+@settings(max_examples=300)
+@given(K8S_LINES.map(lambda tail: b"#!/bin/sh\n#K8S_" + tail), some.sampled_from(["", "@entrypoint"]))
+def test_any_k8s_line_is_made_into_objects_or_refused_in_words(script: bytes, command: str) -> None:
+    """As penstockd reads a launcher's script, renders its pod and its Secret, and sends them."""
     with contextlib.suppress(errors.UsageError):
-        assert pods_of_scripts.pod_of(script) is not None
+        pod = pods_of_scripts.pod_of(script)
+        wish = msgspec.structs.replace(pod, own_entrypoint=pod.own_entrypoint or bool(command))
+        request = dataclasses.replace(fakes.REQUEST, pod=wish)
+        whose: dict[str, Any] = {"owner": fakes.OWNER, "request": request, "settings": fakes.SETTINGS}
+        made = (
+            rendering.render_pod(fakes.allocation(), 0, **whose),
+            rendering.render_secret(fakes.identity(), **whose, owner_pod_uid="1"),
+        )
+        assert json.loads(msgspec.json.encode(made)) == list(made)

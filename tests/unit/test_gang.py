@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from penstock import errors
@@ -20,6 +21,8 @@ async def create(
     status: types.PodStatus | None = None,
     starting: gang.Starting | None = None,
     on_bind: Callable[[tuple[str, str, str]], None] | None = None,
+    holds: Callable[[int, str], bool] | None = None,
+    features: types.NodeFeatures | None = None,
 ) -> tuple[types.Pod, ...]:
     """A gang whose pods have that status, or run, as soon as they are bound."""
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
@@ -27,13 +30,33 @@ async def create(
     kube.on_bind = on_bind or runs
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
     for name in ("n1", "n2", "n3"):
-        nodes.put(fakes.node(name))
+        node = fakes.node(name)
+        able = msgspec.structs.replace(node.status, features=features or types.NodeFeatures())
+        nodes.put(msgspec.structs.replace(node, status=able))
     follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
-    maker = gang.GangMaker(kube, follower, fakes.SETTINGS, namespaces.Namespaces(kube, fakes.SETTINGS))
+    maker = gang.GangMaker(
+        kube,
+        follower,
+        fakes.SETTINGS,
+        namespaces.Namespaces(kube, fakes.SETTINGS),
+        holds or (lambda job_id, node: True),
+    )
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
     return await maker.create(
         wanted, owner=fakes.OWNER, request=fakes.REQUEST, starting=starting or fakes.nobody
     )
+
+
+@pytest.mark.parametrize("can", [True, False])
+async def test_groups_of_the_image_are_kept_out_where_the_node_can(can: bool) -> None:
+    """A kubelet whose runtime cannot would refuse the pod."""
+    kube = fakes.FakeKube()
+    features = types.NodeFeatures(supplemental_groups_policy=can)
+    await create(kube, features=features)
+    contexts = [one["spec"]["securityContext"] for key, one in kube.objects.items() if key[0] == "pods"]
+    assert len(contexts) == 2
+    policies = {context.get("supplementalGroupsPolicy") for context in contexts}
+    assert policies == {"Strict" if can else None}
 
 
 async def test_nothing_is_bound_before_everything_is_there() -> None:
@@ -108,6 +131,22 @@ async def test_an_unreachable_api_is_not_a_refusal() -> None:
     with pytest.raises(errors.KubeUnavailable):
         await create(kube)
     assert len([key for key in kube.objects if key[0] == "pods"]) == 2
+
+
+@pytest.mark.parametrize("resource", ["pods", "secrets"])
+async def test_a_conflict_about_the_quota_is_no_refusal(resource: str) -> None:
+    """An API server that could not count many objects at once says 409, too: nothing was made, and it is to
+    be tried again.
+    """
+    kube = fakes.FakeKube()
+    kube.refuse["create", "secrets"] = errors.KubeUnavailable("no answer")
+    with pytest.raises(errors.KubeUnavailable):
+        await create(kube, fakes.allocation(16 if resource == "pods" else 17))
+    words = 'Operation cannot be fulfilled on resourcequotas "penstock": the object has been modified'
+    kube.refuse = {("create", resource): errors.KubeConflict(words, status=409, reason="Conflict")}
+    with pytest.raises(errors.KubeUnavailable, match="resourcequotas"):
+        await create(kube, fakes.allocation(17))
+    assert not [call for call in kube.calls if call[0] == "bind"]
 
 
 async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> None:

@@ -165,6 +165,8 @@ def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> N
         ("gpu:a100:4(S:0)", 4, (("a100", 4),)),
         ("gpu:1g.10gb:7", 7, (("1g.10gb", 7),)),
         ("gpu:a100:2,gpu:mi300:2", 4, (("a100", 2), ("mi300", 2))),
+        ("gpu:4090:2(S:0-1)", 2, (("4090", 2),)),
+        ("vgpu:8,gpu:a100:2(S:0,1)", 2, (("a100", 2),)),
         ("(null)", 0, ()),
     ],
 )

@@ -28,7 +28,9 @@ def test_lists_are_expanded_in_order(text: str, names: tuple[str, ...]) -> None:
     assert hostlists.expand(text) == names
 
 
-@pytest.mark.parametrize("text", ["n[1-3", "n1]", "n[[1]]", "a,,b", ","])
+@pytest.mark.parametrize(
+    "text", ["n[1-3", "n1]", "n[[1]]", "a,,b", ",", "n[]", "n[1,,2]", "n[3-1]", "n[10-9]"]
+)
 def test_broken_lists_are_errors(text: str) -> None:
     """A list that Slurm would never print is refused."""
     with pytest.raises(errors.SlurmError):

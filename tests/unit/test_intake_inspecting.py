@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import socket
@@ -42,10 +43,11 @@ def inspect(
     return inspecting.inspect(moving.Spot(directory, name), name=shown, limits=LIMITS, expected=expected)
 
 
-def refusal(directory: int, name: str = "job.sh", *, shown: str = "job.sh") -> str:
+def refusal(directory: int, name: str = "job.sh", *, shown: str = "job.sh", passing: bool = False) -> str:
     found = inspect(directory, name, shown=shown)
     assert isinstance(found, inspecting.Refusal)
     assert found.advice
+    assert found.passing == passing
     return found.reason
 
 
@@ -125,9 +127,24 @@ def test_an_oversized_file_is_not_read(script: Path, directory: int) -> None:
 
 
 def test_an_owner_without_a_name_is_refused(script: Path, directory: int) -> None:
-    """A number that this host does not know is no identity."""
+    """A number that this host does not know is no identity; it may be the name service that is away."""
     os.chown(script, 4242424, 4242424)
-    assert "4242424" in refusal(directory)
+    assert "4242424" in refusal(directory, passing=True)
+
+
+def test_a_group_that_the_host_does_not_know_may_be_the_users_own(
+    script: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is let through, and nothing held against the file for good."""
+    games = pwd.getpwnam("games")
+    script.chmod(0o664)
+    os.chown(script, games.pw_uid, games.pw_gid)
+
+    def away(gid: int) -> grp.struct_group:
+        raise KeyError(gid)
+
+    monkeypatch.setattr(grp, "getgrgid", away)
+    assert "group may write" in refusal(directory, passing=True)
 
 
 def test_names_that_cannot_be_a_jobs_are_refused(script: Path, directory: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,13 +15,13 @@ SETTLE = 2.0
 
 
 def sight(
-    name: str = "job.sh", *, size: int = 10, mtime: int = 0, inode: int = 1, uid: int = 7
+    name: str = "job.sh", *, size: int = 10, mtime: int = 0, inode: int = 1, uid: int = 7, changed: int = 0
 ) -> listing.Sight:
-    return listing.Sight("", name, listing.Sign(inode, size, mtime), uid)
+    return listing.Sight("", name, listing.Sign(inode, size, mtime), uid, changed_ns=changed)
 
 
-def look(*sights: listing.Sight, hidden: tuple[int, ...] = ()) -> listing.Listing:
-    return listing.Listing(sights, frozenset(hidden))
+def look(*sights: listing.Sight, hidden: tuple[listing.Sight, ...] = ()) -> listing.Listing:
+    return listing.Listing(sights, frozenset(one.sign for one in hidden))
 
 
 def ready(tracker: settling.Tracker, now: float) -> list[str]:
@@ -56,12 +57,39 @@ class TestSettling:
     def test_a_file_renamed_into_place_is_taken_at_once(self) -> None:
         """It was seen under a temporary name, or inotify has told of it."""
         tracker = settling.Tracker(SETTLE)
-        tracker.observe(look(hidden=(7,)), now=0.0)
+        tracker.observe(look(hidden=(sight(".job.sh", inode=7),)), now=0.0)
         tracker.observe(look(sight(inode=7)), now=0.5)
         assert ready(tracker, 0.5) == ["job.sh"]
         other = settling.Tracker(SETTLE)
         other.observe(look(sight()), now=0.0, moved=frozenset({"job.sh"}))
         assert ready(other, 0.0) == ["job.sh"]
+
+    @pytest.mark.parametrize("other", [sight(inode=7, size=9), sight(inode=7, mtime=1)])
+    def test_an_inode_that_is_used_again_is_no_renamed_file(self, other: listing.Sight) -> None:
+        """File systems give the number of a removed file to the next one, which may be half written."""
+        tracker = settling.Tracker(SETTLE)
+        tracker.observe(look(hidden=(sight("job.sh.part", inode=7),)), now=0.0)
+        tracker.observe(look(other), now=0.5)
+        assert ready(tracker, 0.5) == []
+        assert ready(tracker, 0.5 + SETTLE) == ["job.sh"]
+
+    def test_a_done_marker_of_an_earlier_file_ends_no_wait(self) -> None:
+        """It came when that file had already been taken, and is older than what has come since."""
+        for newer in (sight(mtime=2), sight(changed=2), sight(mtime=2, changed=2)):
+            tracker = settling.Tracker(SETTLE)
+            left = sight("job.sh.done", mtime=1, changed=1)
+            tracker.observe(look(newer, left), now=0.0)
+            assert ready(tracker, 0.0) == []
+            tracker.observe(look(newer, sight("job.sh.done", mtime=2, changed=2)), now=0.1)
+            assert ready(tracker, 0.1) == ["job.sh"]
+
+    def test_a_file_written_after_its_marker_waits_again(self) -> None:
+        """Its writer was not done after all."""
+        tracker = settling.Tracker(SETTLE)
+        marker = sight("job.sh.done", mtime=1, changed=1)
+        tracker.observe(look(sight(), marker), now=0.0)
+        tracker.observe(look(sight(size=20, mtime=2, changed=2), marker), now=0.1)
+        assert ready(tracker, 0.1) == []
 
     def test_a_done_marker_of_the_owner_ends_the_wait(self) -> None:
         """Somebody else's does not; a marker alone is no job."""

@@ -17,6 +17,7 @@ TABLE = """\
 40 22 0:50 / /nas rw shared:1 - nfs4 server:/nas rw
 41 40 0:51 / /nas/with\\040blank rw - fuse.sshfs x rw
 42 22 0:52 / /run rw - ext4 /dev/vdb rw
+43 22 0:53 / /odd\u2028\x85\udcff rw - xfs /dev/vdc rw
 """
 
 
@@ -92,6 +93,7 @@ def test_one_intake_at_a_time(tmp_path: Path) -> None:
         ("/nas/with blank/x", "fuse.sshfs"),
         ("/run/x", "ext4"),
         ("/nasty", "ext4"),
+        ("/odd\u2028\x85\udcff/x", "xfs"),
     ],
 )
 def test_the_kind_is_that_of_the_deepest_mount(path: str, kind: str) -> None:

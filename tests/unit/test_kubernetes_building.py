@@ -160,6 +160,58 @@ def test_modules_out_of_reach_are_no_fault_of_the_sources(
     assert said.splitlines()[-1] in failure.value.hint
 
 
+def test_a_cache_may_be_named_from_where_one_is(
+    module: building.Module, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Go runs elsewhere, and so does whatever is started from there later."""
+    monkeypatch.chdir(tmp_path)
+    found = building.ensure(module, listener=Listener(), environment=environment | {"PENSTOCK_CACHE": "mine"})
+    assert found.parent == tmp_path / "mine"
+    assert sorted(path.name for path in found.iterdir()) == ["one", "two"]
+
+
+def test_what_is_kept_is_for_everybody(module: building.Module, environment: dict[str, str]) -> None:
+    """A test run of somebody careful must not lock the users of later labs out."""
+    before = os.umask(0o077)
+    try:
+        found = building.ensure(module, listener=Listener(), environment=environment)
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(found.parent.stat().st_mode) == 0o755
+    assert (found / "one").stat().st_mode & stat.S_IROTH
+
+
+def test_what_a_killed_builder_left_is_removed_by_the_next(
+    module: building.Module, environment: dict[str, str]
+) -> None:
+    """Hundreds of megabytes, under a name that nobody will ever use again."""
+    name = f"lab-{building.fingerprint(module, building.go_version(building.find_go(environment)))}"
+    (caching.SYSTEM_CACHE / f".{name}.x7_").mkdir(parents=True)
+    (caching.SYSTEM_CACHE / f".{name}.x7_" / "one").touch()
+    found = building.ensure(module, listener=Listener(), environment=environment)
+    assert sorted(path.name for path in found.parent.iterdir()) == [f".{name}.lock", name]
+
+
+def test_go_leaves_nothing_outside_of_the_cache(
+    module: building.Module, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A Go that is killed does not tidy up: what it had on the way goes with the rest."""
+    go = tmp_path / "bin/go"
+    go.write_text(
+        FAKE_GO.replace("#!/bin/sh\n", '#!/bin/sh\n[ "$1" = env ] || touch "${GOTMPDIR:-$HOME}/go-build7"\n')
+    )
+    found = building.ensure(module, listener=Listener(), environment=environment)
+    assert sorted(path.name for path in found.iterdir()) == ["one", "two"]
+    with pytest.raises(errors.LabError, match="cannot build"):
+        building.ensure(
+            dataclasses.replace(module, name="other"),
+            listener=Listener(),
+            environment=environment | {"FAKE_FAILURE": "x"},
+        )
+    assert list(tmp_path.rglob("go-build7")) == []
+
+
 def test_two_builders_build_once(module: building.Module, environment: dict[str, str]) -> None:
     """The second waits for the first and finds its work."""
     listeners = [Listener(), Listener()]

@@ -7,6 +7,7 @@ import dataclasses
 import http.server
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from penstock import errors
 from penstock.kube import kubeconfig
-from penstock.lab import files, paths, spec
+from penstock.lab import actions, files, paths, spec
 from penstock.lab.kubernetes import api, choosing, foreign, layout, pretending, setup
 from tests.unit.test_kubernetes_layout import cluster
 
@@ -48,6 +49,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_DELETE = do_GET  # noqa: N815 - the name is http.server's
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
         """Nobody wants to read it."""
@@ -184,6 +187,89 @@ class TestForeign:
         path.write_text(text)
         with pytest.raises(errors.UsageError, match="is not a kubeconfig that can be used"):
             foreign.render_kubeconfig(path, user={})
+
+
+class TestRemovingForeign:
+    NAME = foreign.namespace_of(PLACE, LAB)
+    NAMESPACE = f"/api/v1/namespaces/{NAME}"
+
+    def lab(self, config: Path) -> spec.LabSpec:
+        return msgspec.structs.replace(LAB, kubernetes=str(config), complete=True)
+
+    @pytest.mark.parametrize("is_there", [True, False], ids=["nobody answers", "no kubeconfig"])
+    def test_a_lab_whose_cluster_is_gone_can_be_taken_down(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
+    ) -> None:
+        """Nothing stays here, and what may be left there is named so that it can be removed."""
+        if is_there:
+            (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
+        with tempfile.TemporaryDirectory(prefix="penstock-") as short:
+            place = paths.LabPaths(Path(short) / "lab")
+            place.run.mkdir(parents=True)
+            spec.save(place, self.lab(tmp_path / "config"))
+            assert actions.take_down(place)
+            assert not place.directory.exists()
+            name = foreign.namespace_of(place, LAB)
+        bindings = f"clusterrolebinding/{name}-penstockd clusterrolebinding/{name}-viewer"
+        roles = f"clusterrole/{name}-penstockd clusterrole/{name}-viewer"
+        assert f"kubectl delete {bindings} {roles} namespace/{name}," in caplog.text
+        assert ("does not answer" if is_there else "cannot read kubeconfig") in caplog.text
+
+    def test_only_what_was_not_removed_is_named(
+        self, answers: dict[str, tuple[int, bytes]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The bindings were gone; the namespace is refused, in the API's own words."""
+        answers[self.NAMESPACE] = (403, b'{"kind": "Status", "message": "not today"}')
+        foreign.remove(PLACE, self.lab(tmp_path / "config"))
+        assert "not today" in caplog.text
+        assert f"kubectl delete namespace/{self.NAME}," in caplog.text
+
+    def test_nothing_is_said_when_all_is_gone(
+        self, answers: dict[str, tuple[int, bytes]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Removed now, or before."""
+        answers[self.NAMESPACE] = (200, b"{}")
+        foreign.remove(PLACE, self.lab(tmp_path / "config"))
+        assert caplog.text == ""
+
+    def test_what_is_made_there_is_removed_and_nothing_else_is_touched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A ClusterRole `viewer` of the site's own would be given our rules, and keep them for ever."""
+        (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
+        applied: list[str] = []
+        removed: list[str] = []
+
+        def apply(_: Path, path: str, manifest: dict[str, Any]) -> None:
+            assert path.endswith(f"/{manifest['metadata']['name']}")
+            applied.append(path)
+
+        def request(_: Path, method: str, path: str, **more: Any) -> dict[str, Any]:
+            if method == "DELETE":
+                removed.append(path)
+            return {"status": {"token": "t"}}
+
+        monkeypatch.setattr(api, "apply", apply)
+        monkeypatch.setattr(api, "request", request)
+        with tempfile.TemporaryDirectory(prefix="penstock-") as short:
+            place = paths.LabPaths(Path(short))
+            place.etc.mkdir()
+            owner = files.Owner(os.geteuid(), os.getegid())
+            foreign.install(place, self.lab(tmp_path / "config"), penstockd_owner=owner)
+            foreign.remove(place, self.lab(tmp_path / "config"))
+        inside = f"/api/v1/namespaces/{foreign.namespace_of(place, LAB)}/"
+        assert {path for path in applied if not path.startswith(inside)} == set(removed)
+
+    def test_labs_of_the_same_name_have_nothing_in_common_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Everybody's lab is called default: whoever takes down his own must not end another's."""
+        (tmp_path / "machine-id").write_text("f00\n")
+        elsewhere = foreign.namespace_of(paths.LabPaths(Path("/lab2")), LAB)
+        monkeypatch.setattr(foreign, "MACHINE_ID", tmp_path / "machine-id")
+        on_another_machine = foreign.namespace_of(PLACE, LAB)
+        assert len({self.NAME, elsewhere, on_another_machine}) == 3
+        assert on_another_machine == foreign.namespace_of(PLACE, LAB)
 
 
 class TestApi:

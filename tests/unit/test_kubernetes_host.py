@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -14,7 +15,17 @@ from hypothesis import strategies as st
 
 from penstock import errors, wellknown
 from penstock.lab import processes
-from penstock.lab.kubernetes import building, cgroups, mounting, nodeview, remains, requirements
+from penstock.lab.kubernetes import (
+    building,
+    cgroups,
+    hostnote,
+    layout,
+    mounting,
+    nodeview,
+    remains,
+    requirements,
+)
+from tests.unit.test_kubernetes_layout import cluster
 
 
 @pytest.fixture
@@ -83,6 +94,57 @@ class TestCgroups:
             child.kill()
             child.wait(10)
 
+    def test_who_is_out_of_sight_is_not_taken_for_ourselves(self, controllers: Path) -> None:
+        """A process of another pid namespace is a 0 there, and a signal to 0 goes to one's own group."""
+        (controllers / "memory/lab").mkdir()
+        (controllers / "memory/lab/cgroup.procs").write_text("0\n")
+        argv = [
+            *(sys.executable, "-c"),
+            "import sys; from pathlib import Path; from penstock.lab.kubernetes import cgroups\n"
+            "try: cgroups.remove('lab', root=Path(sys.argv[1]), rounds=1)\n"
+            "except Exception as error: print(error)",
+            str(controllers),
+        ]
+        said = subprocess.run(
+            argv, capture_output=True, text=True, timeout=30, check=False, start_new_session=True
+        )
+        assert said.returncode == 0
+        assert "does not become empty" in said.stdout
+
+    def test_more_processes_than_descriptors_go_too(
+        self, controllers: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A job may have thousands, and each that is held takes one of ours."""
+        monkeypatch.setattr(cgroups, "_AT_ONCE", 2)
+        held: list[int] = []
+        most, opened, closed = [0], os.pidfd_open, os.close
+
+        def hold(pid: int) -> int:
+            held.append(opened(pid))
+            most.append(len(held))
+            return held[-1]
+
+        def let_go(descriptor: int) -> None:
+            closed(descriptor)
+            if descriptor in held:
+                held.remove(descriptor)
+
+        children = [subprocess.Popen(["sleep", "60"]) for _ in range(5)]
+        (controllers / "memory/lab").mkdir()
+        procs = controllers / "memory/lab/cgroup.procs"
+        procs.write_text("".join(f"{child.pid}\n" for child in children))
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pidfd_open", hold)
+                patch.setattr(os, "close", let_go)
+                cgroups._kill_all(controllers / "memory/lab")
+            assert [child.wait(10) for child in children] == [-signal.SIGKILL] * 5
+        finally:
+            for child in children:
+                child.kill()
+                child.wait(10)
+        assert (max(most), held) == (2, [])
+
     def test_removing_what_is_not_there_is_nothing(self, controllers: Path) -> None:
         """A lab that never got so far is taken down as well."""
         cgroups.remove("lab", root=controllers)
@@ -141,6 +203,15 @@ class TestMounts:
         line = f"36 35 98:0 /mnt1 /{escaped} rw,noatime master:1 - ext3 /dev/root rw"
         assert mounting.parse_mount_point(line) == f"/{path}"
 
+    def test_somebodys_mount_may_be_called_anything(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Names are bytes, and one in Latin-1 must not keep anybody from looking at the others."""
+        line = b"36 35 98:0 / /media/%s rw,noatime - ext3 /dev/root rw\n"
+        (tmp_path / "mountinfo").write_bytes(line % b"caf\xe9" + line % "café\x85".encode())
+        monkeypatch.setattr(mounting, "_MOUNTINFO", tmp_path / "mountinfo")
+        assert mounting.all_mounts() == [os.fsdecode(b"/media/caf\xe9"), "/media/café\x85"]
+
     def test_the_mount_of_a_path_is_the_nearest_one(self) -> None:
         """/proc/sys lies on /proc."""
         assert mounting.mount_holding(Path("/proc/sys/kernel")) == Path("/proc")
@@ -160,6 +231,8 @@ class TestRemains:
             (("/usr/bin/containerd-shim-runc-v2", "-address", "/lab/kubernetes/n1/c.sock"), True),
             (("containerd", "--config", "/lab/kubernetes/n1/containerd.toml"), True),
             (("/cache/kubelet", "--config=/lab2/kubernetes/n1/kubelet.json"), False),
+            (("/cache/kubelet", "--config=/srv/lab/kubernetes/n1/kubelet.json"), False),
+            (("containerd", "--config", "/srv/lab/kubernetes/n1/containerd.toml"), False),
             (("containerd",), False),
             (("vim", "/lab/kubernetes/n1/kubelet.json"), False),
             ((), False),
@@ -169,6 +242,73 @@ class TestRemains:
         """By program and by a file of this very lab; neither alone is enough."""
         found = processes.Process(identity=processes.Identity(1, 1), parent=1, name="x", uid=0, argv=argv)
         assert remains.daemons_of(Path("/lab"), [found]) == ([found] if ours else [])
+
+
+class TestHost:
+    @pytest.fixture
+    def machine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A machine that forwards nothing and has never seen a kubelet."""
+        (tmp_path / "cgroup.controllers").touch()
+        (tmp_path / "ip_forward").write_text("0\n")
+        (tmp_path / "containerd").mkdir()
+        monkeypatch.setattr(cgroups.trees, "__defaults__", (tmp_path,))
+        monkeypatch.setattr(cgroups.make, "__kwdefaults__", {"root": tmp_path})
+        monkeypatch.setattr(hostnote, "NOTE", tmp_path / "note")
+        monkeypatch.setattr(hostnote, "FORWARDING", tmp_path / "ip_forward")
+        monkeypatch.setattr(processes, "boot_id", lambda: "first")
+        monkeypatch.setattr(hostnote, "FOLDERS", (tmp_path / "containerd", tmp_path / "kubelet"))
+        return tmp_path
+
+    def up(self, machine: Path, directory: str) -> layout.Cluster:
+        made = dataclasses.replace(cluster(), directory=Path(directory))
+        hostnote.remember(made)
+        (machine / "kubelet").mkdir(exist_ok=True)
+        (machine / "ip_forward").write_text("1\n")
+        return made
+
+    def down(self, machine: Path, made: layout.Cluster) -> None:
+        (machine / made.cgroup).rmdir()
+        hostnote.restore()
+
+    @pytest.mark.parametrize("first", [0, 1], ids=["oldest first", "newest first"])
+    def test_the_last_cluster_leaves_the_machine_as_the_first_found_it(
+        self, machine: Path, first: int
+    ) -> None:
+        """Whichever goes first; what the second found was the first one's doing."""
+        labs = [self.up(machine, "/a"), self.up(machine, "/b")]
+        self.down(machine, labs.pop(first))
+        assert (machine / "ip_forward").read_text() == "1\n"
+        assert (machine / "kubelet").is_dir()
+        self.down(machine, labs.pop())
+        assert (machine / "ip_forward").read_text() == "0\n"
+        assert sorted(path.name for path in machine.iterdir()) == [
+            *("cgroup.controllers", "containerd", "ip_forward")
+        ]
+
+    @pytest.mark.parametrize("up_again", [False, True])
+    def test_a_restart_of_the_machine_is_outlived(
+        self, machine: Path, monkeypatch: pytest.MonkeyPatch, up_again: bool
+    ) -> None:
+        """A directory is still the first cluster's doing; the setting is what the administrator made it."""
+        made = self.up(machine, "/a")
+        (machine / made.cgroup).rmdir()
+        monkeypatch.setattr(processes, "boot_id", lambda: "second")
+        (machine / "ip_forward").write_text("2\n")
+        if up_again:
+            self.down(machine, self.up(machine, "/a"))
+        else:
+            hostnote.restore()
+        assert (machine / "ip_forward").read_text() == "2\n"
+        assert sorted(path.name for path in machine.iterdir()) == [
+            *("cgroup.controllers", "containerd", "ip_forward")
+        ]
+
+    def test_a_note_cut_short_is_none(self, machine: Path) -> None:
+        """Its writer was killed."""
+        (machine / "note").write_text('{"forwa')
+        hostnote.restore()
+        assert (machine / "ip_forward").read_text() == "0\n"
+        assert not (machine / "note").exists()
 
 
 class TestRequirements:

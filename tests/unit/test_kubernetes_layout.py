@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from pathlib import Path
 
@@ -45,6 +46,14 @@ def test_nodes_with_other_ports_have_other_networks(ports: list[int]) -> None:
         networks.append(ipaddress.IPv4Network(machine.pod_network))
     assert all(network.subnet_of(ipaddress.IPv4Network("10.0.0.0/8")) for network in networks)
     assert len(set(networks)) == len(ports)
+
+
+def test_labs_with_the_same_ports_have_other_cgroups() -> None:
+    """One that is down keeps its ports; another that took them must not be killed with what is left of it."""
+    made = cluster()
+    other = dataclasses.replace(made, directory=Path("/lab2"))
+    assert made.cgroup == cluster().cgroup != other.cgroup
+    assert made.cgroup.startswith(layout.CGROUP_PREFIX)
 
 
 def test_everything_of_a_node_is_below_its_own_directory() -> None:

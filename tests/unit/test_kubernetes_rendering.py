@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import csv
 import json
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.lab.kubernetes import authority, controlplane, joining, machines, registry
+from penstock import errors
+from penstock.lab.kubernetes import api, authority, controlplane, joining, machines, registry
 from penstock.render import rbac
 from tests import goldens
 from tests.unit.test_kubernetes_layout import cluster
@@ -37,7 +41,7 @@ def test_kubelets_settings() -> None:
     """A cgroup root of its own, nothing written to the host's iptables, no eviction by the host's disk."""
     config = machines.render_kubelet(cluster().machines[1])
     assert pretty(config) == reviewed("kubelet.json", pretty(config))
-    assert config["cgroupRoot"] == "/penstock-k8s-26002/n2"
+    assert config["cgroupRoot"] == "/penstock-k8s-26002-9bcc2192/n2"
     assert config["makeIPTablesUtilChains"] is False
 
 
@@ -113,6 +117,35 @@ def test_a_nodes_status_is_completed() -> None:
     status = joining.node_status("n1", gpus=4)
     assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
     assert status["capacity"] == status["allocatable"] == {"nvidia.com/gpu": "4"}
+
+
+@pytest.mark.parametrize("conflicts", [0, 1, joining.TRIES])
+def test_a_taint_is_not_put_back_over_the_controllers(
+    conflicts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes from the node as it was read, or the node is read again."""
+    not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    clouds = {"key": joining.UNINITIALIZED, "effect": "NoSchedule"}
+    node: dict[str, Any] = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [clouds, not_ready]}}
+    left = [conflicts]
+
+    def request(config: Path, method: str, path: str, *, body: Any = None, kind: str = "") -> Any:
+        if method == "GET":
+            return copy.deepcopy(node)
+        if left[0]:  # the controller was first
+            left[0] -= 1
+            node["metadata"]["resourceVersion"] += "1"
+            node["spec"]["taints"] = [clouds]
+        if body["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"]:
+            raise errors.KubeConflict("the object has been modified", status=409)
+        node["spec"] = body["spec"]
+        return None
+
+    monkeypatch.setattr(api, "request", request)
+    monkeypatch.setattr(joining, "TRY_AGAIN_SECONDS", 0)
+    with pytest.raises(errors.KubeConflict) if conflicts == joining.TRIES else contextlib.nullcontext():
+        joining._remove_taint(Path("/k"), "/api/v1/nodes/n1")
+        assert node["spec"]["taints"] == ([] if conflicts else [not_ready])
 
 
 def test_only_the_clouds_taint_is_taken_away() -> None:

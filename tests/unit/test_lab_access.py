@@ -24,7 +24,7 @@ PLACE = paths.LabPaths(Path("/lab"))
 def sh(script: str, **variables: str) -> str:
     """What a POSIX shell prints."""
     argv = ["sh", "-c", script]
-    env = {"PATH": "/usr/bin:/bin", **variables}
+    env = {"PATH": os.environ["PATH"], **variables}
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
@@ -39,7 +39,7 @@ class TestEnvironment:
         assert said["KUBECONFIG"] == f"/lab/etc/{kubeconfig}.kubeconfig"
         assert said["PENSTOCK_NAS"] == "/lab/nas"
         assert said["PENSTOCK_SOCKET"] == "/lab/run/penstockd/penstockd.sock"
-        assert said["PATH"] == "/lab/bin:/usr/bin:/bin"
+        assert said["PATH"] == f"/lab/bin:{os.environ['PATH']}"
 
     def test_a_path_with_blanks_survives(self) -> None:
         """What the person already had on PATH stays as it is."""
@@ -89,6 +89,17 @@ class TestWrapper:
         assert wrapper.open_to_all(Path("/bin/sh").resolve())
         tmp_path.chmod(0o700)
         assert not wrapper.open_to_all(tool)
+
+    def test_an_environment_in_a_closed_folder_is_out_of_reach(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Although its interpreter is a link to the system's, which everybody can reach: root's home."""
+        interpreter = tmp_path / "closed" / "python"
+        interpreter.parent.mkdir(mode=0o700)
+        interpreter.symlink_to("/bin/sh")
+        monkeypatch.setattr(sys, "executable", str(interpreter))
+        monkeypatch.setattr(wrapper, "_substitute", lambda: "/usr/bin/its-substitute")
+        assert "/usr/bin/its-substitute -P -m penstock" in wrapper.render(tmp_path / "lib")
 
     def test_code_out_of_reach_is_linked_into_the_lab(self, tmp_path: Path) -> None:
         """A checkout in a closed folder: the same files, where everybody may read them."""
@@ -174,6 +185,7 @@ class TestPrivilege:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv("PENSTOCK_LAB", "/lab")
         monkeypatch.delenv("PYTHONPATH", raising=False)
+        monkeypatch.delenv("PENSTOCK_CACHE", raising=False)
 
     @staticmethod
     def sudo(tmp_path: Path, code: int) -> Path:
@@ -196,9 +208,28 @@ class TestPrivilege:
         with pytest.raises(ReplacedError) as caught:
             privilege.require_root(["lab", "up", "--nodes", "2"])
         assert caught.value.args[0] == [
-            str(sudo), "-n", "--", "/usr/bin/env", "PENSTOCK_LAB=/lab", sys.executable, "-m", "penstock",
-            "lab", "up", "--nodes", "2",
+            str(sudo), "-n", "--", "/usr/bin/env", "PENSTOCK_LAB=/lab", sys.executable, "-P", "-m",
+            "penstock", "lab", "up", "--nodes", "2",
         ]  # fmt: skip
+
+    def test_the_cache_that_was_meant_is_meant_by_root(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """sudo drops what it is not told to keep, and /var may have no room for a build."""
+        self.sudo(tmp_path, 0)
+        monkeypatch.setenv("PENSTOCK_CACHE", "/big/disk")
+        with pytest.raises(ReplacedError) as caught:
+            privilege.require_root(["lab", "up"])
+        assert "PENSTOCK_CACHE=/big/disk" in caught.value.args[0]
+
+    def test_root_imports_nothing_from_where_the_caller_is(self, tmp_path: Path) -> None:
+        """Somebody else's `penstock` in /tmp would run as root."""
+        (tmp_path / "penstock").mkdir()
+        for name in ("__init__.py", "__main__.py"):
+            (tmp_path / "penstock" / name).write_text("raise SystemExit('taken over')\n")
+        argv = privilege.rerun_command(["--version"], kept={})
+        said = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert said.stdout.startswith("penstock"), said.stderr
 
     def test_a_password_is_asked_for_at_a_terminal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ Real daemons are left out here: steps are what each test says they are.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from penstock import errors
 from penstock.lab import (
     bringup,
+    files,
     paths,
     places,
     ports,
@@ -25,7 +27,9 @@ from penstock.lab import (
     steps,
     supervision,
     teardown,
+    users,
 )
+from penstock.lab.slurm import programs
 
 SUDO = {"SUDO_USER": "daemon"}
 LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=2, complete=True)
@@ -272,3 +276,48 @@ class TestSteps:
             assert len(names) == len(made)
             assert names.issuperset(earlier for step in made for earlier in step.after)
             assert ("penstockd" in names) is bridge
+
+
+@pytest.mark.usefixtures("doing")
+def test_a_directory_of_somebody_elses_becomes_ours(place: paths.LabPaths) -> None:
+    """Whoever owned it could put programs of his own where root runs the lab's."""
+    if os.geteuid() != 0:
+        pytest.skip("giving a directory away needs root")
+    place.directory.mkdir()
+    os.chown(place.directory, 65534, 65534)
+    bring_up(place)
+    assert (place.directory.stat().st_uid, place.directory.stat().st_gid) == (0, 0)
+
+
+@pytest.mark.usefixtures("doing")
+def test_what_its_maker_put_there_at_the_last_moment_is_noticed(
+    place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory was empty when it was looked at first."""
+
+    def directory(path: Path, **_: object) -> None:
+        (path / "bin").mkdir(parents=True)
+
+    monkeypatch.setattr(files, "directory", directory)
+    with pytest.raises(errors.UsageError, match="neither empty nor a lab"):
+        bring_up(place)
+    assert not place.spec.exists()
+
+
+@pytest.mark.usefixtures("doing")
+def test_the_labs_user_is_made_before_anything_that_takes_long(
+    place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Building takes minutes, in which another lab of the same name would choose the same user's."""
+    made: list[str] = []
+
+    def build(*_: object, **__: object) -> spec.LabSpec:
+        assert made == ["penstock-lab"]
+        raise errors.LabError("cannot be built")
+
+    monkeypatch.setattr(users, "free_name", lambda name: f"penstock-{name}")
+    monkeypatch.setattr(users, "ensure_created", lambda place, name: made.append(name))
+    monkeypatch.setattr(programs, "with_programs", build)
+    with pytest.raises(errors.LabError, match="cannot be built"):
+        bringup.bring_up(place, bringup.Wishes(), listener=Quiet(), environment={})
+    assert not place.directory.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -154,6 +155,23 @@ class TestLock:
             raise AssertionError("both are in")
         with locking.lock(tmp_path):
             assert list(tmp_path.iterdir()) == []
+
+    def test_a_directory_that_was_removed_meanwhile_is_not_locked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`down` ended between the opening and the locking: another `up` may have made the next one."""
+        lab = tmp_path / "lab"
+        lab.mkdir()
+
+        def flock(descriptor: int, how: int) -> None:
+            lab.rename(tmp_path / "old")
+            lab.mkdir()
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with pytest.raises(errors.LabError, match="just removed"), locking.lock(lab):
+            pass
+        with pytest.raises(errors.LabError, match="just removed"), locking.lock(tmp_path / "nowhere"):
+            pass
 
 
 class TestCommands:

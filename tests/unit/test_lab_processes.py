@@ -96,6 +96,18 @@ class TestSnapshot:
             finally:
                 child.kill()
 
+    def test_a_name_that_is_no_text_does_not_stop_it(self, tmp_path: Path) -> None:
+        """The kernel cuts names after 15 bytes, also in the middle of a letter."""
+        odd = tmp_path / "fourteen-bytesä"
+        odd.symlink_to("/bin/sleep")
+        with subprocess.Popen([str(odd), "60"]) as child:
+            try:
+                found = {process.pid: process for process in processes.snapshot()}[child.pid]
+                assert found.name.startswith("fourteen-bytes")
+                assert processes.memory_bytes(found.identity) > 0
+            finally:
+                child.kill()
+
     def test_descendants_are_found_at_every_depth(self) -> None:
         """Children of children count, the root itself does not."""
         tree = [

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import errno
+import signal
+import subprocess
+import sys
 import threading
+import time
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -135,3 +140,86 @@ class TestFailure:
 
         with pytest.raises(errors.LabError, match=r"configuration: .*Permission denied"):
             steps.run_all([steps.Step(name="configuration", run=write)], listener=Log(), give_up=nothing)
+
+
+def test_what_waits_for_a_worker_is_not_begun_after_a_failure() -> None:
+    """A lab of hundreds of nodes would start every one of them only to end it again."""
+    begun: list[int] = []
+    given_up = threading.Event()
+
+    def fail() -> str:
+        raise errors.LabError("no")
+
+    def begin(number: int) -> str:
+        begun.append(number)
+        assert given_up.wait(30)
+        time.sleep(0.2)
+        return "done"
+
+    many = [steps.Step(name=f"n{number}", run=partial(begin, number)) for number in range(50)]
+    with pytest.raises(errors.LabError, match="no"):
+        steps.run_all((steps.Step(name="bad", run=fail), *many), listener=Log(), give_up=given_up.set)
+    assert len(begun) <= 2 * steps.WORKERS
+
+
+PROGRAM = """
+import sys, threading
+from penstock.lab import steps
+
+has_begun = threading.Event()
+
+class Quiet:
+    def began(self, name): pass
+    def ended(self, name, what, seconds): pass
+
+def work():
+    print("begun", flush=True)
+    has_begun.set()
+    sys.stdin.readline()
+    print("ended", flush=True)
+    return ""
+
+try:
+    one = steps.Step(name="x", run=work)
+    steps.run_all([one], listener=Quiet(), give_up=lambda: print("given up", flush=True))
+except KeyboardInterrupt:
+    print("cleaning up", flush=True)
+"""
+
+
+def test_a_second_signal_does_not_begin_the_cleaning_up_too_early() -> None:
+    """What has begun may start a daemon yet."""
+    argv, pipe = [sys.executable, "-c", PROGRAM], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "begun\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "given up\n"
+        child.send_signal(signal.SIGINT)
+        assert "a moment, please" in child.stderr.readline()
+        said, _ = child.communicate("go on\n", timeout=30)
+    assert said == "ended\ncleaning up\n"
+
+
+TORN = """
+import signal, threading
+begin = threading.Thread.start
+
+def start(thread):
+    begin(thread)
+    has_begun.wait()
+    signal.raise_signal(signal.SIGINT)
+
+threading.Thread.start = start
+"""
+
+
+def test_a_signal_while_a_step_is_being_begun_does_not_lose_it() -> None:
+    """Python does not wait for a thread whose start was interrupted; the cleaning up would not either."""
+    argv, pipe = [sys.executable, "-c", TORN + PROGRAM], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline() for _ in range(2)] == ["begun\n", "given up\n"]
+        said, _ = child.communicate("go on\n", timeout=30)
+    assert said == "ended\ncleaning up\n"

@@ -198,6 +198,19 @@ class TestEnsure:
         assert not supervisor.ensure(thing)
         assert supervisor.record("thing") == before
 
+    def test_one_that_is_slow_to_answer_outlives_the_failure_of_another(
+        self, supervisor: supervision.Supervisor
+    ) -> None:
+        """What could not be started is no reason to end what runs."""
+        supervisor.start(component("sleep", "60"))
+        before = supervisor.record("thing")
+        supervisor.cancel.set()
+        thing = component("sleep", "60", check=lambda: "no word yet", patience=60)
+        with pytest.raises(errors.LabError, match="given up"):
+            supervisor.ensure(thing)
+        assert before is not None
+        assert supervisor.record("thing") == before
+
     def test_a_stranger_with_the_same_pid_is_never_touched(
         self, supervisor: supervision.Supervisor, place: paths.LabPaths
     ) -> None:

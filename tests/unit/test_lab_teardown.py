@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import paths, processes, teardown
+from penstock.devcluster import processes as devcluster
+from penstock.lab import actions, components, paths, processes, spec, supervision, teardown
+from penstock.lab.kubernetes import cgroups, layout, mounting
+
+LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=1, bridge=False)
 
 
 @pytest.fixture
@@ -91,6 +101,18 @@ class TestBelonging:
         )
         assert found(place, *everything) == {10, 11, 14}
 
+    @pytest.mark.parametrize("kubernetes", [spec.DEV, spec.REAL, spec.KWOK, "/some/config"])
+    def test_no_component_of_ours_is_unknown_without_a_record(
+        self, place: paths.LabPaths, open_files: dict[int, str], kubernetes: str
+    ) -> None:
+        """Whatever a lab of any kind starts with our interpreter, also as root."""
+        lab = msgspec.structs.replace(LAB, bridge=True, fault_proxy=True, kubernetes=kubernetes)
+        parts = components.all_components(place, lab)
+        ours = {part.name: part.argv for part in parts if part.argv[0] == sys.executable}
+        unknown = [name for name, argv in ours.items() if found(place, process(10, *argv)) != {10}]
+        assert {"penstockd", "intake", "collector", "faultproxy"} <= set(ours)
+        assert unknown == []
+
     def test_everything_below_goes_along(self, place: paths.LabPaths, open_files: dict[int, str]) -> None:
         """A job's script and what it has started."""
         open_files[10] = f"{place.spool}/n1"
@@ -116,6 +138,131 @@ class TestBelonging:
         assert found(place, kernel) == set()
 
 
+@contextlib.contextmanager
+def family() -> Iterator[tuple[processes.Identity, processes.Identity]]:
+    """A process and its child."""
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 300 & echo $!; wait"], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = processes.identify(int(parent.stdout.readline()))
+        me = processes.identify(parent.pid)
+        assert me is not None
+        assert child is not None
+        try:
+            yield me, child
+        finally:
+            processes.send(child, signal.SIGKILL)
+            parent.kill()
+
+
+def note(place: paths.LabPaths, name: str, identity: processes.Identity) -> None:
+    """run/<component>.json, as if that process were the component."""
+    record = supervision.Record(
+        pid=identity.pid, start_ticks=identity.start_ticks, boot_id=processes.boot_id(), started_at=0.0
+    )
+    path = place.component_record(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(record))
+
+
+class TestRecords:
+    def test_a_component_goes_with_its_children(self, place: paths.LabPaths) -> None:
+        """Nothing that a daemon has started stays behind."""
+        with family() as (parent, child):
+            note(place, components.MUNGED, parent)
+            teardown.end_processes(place, LAB)
+            assert processes.wait_gone([parent, child], seconds=10) == []
+
+    def test_whoever_has_a_dead_components_pid_keeps_his_children(self, place: paths.LabPaths) -> None:
+        """A pid that was given anew is another process: neither it nor what is below it is the lab's."""
+        with family() as (parent, child):
+            note(place, components.MUNGED, processes.Identity(parent.pid, parent.start_ticks - 1000))
+            teardown.end_processes(place, LAB)
+            assert processes.wait_gone([child], seconds=0.3) == [child]
+            assert processes.alive(parent)
+
+
+class TestWithoutSpec:
+    def test_a_lab_json_of_another_program_does_not_make_a_lab(self, place: paths.LabPaths) -> None:
+        """`down --force` in a home directory with such a file would remove all of it."""
+        place.spec.write_text('{"theme": "dark"}')
+        thesis = place.directory / "thesis.tex"
+        thesis.touch()
+        place.run.mkdir()
+        with pytest.raises(
+            errors.UsageError, match=r"has thesis.tex, which no lab makes: nothing was touched"
+        ):
+            actions.take_down(place, force=True)
+        assert thesis.exists()
+        assert place.run.exists()
+
+    def test_all_that_a_lab_makes_is_known(self, place: paths.LabPaths) -> None:
+        """Also what was being written, and a cluster of its own."""
+        own = layout.Cluster(directory=place.directory, programs=Path(), api_port=1, first_port=2, nodes=())
+        for path in (place.nas, place.database_made, place.etc, place.gpu_devices, own.state):
+            assert paths.is_known(path.name)
+        assert paths.is_known(".lab.json.x7")
+        place.spec.write_text("{")
+        place.nas.mkdir()
+        assert actions.take_down(place, force=True)
+        assert not place.directory.exists()
+        place.directory.mkdir()
+
+    def test_a_cluster_of_the_labs_own_goes_also_when_nobody_knows_of_it(self, place: paths.LabPaths) -> None:
+        """lab.json cannot be read: daemons and shims are known by what they were told."""
+        argv = [
+            "containerd-shim-runc-v2",
+            "-c",
+            "echo; sleep 60; :",
+            f"{place.directory}/kubernetes/n1/c.sock",
+        ]
+        with subprocess.Popen(argv, executable="/bin/sh", stdout=subprocess.PIPE) as shim:
+            try:
+                assert shim.stdout is not None
+                shim.stdout.readline()
+                teardown.end_processes(place, None)
+                assert shim.wait(10) == -signal.SIGKILL
+            finally:
+                shim.kill()
+
+    def test_its_cgroups_go(self, place: paths.LabPaths) -> None:
+        """And those of another lab stay."""
+        trees = cgroups.trees()
+        if os.geteuid() != 0 or not trees or not cgroups.writable(trees[0]):
+            pytest.skip("needs the right to make cgroups")
+        own, other = (
+            trees[0] / f"{layout.CGROUP_PREFIX}1-{layout.digest(directory)}"
+            for directory in (place.directory, place.directory / "other")
+        )
+        try:
+            (own / "n1").mkdir(parents=True)
+            other.mkdir()
+            teardown.end_processes(place, None)
+            assert (own.exists(), other.exists()) == (False, True)
+        finally:
+            for path in (own / "n1", own, other):
+                with contextlib.suppress(FileNotFoundError):
+                    path.rmdir()
+
+
+class TestCgroups:
+    def test_those_of_a_dev_cluster_that_was_killed_go(self, place: paths.LabPaths) -> None:
+        """It removes them itself when it is told to stop, but not after a kill -9."""
+        left = [tree / devcluster.cgroup_name(place.devcluster_data) for tree in cgroups.trees()]
+        if os.geteuid() != 0 or not left or not cgroups.writable(left[0].parent):
+            pytest.skip("needs the right to make cgroups")
+        for path in left:
+            (path / "n1-pod").mkdir(parents=True)
+        try:
+            teardown.end_processes(place, LAB)
+            assert [path for path in left if path.exists()] == []
+        finally:
+            for path in (part for top in left for part in (top / "n1-pod", top)):
+                with contextlib.suppress(FileNotFoundError):
+                    path.rmdir()
+
+
 class TestFiles:
     def test_everything_goes_and_links_are_not_followed(self, place: paths.LabPaths, tmp_path: Path) -> None:
         """What a user linked to is not the lab's."""
@@ -130,6 +277,61 @@ class TestFiles:
         assert not place.directory.exists()
         assert (precious / "data").exists()
         place.directory.mkdir()
+
+    def test_what_is_mounted_in_the_lab_is_unmounted_and_keeps_its_files(
+        self, place: paths.LabPaths, tmp_path: Path
+    ) -> None:
+        """Whatever it is called: names in mountinfo are bytes, some of them escaped."""
+        if os.geteuid() != 0:
+            pytest.skip("mounting needs root")
+        (tmp_path / "precious").touch()
+        place.spec.touch()
+        for name in ("größe", "with blank"):
+            point = place.directory / name
+            point.mkdir()
+            mounting.bind(tmp_path, point)
+        try:
+            teardown.tear_down(place, None)
+        finally:
+            left = [point for point in mounting.all_mounts() if point.startswith(f"{place.directory}/")]
+            for still in left:
+                subprocess.run(["umount", "--lazy", still], check=False, timeout=30)
+        assert left == []
+        assert (tmp_path / "precious").exists()
+        assert not place.directory.exists()
+        place.directory.mkdir()
+
+    def test_a_mount_that_hides_another_goes_first(self, place: paths.LabPaths, tmp_path: Path) -> None:
+        """The inner one cannot be reached before."""
+        if os.geteuid() != 0:
+            pytest.skip("mounting needs root")
+        inner = place.directory / "outer" / "inner"
+        inner.mkdir(parents=True)
+        place.spec.touch()
+        (tmp_path / "precious").touch()
+        mounting.bind(tmp_path, inner)
+        mounting.bind(tmp_path, inner.parent)
+        try:
+            teardown.tear_down(place, None)
+        finally:
+            for point in (inner.parent, inner):
+                if str(point) in mounting.mount_points():
+                    subprocess.run(["umount", "--lazy", point], check=False, timeout=30)
+        assert (tmp_path / "precious").exists()
+        assert not place.directory.exists()
+        place.directory.mkdir()
+
+    def test_nothing_is_removed_through_a_mount_that_stays(
+        self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody keeps mounting it again."""
+        precious = place.nas / "precious"
+        precious.mkdir(parents=True)
+        place.spec.touch()
+        monkeypatch.setattr(mounting, "all_mounts", lambda: [str(place.nas)])
+        with pytest.raises(errors.LabError, match="still mounted, so nothing below"):
+            teardown.tear_down(place, None)
+        assert precious.exists()
 
     def test_the_spec_goes_last(self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch) -> None:
         """Cut short, the directory is still a lab that `down` can finish."""

@@ -2,95 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import shutil
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
+import types
 from pathlib import Path
 
 import pytest
 
-from penstock.daemon import connections
-from penstock.hooks import wire
-from penstock.render import hooks
+from penstock.hooks import launch, wire
+from tests.unit import hookstages
+from tests.unit.hookstages import Stage, finish, stage
 
-pytestmark = pytest.mark.skipif(
-    not Path("/usr/bin/python3").exists(), reason="hooks run under /usr/bin/python3"
-)
+__all__ = ["stage"]  # pytest finds the fixture by its name
 
-
-class Stage:
-    """Installed hooks, a listening socket, and the launcher's process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.bind(str(folder / "s"))
-        self.socket.listen()
-        self.socket.settimeout(60)
-        self.install()
-
-    def install(self, *, release_timeout: int = 600) -> None:
-        """Write the hooks; `release_timeout` is how long an Epilog may ask."""
-        settings = hooks.HookSettings(
-            libexec=str(self.folder),
-            socket=str(self.folder / "s"),
-            bridged_partitions=("gpu",),
-            default_partition="gpu",
-            release_timeout=release_timeout,
-            slurm_conf="/etc/slurm/slurm.conf",
-        )
-        for file in hooks.render_hooks(settings):
-            path = self.folder / file.name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(file.content)
-            path.chmod(file.mode)
-
-    def start(self, *arguments: str, script: bytes = b"#!/bin/sh\necho hi\n") -> subprocess.Popen[bytes]:
-        (self.folder / "script").write_bytes(script)
-        argv = [str(self.folder / "penstock-launch"), "/bin/sh", str(self.folder / "script"), *arguments]
-        environment = {"SLURM_JOB_ID": "17", "GREETING": "it's me"}
-        return self._run(argv, environment)
-
-    def _run(self, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.processes.append(process)
-        return process
-
-    def close(self) -> None:
-        """Nothing of a failed test goes on."""
-        self.socket.close()
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-
-    def hook(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
-        return self._run([str(self.folder / name)], environment)
-
-    @contextlib.contextmanager
-    def accept(self) -> Iterator[tuple[socket.socket, connections.Message]]:
-        """The next connection and its first message."""
-        peer, _ = self.socket.accept()
-        with peer:
-            peer.settimeout(60)
-            fields = wire.receive(peer)
-            assert fields is not None
-            yield peer, connections.parse(fields)
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.close()
-
-
-def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
+pytestmark = hookstages.NEEDS_PYTHON
 
 
 def test_it_hands_over_what_it_was_given(stage: Stage) -> None:
@@ -110,6 +37,55 @@ def test_it_hands_over_what_it_was_given(stage: Stage) -> None:
         assert (message.one("attach"), message.number("skip")) == (b"0", 0)
         peer.sendall(wire.pack("exit", "0"))
     assert finish(process) == (0, b"", b"")
+
+
+@pytest.fixture(scope="module")
+def latin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a locale that is not UTF-8."""
+    folder = tmp_path_factory.mktemp("locales")
+    program = shutil.which("localedef")
+    if program is None or not Path("/usr/share/i18n/charmaps").is_dir():
+        pytest.skip("locales cannot be made here")
+    argv = (
+        program,
+        "--no-archive",
+        "-c",
+        "-i",
+        "de_DE",
+        "-f",
+        "ISO-8859-1",
+        str(folder / "de_DE.ISO-8859-1"),
+    )
+    subprocess.run(argv, check=False, capture_output=True, timeout=60)
+    if not (folder / "de_DE.ISO-8859-1").is_dir():
+        pytest.skip("localedef made no locale")
+    return str(folder)
+
+
+def test_bytes_stay_bytes_in_any_locale(stage: Stage, latin: str) -> None:
+    """Arguments, working directory and output file, whatever the job's locale makes of them."""
+    name = "Ergebnis für €".encode()
+    folder = os.fsencode(stage.folder) + b"/" + name
+    Path(os.fsdecode(folder)).mkdir()
+    with open(folder + b"/" + name, "wb") as output:  # noqa: PTH123  # bytes
+        arguments = (name, b"\xff\xfe", b"", b"a b")
+        process = stage.start(*arguments, output=output, cwd=folder, LC_ALL="de_DE.ISO-8859-1", LOCPATH=latin)
+        with stage.accept() as (peer, message):
+            assert message.all("argument") == arguments
+            assert message.one("interpreter") == b"/bin/sh"
+            assert message.one("workdir") == folder
+            assert message.one("stdout") == folder + b"/" + name
+            peer.sendall(wire.pack("exit", "0"))
+        assert finish(process)[0] == 0
+
+
+def test_empty_arguments_are_arguments(stage: Stage) -> None:
+    """At the end, too."""
+    process = stage.start("", "a", "", "")
+    with stage.accept() as (peer, message):
+        assert message.all("argument") == (b"", b"a", b"", b"")
+        peer.sendall(wire.pack("exit", "0"))
+    assert finish(process)[0] == 0
 
 
 def current_umask() -> int:
@@ -155,6 +131,25 @@ def test_it_dies_of_the_containers_signal(stage: Stage, number: int) -> None:
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("signal", str(number)))
     assert finish(process)[0] == -number
+
+
+@pytest.mark.parametrize("words", [("output", "line\n"), ("note", "late")])
+def test_a_full_disk_does_not_change_the_jobs_end(stage: Stage, words: tuple[str, ...]) -> None:
+    """Output, notes and even the word about lost output cannot be written; the job succeeded."""
+    with Path("/dev/full").open("wb") as full:
+        process = stage.start(output=full)
+        with stage.accept() as (peer, _):
+            peer.sendall(wire.pack("started") + wire.pack(*words) + wire.pack("exit", "0"))
+        assert finish(process)[0] == 0
+
+
+@pytest.mark.parametrize("number", [65, 127])
+def test_what_is_no_signal_is_an_exit_code(stage: Stage, number: int) -> None:
+    """Nobody dies of signal 65: the number was the script's own."""
+    process = stage.start()
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("started") + wire.pack("signal", str(number)))
+    assert finish(process) == (128 + number, b"", b"")
 
 
 def test_it_says_when_all_is_written(stage: Stage) -> None:
@@ -283,6 +278,50 @@ def test_a_note_is_written_once(stage: Stage) -> None:
     assert finish(process) == (1, b"", b"penstock: no room\n")
 
 
+def test_an_error_instead_of_an_answer_is_said_and_asked_again(stage: Stage) -> None:
+    """A penstockd of another version may be replaced: once it answers, the job goes its way."""
+    process = stage.start()
+    for _ in range(2):
+        with stage.accept() as (peer, _message):
+            peer.sendall(wire.pack("error", "launch: skip is missing"))
+    with stage.accept() as (peer, _message):
+        peer.sendall(wire.pack("exit", "0"))
+    code, _, said = finish(process)
+    assert code == 0
+    assert said.count(b"penstockd cannot serve this job: launch: skip is missing") == 1
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_errors_without_end_end_a_job_that_has_not_started(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], started: bool
+) -> None:
+    """In words; a script that runs may be well, and nothing ends it."""
+    now = 1000.0
+    monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
+    launcher = launch.Launcher("", [])
+    launcher.started = started
+    while now < 1000.0 + (launch.UNDERSTOOD_SECONDS if not started else 86400):
+        assert launcher.act([b"error", b"no"]) is None
+        now += 2.0
+    if started:
+        return
+    assert launcher.act([b"error", b"no"]) == launch.CANNOT_RUN
+    assert capfd.readouterr().err.splitlines() == [
+        "penstock: penstockd cannot serve this job: no (is it of another version? asking again)",
+        "penstock: penstockd still answers with errors: the job is given up",
+    ]
+
+
+def test_an_old_error_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two errors hours apart the job was served."""
+    now = 1000.0
+    monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
+    launcher = launch.Launcher("", [])
+    assert launcher.act([b"error", b"no"]) is None
+    now += 2 * launch.UNDERSTOOD_SECONDS
+    assert launcher.act([b"error", b"no"]) is None
+
+
 def test_a_job_that_has_not_started_dies_of_sigterm_at_once(stage: Stage) -> None:
     """Nothing runs yet, so nothing is waited for."""
     process = stage.start()
@@ -305,96 +344,3 @@ def test_an_unreadable_script_is_one_line(stage: Stage) -> None:
     argv = [str(stage.folder / "penstock-launch"), "/bin/sh", str(stage.folder / "none")]
     result = subprocess.run(argv, env={"SLURM_JOB_ID": "1"}, capture_output=True, timeout=60, check=False)
     assert (result.returncode, result.stderr.count(b"\n")) == (126, 1)
-
-
-@pytest.mark.parametrize("name", ["penstock-prolog", "penstock-epilog"])
-def test_other_partitions_are_not_asked_about(stage: Stage, name: str) -> None:
-    """The hook leaves before it connects."""
-    process = stage.hook(name, SLURM_JOB_PARTITION="host", SLURM_JOB_ID="1")
-    assert process.wait(timeout=60) == 0
-    process.communicate()
-    stage.socket.settimeout(0.05)
-    with pytest.raises(TimeoutError):
-        stage.socket.accept()
-
-
-@pytest.mark.parametrize(("word", "code"), [("yes", 0), ("no", 1)])
-def test_the_prolog_says_what_penstockd_says(stage: Stage, word: str, code: int) -> None:
-    """Zero lets the job start, anything else requeues it."""
-    process = stage.hook(
-        "penstock-prolog",
-        SLURM_JOB_PARTITION="gpu",
-        SLURM_JOB_ID="17",
-        SLURM_JOB_UID="1001",
-        SLURM_JOB_GID="1001",
-        SLURM_JOB_USER="alice",
-        SLURM_JOB_RESTART_COUNT="2",
-    )
-    with stage.accept() as (peer, message):
-        assert (message.verb, message.number("job"), message.number("uid"), message.number("restart")) == (
-            "admit",
-            17,
-            1001,
-            2,
-        )
-        peer.sendall(wire.pack(word))
-    process.communicate(timeout=60)
-    assert process.returncode == code
-
-
-def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
-    """`wait` is not an answer."""
-    process = stage.hook(
-        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
-    )
-    for word in ("wait", "gone"):
-        with stage.accept() as (peer, message):
-            assert (message.verb, message.number("job"), message.one("node")) == ("release", 17, b"n1")
-            peer.sendall(wire.pack(word))
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-
-
-def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
-    """Without an answer in time the node is left to be drained."""
-    stage.install(release_timeout=2)
-    stage.socket.close()
-    process = stage.hook(
-        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
-    )
-    process.communicate(timeout=60)
-    assert process.returncode == 1
-
-
-def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
-    """At the end of its time it asks for a drain; when that is done it may end well."""
-    stage.install(release_timeout=2)
-    process = stage.hook(
-        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
-    )
-    verb = ""
-    while verb != "abandon":
-        with stage.accept() as (peer, message):
-            verb = message.verb
-            peer.sendall(wire.pack("drained" if verb == "abandon" else "wait"))
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("partition", "step", "code"), [("gpu", "", 0), ("gpu", "0", 1), ("host", "0", 0), ("gpuX", "0", 0)]
-)
-def test_the_task_prolog_stops_steps_of_bridged_jobs(
-    stage: Stage, partition: str, step: str, code: int
-) -> None:
-    """Only the batch script may start on the node."""
-    environment = {"SLURM_JOB_PARTITION": partition, "SLURM_STEP_ID": step, "PATH": os.defpath}
-    result = subprocess.run(
-        [str(stage.folder / "penstock-task-prolog")],
-        env=environment,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert result.returncode == code
-    assert (b"print penstock:" in result.stdout) == bool(code)

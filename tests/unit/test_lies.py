@@ -104,6 +104,42 @@ async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted()
     assert set(reflector.objects) == {"default/b"}
 
 
+async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
+    """A launch in the midst of a long list would make every list a lie."""
+    server = Script([["a"], ["a"]], [])
+    reflector = reflecting.Reflector(server, "pods", types.Pod, time=fakes.ManualClock())
+    await reflector.relist()
+    server.there = {"a", "young"}
+    reflector.apply(event("ADDED", "young", "11"))
+    assert await reflector.relist() == "10"
+    assert set(reflector.objects) == {"default/a", "default/young"}
+
+
+async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
+    """Somebody who follows the pod shows it once more, as it was."""
+    server = Script([["a"], []], [])
+    reflector = reflecting.Reflector(server, "pods", types.Pod, time=fakes.ManualClock())
+    await reflector.relist()
+    known = reflector.objects["default/a"]
+    await reflector.relist()
+    reflector.put(known)
+    assert reflector.objects == {}
+
+
+async def test_a_restored_cluster_brings_its_objects_back() -> None:
+    """They have the uids that they had, and run."""
+    source = Script([["a"], *([["a"]] * reflecting.OLD_LISTS)], [])
+    reflector = reflecting.Reflector(source, "pods", types.Pod, time=fakes.ManualClock())
+    await reflector.relist()
+    reflector.apply(event("DELETED", "a", "12"))
+    source.version = "7"
+    for _ in range(reflecting.OLD_LISTS - 1):
+        with pytest.raises(errors.KubeUnavailable, match="from the past"):
+            await reflector.relist()
+    await reflector.relist()
+    assert set(reflector.objects) == {"default/a"}
+
+
 @pytest.mark.parametrize(
     ("events", "version"),
     [
@@ -202,6 +238,25 @@ async def test_a_pod_that_only_the_picture_has_takes_nothing(world: World) -> No
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.bridge.pods.objects["default/ghost"] = fakes.pod("ghost", gpus=3)
     assert await world.bridge.admit(fakes.identity(1)) == ()
+
+
+async def test_an_earlier_attempt_that_only_the_picture_has_holds_nobody_up(world: World) -> None:
+    """Its end was not told; the API's own word at its deletion is enough."""
+    world.slurm.add(fakes.allocation(1, restart=1))
+    world.bridge.pods.objects["default/old"] = fakes.pod("old", job=fakes.identity(1))
+    assert await world.bridge.admit(fakes.identity(1, restart=1)) != ()
+    assert await world.bridge.admit(fakes.identity(1, restart=1)) == ()
+
+
+async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> None:
+    """To Python its user is unknown; the pod is where the picture has it."""
+    allocation = fakes.allocation(1)
+    pod = fakes.pod("slurm-1-0-0", job=allocation.identity, status=fakes.running())
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="user-alice"))
+    world.kube.add_pod(pod)
+    world.bridge.pods.objects["user-alice/slurm-1-0-0"] = pod
+    (found,) = await world.bridge.attach(allocation, fakes.REQUEST)
+    assert found.metadata.namespace == "user-alice"
 
 
 async def test_a_node_is_taken_as_it_is_now(world: World) -> None:

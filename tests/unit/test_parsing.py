@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock import errors
@@ -53,9 +55,16 @@ def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
     """They choose mode, priority and labels of the pods."""
     details = parsing.details(SHOW_JOB)
     assert (details.partition, details.qos, details.state) == ("gpu", "high", "RUNNING")
+    assert (details.gid, parsing.details(node_line("gpu:1")).gid) == (1001, None)
     assert not details.is_over
     assert parsing.details(SHOW_JOB.replace("JobState=RUNNING", "JobState=COMPLETING")).is_over
     assert parsing.details(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)")).shares[0].gpu_types == ("a", "b")
+
+
+@pytest.mark.parametrize("state", ["DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"])
+def test_every_end_of_slurms_is_an_end(state: str) -> None:
+    """For a job that is over nothing may be started any more, whatever ended it."""
+    assert parsing.details(SHOW_JOB.replace("JobState=RUNNING", f"JobState={state}")).is_over
 
 
 def test_equal_nodes_share_a_line() -> None:
@@ -74,6 +83,9 @@ def test_equal_nodes_share_a_line() -> None:
         ("gpu:a:1(IDX:0),gpu:b:2(IDX:1-2)", 3),
         ("license:4", 0),
         ("gpu:2", 2),
+        ("gpu:4090:2(IDX:0,3)", 2),
+        ("vgpu:4(CNT:4)", 0),
+        ("vgpu:4(CNT:4),gpu:a:1(IDX:0)", 1),
     ],
 )
 def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
@@ -85,6 +97,15 @@ def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
     """A working directory with a line break in its name adds no nodes."""
     forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
     assert [share.node for share in parsing.details(forged).shares] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
+def test_a_jobs_name_cannot_forge_an_allocation(character: str) -> None:
+    """It stands before the true one, and job_submit.lua takes these for letters like all others."""
+    forged = f"x{character}     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:8(IDX:0-7)"
+    named = re.sub(r"JobName=.*", f"JobName={forged}", SHOW_JOB, count=1)
+    assert forged in named
+    assert parsing.details(named) == parsing.details(SHOW_JOB)
 
 
 def test_a_job_without_allocation_is_an_error() -> None:
@@ -129,6 +150,22 @@ def test_the_mark_of_job_submit_is_seen() -> None:
     for text, expected in (("penstock ", True), ("ours; penstock", True), ("penstockish", False)):
         assert parsing.details(f"{SHOW_JOB}   AdminComment={text}\n").prepared is expected
     assert not parsing.details(SHOW_JOB).prepared
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("penstock 1763270000 ", "1763270000"),
+        ("ours; penstock 17; more", "17"),
+        ("penstock ", ""),
+        ("x 17", ""),
+    ],
+)
+def test_the_time_of_submission_is_beside_the_mark(text: str, expected: str) -> None:
+    """Not of jobs that were marked without it."""
+    found = parsing.details(f"{SHOW_JOB}   AdminComment={text}\n")
+    assert found.submission == expected
+    assert found.allocation(fakes.identity(17)).submission == expected
 
 
 def test_what_is_older_is_told_by_slurmctlds_own_times() -> None:

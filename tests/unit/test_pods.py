@@ -6,11 +6,13 @@ import base64
 import dataclasses
 import json
 
+import msgspec
 import pytest
 
 from penstock import errors
+from penstock.devcluster import containers
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import pods
+from penstock.render import namespaces, pods
 from penstock.sbatch import pods as scripts
 from tests import goldens
 from tests.unit import fakes
@@ -176,6 +178,26 @@ def test_only_the_sites_folders_can_be_mounted() -> None:
         render(0, pod=asking("MOUNT=/etc:/data"))
 
 
+def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
+    """Labels that the site asks for stay as they are; others may be added."""
+    allocation = fakes.allocation()
+    settings = dataclasses.replace(
+        fakes.SETTINGS, partition_node_selectors={allocation.partition: {"pool": "small"}}
+    )
+
+    def selector(*lines: str) -> object:
+        request = dataclasses.replace(fakes.REQUEST, pod=asking(*lines))
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        return pod["spec"]["nodeSelector"]
+
+    assert selector("NODE_SELECTOR=disk=fast", "NODE_SELECTOR=pool=small") == {
+        "pool": "small",
+        "disk": "fast",
+    }
+    with pytest.raises(errors.UsageError, match="#K8S_NODE_SELECTOR=pool=large"):
+        selector("NODE_SELECTOR=pool=large")
+
+
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     """Each in the file that the agent reads."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
@@ -185,6 +207,23 @@ def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     assert files["arguments"] == b"set -- '/bin/bash' 'train.sh' 'a' 'b c'\n"
     request = dataclasses.replace(fakes.REQUEST, pod=asking("COMMAND=python3 -m 'my mod'"))
     assert pods.secret_files(request, fakes.SETTINGS)["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
+
+
+DOLLARS = ("pa$$word", "$$(HOME)", "$(HOME)", "$5$salt", "a$", "$$$", "$(", "${X}")
+
+
+@pytest.mark.parametrize("text", DOLLARS)
+def test_no_dollar_is_lost_or_obeyed(text: str) -> None:
+    """What a kubelet makes of variables, arguments and folders is what the user wrote."""
+    pod = msgspec.structs.replace(
+        asking("COMMAND=@entrypoint"), mounts=(Mount(source=f"/nas/{text}", target="/d"),)
+    )
+    spec = render(0, pod=pod, environment=(f"V={text}".encode(),), arguments=(text.encode(),))["spec"]
+    (container,), (looks,) = spec["containers"], spec["initContainers"]
+    home = {"HOME": "/root"}
+    assert [containers.expand(one["value"], home) for one in container["env"]] == [text]
+    assert [containers.expand(word, home) for word in container["args"]] == [text]
+    assert containers.expand(looks["command"][-1], home) == f"/nas/{text}"
 
 
 def test_an_image_may_run_its_own_entrypoint() -> None:
@@ -229,3 +268,10 @@ def test_the_sites_image_looks_for_folders() -> None:
         found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
         (looks,) = found["spec"]["initContainers"]
         assert (looks["image"], looks["command"][-2:]) == (expected, ["look", "/nas/data"])
+
+
+def test_an_account_of_any_name_has_a_namespace() -> None:
+    """Where all share one, its label is the account's; Kubernetes takes not every name as a label."""
+    owner = dataclasses.replace(fakes.OWNER, account="R&D (2026)")
+    labels = namespaces.render_namespace("jobs", owner, shared=True)["metadata"]["labels"]
+    assert list(labels.values()) == ["R-D--2026"]

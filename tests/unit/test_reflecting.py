@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
+import pytest
 
 from penstock import errors
 from penstock.kube import client, reflecting, types
@@ -108,6 +110,62 @@ async def test_an_old_picture_says_so() -> None:
     reflector = await run(server, clock=clock)
     assert not reflector.fresh
     assert set(reflector.objects) == {"default/a"}
+
+
+async def test_a_list_that_is_always_too_old_makes_no_fresh_picture() -> None:
+    """410 is an answer to lists as well, from their second page on: it is no reason to ask without a pause,
+    and what was known before grows old.
+    """
+    clock = fakes.ManualClock()
+    gone = errors.KubeGone("too old", status=410)
+    server = Script([["a"], *[gone] * 40], [[gone]])
+    reflector = await run(server, clock=clock)
+    assert not reflector.fresh
+    assert clock.now() - 1000 > reflecting.STALE_AFTER
+
+
+async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
+    """Or a daemon that has run for a year would wait the longest time after every hiccup."""
+    clock = fakes.ManualClock()
+
+    class Lasting(Script):
+        async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+            if version:
+                clock.time += 3600
+                raise errors.KubeUnavailable("cut")
+            for one in self.all:
+                yield one
+
+    await run(Lasting([["a"]] * 10, []), clock=clock)
+    assert (clock.now() - 1000) % 3600 < 2
+
+
+async def test_a_failure_that_takes_long_is_a_failure_all_the_same() -> None:
+    """An API whose answers never end is not asked again at once each time."""
+    clock = fakes.ManualClock()
+
+    class Slow(Script):
+        async def get(self, resource: str, **about: Any) -> bytes:
+            clock.time += 60
+            return await super().get(resource, **about)
+
+    await run(Slow([errors.KubeUnavailable("no answer")] * 10, []), clock=clock)
+    assert (clock.now() - 1000) % 60 > 10
+
+
+async def test_a_list_whose_pages_repeat_ends() -> None:
+    """A proxy that gives the first page again would be asked for ever."""
+    page = {"metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}
+
+    class Repeating(Script):
+        async def get(self, resource: str, **about: Any) -> bytes:
+            await asyncio.sleep(0)
+            return msgspec.json.encode(page)
+
+    reflector = reflecting.Reflector(Repeating([], []), "pods", types.Pod, time=fakes.ManualClock())
+    async with asyncio.timeout(2):
+        with pytest.raises(errors.KubeUnavailable):
+            await reflector.relist()
 
 
 async def test_before_the_first_list_nothing_is_known() -> None:

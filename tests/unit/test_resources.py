@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fractions
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kube import reading, types
+from penstock.kube import decoding, reading, types
 from penstock.model import resources
 from tests.unit import fakes
 
@@ -75,12 +76,17 @@ def container(cpu: str, *, sidecar: bool = False) -> types.Container:
         (["1"], [container("3")], "0", 3000),
         (["4"], [container("3")], "0", 4000),
         (["1"], [container("1", sidecar=True)], "250m", 2250),
+        (["1"], [container("2", sidecar=True), container("4")], "1", 7000),
+        (["1"], [container("4"), container("2", sidecar=True)], "1", 5000),
+        (["1"], [container("3", sidecar=True), container("1"), container("2", sidecar=True)], "0", 6000),
     ],
 )
 def test_a_pod_takes_what_the_scheduler_would_count(
     containers: list[str], inits: list[types.Container], overhead: str, millicpus: int
 ) -> None:
-    """Containers and sidecars add up, init containers count by the biggest, overhead is on top."""
+    """Containers and sidecars add up, an init container counts with the sidecars that run before it, overhead
+    is on top of whichever is more.
+    """
     pod = types.Pod(
         spec=types.PodSpec(
             containers=[container(cpu) for cpu in containers],
@@ -89,3 +95,39 @@ def test_a_pod_takes_what_the_scheduler_would_count(
         )
     )
     assert reading.requested(pod).millicpus == millicpus
+
+
+def test_devices_of_init_containers_count_beside_sidecars() -> None:
+    """As CPU and memory do."""
+
+    def asking(gpus: int, cards: int, *, policy: str = "") -> types.Container:
+        requests: dict[str, str | int | float] = {"nvidia.com/gpu": gpus, "amd.com/gpu": str(cards)}
+        return types.Container(resources=types.Requirements(requests=requests), restart_policy=policy)
+
+    inits = [asking(1, 2, policy="Always"), asking(2, 1)]
+    pod = types.Pod(spec=types.PodSpec(containers=[asking(1, 4)], init_containers=inits))
+    assert reading.requested(pod) == resources.Amount(gpus=3, devices=(("amd.com/gpu", 6),))
+
+
+@pytest.mark.parametrize(
+    ("whole", "millicpus", "memory"),
+    [
+        ({"cpu": "8", "memory": "16Gi"}, 8250, 16 * 2**30),
+        ({"cpu": "8"}, 8250, 2**30),
+        ({"memory": "16Gi"}, 1250, 16 * 2**30),
+        ({"cpu": "500m", "nvidia.com/gpu": "4"}, 750, 2**30),
+        ({}, 1250, 2**30),
+    ],
+)
+def test_what_a_pod_names_as_a_whole_stands_for_its_containers(
+    whole: dict[str, str], millicpus: int, memory: int
+) -> None:
+    """CPU and memory alone, each by itself; devices are the containers' own, and overhead is on top."""
+    requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    spec = {
+        "containers": [{"name": "main", "resources": {"requests": requests}}],
+        "resources": {"requests": whole},
+        "overhead": {"cpu": "250m"},
+    }
+    pod = decoding.decode(msgspec.json.encode({"spec": spec}), types.Pod)
+    assert reading.requested(pod) == resources.Amount(millicpus=millicpus, memory=memory, gpus=1)

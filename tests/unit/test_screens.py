@@ -33,14 +33,14 @@ def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
     """Slurm only knows the time of the next try."""
     monkeypatch.setenv("COLUMNS", "160")
     job = showing.QueuedJob(17, "17", "alice", "x", "gpu", "PENDING", "0:00", 1, "(BeginTime)")
-    refused = views.StepView(at=1.0, name=views.REFUSED, text="waits for gpu on n1")
-    joined = jobs._joined(job, views.JobView(17, timeline=(refused,)))
+    view = views.JobView(17, waits_for="waits for gpu on n1")
+    joined = jobs._joined(job, view)
     jobs._print_jobs([joined])
     shown = capsys.readouterr().out
     assert "waits for gpu on n1" in shown
     assert "BeginTime" not in shown
     running = msgspec.structs.replace(job, state="RUNNING")
-    assert jobs._joined(running, views.JobView(17, timeline=(refused,))).waits_for == ""
+    assert jobs._joined(running, view).waits_for == ""
 
 
 @given(words=WORDS)

@@ -28,6 +28,15 @@ def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.Monkey
     assert (story.owner(1), story.owner(2)) == (1001, None)
 
 
+def test_a_job_that_is_refused_for_days_is_remembered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its latest steps."""
+    monkeypatch.setattr(timeline, "LATEST_STEPS", 3)
+    story = timeline.Timeline(lambda: 0.0)
+    for number in range(5):
+        story.note(1, views.REFUSED, str(number))
+    assert [step.text for step in story.of(1)] == ["2", "3", "4"]
+
+
 def test_durations_are_of_the_latest_attempt() -> None:
     """An earlier attempt's end is not this one's."""
     now = iter((1.0, 2.0, 3.0, 7.0))
@@ -79,7 +88,9 @@ def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridgin
     ):
         found = describing.describe(bridge, (), uid=uid, sees_all=sees_all)
         assert [view.waits_for for view in found] == expected
+        assert [view.timeline for view in found] == [()], "only a job asked for comes with its story"
     assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+    assert describing.describe(bridge, (1,), uid=1002, sees_all=False)[0].waits_for == ""
     bridge.timeline.note(1, "admitted")
     assert describing.describe(bridge, (), uid=0, sees_all=True) == []
 

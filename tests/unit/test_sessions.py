@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from penstock import errors
+from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import draining
-from penstock.daemon import metrics, server
+from penstock.daemon import launches, metrics, outputs, server
 from penstock.hooks import wire
 from penstock.kube import reflecting, types
 from penstock.model import jobs
+from penstock.render import pods as rendering
 from tests.unit import fakes
 
 UID = os.getuid()
@@ -64,6 +67,12 @@ class World:
         allocation = fakes.allocation(job_id)
         identity = fakes.identity(job_id, uid=UID)
         self.slurm.add(jobs.Allocation(identity=identity, shares=allocation.shares, partition="gpu"))
+
+    def allow(self, *prefixes: str, forbidden: str) -> None:
+        """From now on these images, and not that directive."""
+        self.bridge.settings = dataclasses.replace(
+            self.bridge.settings, allowed_images=prefixes, forbidden_directives=frozenset({forbidden})
+        )
 
     def end(self, status: types.PodStatus) -> None:
         """The job's pod gets this status."""
@@ -154,6 +163,88 @@ async def test_a_signal_reaches_the_pod(world: World) -> None:
     assert await peer.hear() == [b"signal", b"9"]
 
 
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_signal_waits_for_the_script_to_begin(world: World, ends: bool) -> None:
+    """Its image may take long to come; a SIGTERM, which comes behind it, does not wait."""
+    world.kube.on_bind = lambda key: world.pods._set(
+        "/".join(key[1:]), world.kube.show(key, types.PodStatus())
+    )
+    world.kube.refuse["run", "pods"] = errors.KubeError("container job is not running", status=400)
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    peer.send("signal", "number", "10", "everyone", "0")
+    if ends:
+        peer.send("signal", "number", "15", "everyone", "1")
+        assert await peer.hear() == [b"delivered"]
+        assert [key for key in world.kube.objects if key[0] == "pods"] == []
+        return
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+    assert world.kube.commands == []
+    del world.kube.refuse["run", "pods"]
+    world.end(fakes.running())
+    assert await peer.hear() == [b"delivered"]
+    assert [command[2] for command in world.kube.commands] == ["kill -USR1 1"]
+
+
+@pytest.mark.parametrize("tries", [1, 2, 3])
+async def test_signals_that_wait_keep_their_order(
+    world: World, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """The script hears them as they were sent, and the launcher strikes off its list what was delivered."""
+    world.kube.on_bind = lambda key: world.pods._set(
+        "/".join(key[1:]), world.kube.show(key, types.PodStatus())
+    )
+    world.run(7)
+    peer = await connect(world)
+    received: list[str] = []
+    tried: list[int] = []
+    heard: list[int] = []
+    all_came = asyncio.Event()
+
+    def reach(step: str) -> None:
+        received.extend([step] * (step == "signal.received"))
+        if len(received) == 3:
+            all_came.set()
+
+    async def signalled(pod: types.Pod, number: int, **how: bool) -> None:
+        await all_came.wait()
+        tried.append(number)
+        if len(tried) <= tries:
+            raise errors.KubeError("container job is not running", status=400)
+        heard.append(number)
+
+    monkeypatch.setattr(crashpoints, "reach", reach)
+    monkeypatch.setattr(world.bridge, "signal", signalled)
+    launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    for number in ("10", "12", "1"):
+        peer.send("signal", "number", number, "everyone", "0")
+    for _ in range(3):
+        assert await peer.hear() == [b"delivered"]
+    assert heard == [10, 12, 1]
+
+
+async def test_a_script_that_ends_well_before_its_signal_is_answered_has_ended_well(world: World) -> None:
+    """The container's end takes the `kill` in it along, so the pod is deleted to be sure."""
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7)
+    await peer.hear()
+    (key,) = [key for key in world.kube.objects if key[0] == "pods"]
+    pod = world.kube.show(key, fakes.ended(0, reason="Completed"))
+    world.kube.refuse["run", "pods"] = errors.KubeError("a command in pod p failed: exit status 137")
+    peer.send("signal", "number", "15", "everyone", "1")
+    assert await peer.hear() == [b"delivered"]
+    assert key not in world.kube.objects
+    leaving = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    world.pods._set("/".join(key[1:]), msgspec.structs.replace(pod, metadata=leaving))
+    assert await peer.hear() == [b"exit", b"0"]
+    assert world.slurm.comments == {}
+
+
 async def test_output_is_fetched_and_the_agent_told_when_it_is_written(world: World) -> None:
     """From where the launcher stopped; the mark comes after the launcher's own word."""
     world.run(7)
@@ -185,6 +276,29 @@ async def test_output_that_cannot_be_fetched_is_said(world: World) -> None:
     assert await peer.hear() == [b"sync"]
     peer.send("synced")
     assert await peer.hear() == [b"exit", b"137"]
+
+
+@pytest.mark.parametrize("script", [b"#!/x\n#K8S_COMMAND=@entrypoint\n", b"#!/x\ntrue\n"])
+async def test_a_stream_that_hangs_is_said_to_be_incomplete(
+    world: World, script: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its peer is gone without a word; half an output must not look like all of it."""
+
+    async def hangs(*words: Any, **which: Any) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(launches, "UNDER_WAY_SECONDS", 0.05)
+    monkeypatch.setattr(launches, "LAST_OUTPUT_SECONDS", 0.05)
+    monkeypatch.setattr(world.kube, "log", hangs)
+    monkeypatch.setattr(world.kube, "stream", hangs)
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7, stdout="/home/o", script=script)
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.ended(0))
+    assert await peer.hear() == [b"note", outputs.INCOMPLETE.encode()]
+    assert await peer.hear() == [b"exit", b"0"]
 
 
 async def test_a_right_that_is_missing_for_a_moment_is_waited_for(world: World) -> None:
@@ -275,6 +389,74 @@ async def test_a_wrong_directive_fails_the_job_in_words(world: World) -> None:
     assert not world.kube.calls
 
 
+@pytest.mark.parametrize("line", [b"ENV=CITY=Z\xfcrich", b"WORKDIR=/nas/M\xfc", b"COMMAND=echo \xfc"])
+async def test_a_value_that_is_no_utf8_fails_the_job_in_words(world: World, line: bytes) -> None:
+    """Kubernetes could not take it: the job ends at once, with line and remedy, and nothing is made."""
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7, script=b"#!/x\n#K8S_" + line + b"\ntrue\n")
+    verb, text = await peer.hear()
+    assert verb == b"note"
+    assert text.startswith(b"not started: line 2: #K8S_")
+    assert text.endswith(b"byte 0xfc of the value is not UTF-8 (save the script as UTF-8)")
+    assert await peer.hear() == [b"exit", b"1"]
+    assert not world.kube.calls
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (b"#!/x\n#K8S_IMAGE=hub.example.evil/a\ntrue\n", b"image hub.example.evil/a is not allowed"),
+        (b"#!/x\n#K8S_IMAGE=debian:12\ntrue\n", b"image docker.io/library/debian:12 is not allowed"),
+        (b"#!/x\n#K8S_IMAGE=hub.example/a\n#K8S_MOUNT=/a\ntrue\n", b"line 3: #K8S_MOUNT is not allowed"),
+    ],
+)
+async def test_what_the_site_forbids_fails_the_job_in_words(
+    world: World, script: bytes, words: bytes
+) -> None:
+    """Whatever was checked at submission, penstockd itself makes no such pod."""
+    world.allow("hub.example/", forbidden="MOUNT")
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7, script=script)
+    assert words in (await peer.hear())[1]
+    assert await peer.hear() == [b"exit", b"1"]
+    assert not world.kube.calls
+
+
+async def test_what_cannot_be_rendered_ends_the_job_and_leaves_no_pod(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher that heard of an error would ask again, with the same end."""
+
+    def fails(*_: object, **__: object) -> rendering.Manifest:
+        raise ValueError("no such letter")
+
+    monkeypatch.setattr(rendering, "render_secret", fails)
+    world.run(7)
+    peer = await connect(world)
+    launch(peer, 7)
+    assert await peer.hear() == [b"note", b"not started: its objects cannot be made: no such letter"]
+    assert await peer.hear() == [b"exit", b"1"]
+    assert ("create", "pods") in [call[:2] for call in world.kube.calls]
+    assert not world.kube.names("pods")
+
+
+async def test_what_the_site_forbids_since_does_not_end_a_running_job(world: World) -> None:
+    """penstockd was started anew with a shorter list while the job ran."""
+    world.run(7)
+    peer = await connect(world)
+    script = b"#!/x\n#K8S_IMAGE=debian:12\n#K8S_SHM_SIZE=1G\ntrue\n"
+    launch(peer, 7, script=script)
+    assert await peer.hear() == [b"started"]
+    world.allow("hub.example/", forbidden="SHM_SIZE")
+    peer = await connect(world)
+    launch(peer, 7, attach="1", script=script)
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.ended(7))
+    assert await peer.hear() == [b"exit", b"7"]
+
+
 async def test_attaching_to_a_pod_that_is_gone_ends_the_job(world: World) -> None:
     """It is never started a second time."""
     world.run(7)
@@ -300,69 +482,3 @@ async def test_a_pod_that_goes_after_a_binding_without_answer_is_not_made_again(
     assert await peer.hear() == [b"note", b"the job's pod was deleted from outside"]
     assert await peer.hear() == [b"exit", b"1"]
     assert len([call for call in world.kube.calls if call[:2] == ("create", "pods")]) == 1
-
-
-async def test_hooks_are_answered(world: World) -> None:
-    """Admission with its reason, release, and a drain when time is over."""
-    world.run(7)
-    for question, word in (
-        (("admit", "job", "7", "restart", "0", "uid", str(UID)), b"yes"),
-        (("release", "job", "7", "node", "n1"), b"gone"),
-        (("abandon", "job", "7", "node", "n1"), b"drained"),
-        (("ping",), b"pong"),
-    ):
-        peer = await connect(world)
-        peer.send(*question)
-        assert (await peer.hear())[0] == word
-    assert world.slurm.reasons == {"n1": "penstock: pods of job 7 may still run here"}
-
-
-async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
-    """The reason and the next try are in the comment."""
-    world.run(7)
-    world.slurm.live[7] = jobs.LiveJob(identity=fakes.identity(7, uid=UID), state="PENDING", partition="gpu")
-    world.kube.add_pod(fakes.pod("big", cpus="8"))
-    for _ in range(2):
-        peer = await connect(world)
-        peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
-        assert (await peer.hear())[0] == b"no"
-        await asyncio.gather(*world.server.later)
-    assert world.slurm.delays == {7: 24}
-    assert world.slurm.comments[7].endswith("held by default/big (refused 2 times, next try in 24 s)")
-
-
-async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World) -> None:
-    """Slurm 24.11 would have two records of the job from one second, and show the wrong one."""
-    world.run(7)
-    world.kube.add_pod(fakes.pod("big", cpus="8"))
-    begun = world.clock.now()
-    world.server.wall_clock = lambda: 1_700_000_000.25 + world.clock.now() - begun
-    peer = await connect(world)
-    peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
-    assert (await peer.hear())[0] == b"no"
-    assert world.clock.now() - begun == pytest.approx(0.75 + server.CLOCK_SLACK)
-    await asyncio.gather(*world.server.later)
-
-
-async def test_nothing_is_promised_before_recovery(world: World) -> None:
-    """A penstockd that does not know yet what is running asks for patience."""
-    world.recovered.clear()
-    peer = await connect(world)
-    peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
-    assert await peer.hear() == [b"wait"]
-
-
-@pytest.mark.parametrize("question", [("admit", "job", "x"), ("nonsense",), ("admit", "job")])
-async def test_nonsense_is_answered_with_an_error(world: World, question: tuple[str, ...]) -> None:
-    """And the server goes on."""
-    peer = await connect(world)
-    peer.send(*question)
-    assert (await peer.hear())[0] == b"error"
-
-
-async def test_hooks_questions_are_for_hooks(world: World) -> None:
-    """An ordinary user cannot release or admit anything."""
-    world.server.hook_uids = frozenset({UID + 1})
-    peer = await connect(world)
-    peer.send("release", "job", "7", "node", "n1")
-    assert (await peer.hear())[0] == b"error"

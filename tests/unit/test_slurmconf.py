@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import errors
 from penstock.model import cluster as model
 from penstock.render import slurmconf
+from penstock.slurm import conffile
 from tests import goldens
 
 PLACES = model.SlurmPlaces(
@@ -213,6 +215,29 @@ class TestPrivacy:
         text = slurmconf.render_slurmdbd_conf(CLUSTER)
         assert "Pass" not in text
         assert "StorageUser=slurm" in text
+
+    @pytest.mark.parametrize(
+        ("password", "line"),
+        [
+            ("plain", 'StoragePass="plain"'),
+            ("a#b c", 'StoragePass="a\\#b c"'),
+            ("back\\slash", 'StoragePass="back\\\\slash"'),
+        ],
+    )
+    def test_a_password_is_read_back_as_it_is(self, password: str, line: str) -> None:
+        """What comes after a number sign would be a comment, and after a blank a mistake."""
+        database = model.Database(password=password)
+        text = slurmconf.render_slurmdbd_conf(dataclasses.replace(CLUSTER, database=database))
+        assert line in text.splitlines()
+        read = conffile.parse(text, include=lambda name: "")
+        assert read.get("StoragePass") == password
+
+    @pytest.mark.parametrize("password", ['a"b', "a\nSlurmUser=root"])
+    def test_a_password_that_slurm_cannot_read_is_refused(self, password: str) -> None:
+        """A line of its own would be another setting."""
+        database = model.Database(password=password)
+        with pytest.raises(errors.UsageError, match="password"):
+            slurmconf.render_slurmdbd_conf(dataclasses.replace(CLUSTER, database=database))
 
     def test_daemons_listen_on_the_loopback_address_alone(self) -> None:
         """Every daemon is told to bind to its node's address, and that is 127.0.0.1."""

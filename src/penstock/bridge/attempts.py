@@ -14,7 +14,7 @@ import dataclasses
 import logging
 import secrets
 import time as unix_time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -117,6 +117,7 @@ class Attempts:
             launched=self._now(),
             partition=allocation.partition,
             qos=allocation.qos,
+            submission=allocation.submission,
             shares=tuple(map(_share, allocation.shares)),
             image=rendering.image_of(request, self._settings),
             workdir=workdir,
@@ -129,7 +130,7 @@ class Attempts:
         )
 
     async def ended(
-        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: Iterable[types.Pod]
+        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: Sequence[types.Pod]
     ) -> None:
         """The launcher is being told this; only what pods could not tell later goes to the disk at once."""
         entry = self._open.get((identity.job_id, identity.restart))
@@ -144,7 +145,8 @@ class Attempts:
         )
         entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
         self.saw(gang)
-        if outcome.exit_code or outcome.reason:
+        stay = bool(gang) and not any(pod.metadata.deletion_timestamp for pod in gang)
+        if outcome.exit_code or outcome.reason or not stay:
             await self._write(entry)
 
     def end_of(self, identity: jobs.JobIdentity) -> outcomes.Outcome | None:

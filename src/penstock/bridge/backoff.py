@@ -9,6 +9,7 @@ from __future__ import annotations
 
 FIRST = 12
 LONGEST = 120
+LATEST = 10_000  # jobs that are remembered: of those that are cancelled while they wait nobody tells us
 
 
 class Backoff:
@@ -19,8 +20,10 @@ class Backoff:
 
     def refused(self, job_id: int) -> int:
         """Count one more; the seconds until the next try."""
-        count = self._refusals.get(job_id, 0) + 1
+        count = self._refusals.pop(job_id, 0) + 1
         self._refusals[job_id] = count
+        if len(self._refusals) > LATEST:
+            del self._refusals[next(iter(self._refusals))]
         return min(FIRST << min(count - 1, 10), LONGEST)
 
     def count(self, job_id: int) -> int:

@@ -75,6 +75,7 @@ class Bridge:
         self.time = time
         self.cluster = rendering.label_of(settings.cluster)
         self.ledger = ledger.Ledger()
+        self.owners = owners.Owners()
         self._admitting: set[int] = set()
         self.attended: collections.Counter[int] = collections.Counter()
         """Launchers connected now, by job: as long as one is there, slurmd runs the job."""
@@ -82,7 +83,9 @@ class Bridge:
         self.timeline = timeline.Timeline(wall_clock)
         self.attempts = attempts_kept or attempts.Attempts(settings)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
-        self.maker = gang.GangMaker(kube, self.follower, settings, namespaces.Namespaces(kube, settings))
+        self.maker = gang.GangMaker(
+            kube, self.follower, settings, namespaces.Namespaces(kube, settings), self.ledger.holds
+        )
 
     # -- admit -------------------------------------------------------------------------------------
 
@@ -168,7 +171,7 @@ class Bridge:
         """Make the gang; `starting` is awaited before its script can run."""
         if self.ledger.of(allocation.identity.job_id) is None:
             await self._admit_late(allocation.identity)
-        owner = owners.owner_of_job(allocation)
+        owner = self.owners.of_job(allocation)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         request = await self._noted(allocation, request)
         crashpoints.reach("launch.noted")
@@ -204,7 +207,11 @@ class Bridge:
             return ()
         for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
             name = rendering.pod_name(allocation.identity, rank)
-            pod = await confirming.pod(self.kube, namespace, name)
+            place = self._place_of(name, allocation.identity, namespace)
+            try:
+                pod = await confirming.pod(self.kube, place, name)
+            except errors.KubeNotAllowed as error:  # it may run all the same
+                raise errors.KubeUnavailable(error.message) from error
             if pod is not None and reading.belongs_to(self.pods.view(pod), allocation.identity):
                 found.append(self.pods.view(pod))
             elif rank == 0:
@@ -215,9 +222,27 @@ class Bridge:
             return tuple(found)
         if len(found) < len(allocation.shares):
             return ()
-        owner = owners.owner_of_job(allocation)
+        owner = self.owners.of_job(allocation)
         request = await self._noted(allocation, request)
         return await self.maker.complete(tuple(found), allocation, owner=owner, request=request)
+
+    def _place_of(self, name: str, identity: jobs.JobIdentity, usual: str) -> str:
+        """The namespace of the attempt's pod of that name: where the picture has it, whatever its owner is
+        called by now and whether or not the name service answers.
+        """
+        if f"{usual}/{name}" in self.pods.objects:
+            return usual
+        named = (pod for pod in self.pods.objects.values() if pod.metadata.name == name)
+        return next((pod.metadata.namespace for pod in named if reading.belongs_to(pod, identity)), usual)
+
+    async def loss_of(self, allocation: jobs.Allocation) -> outcomes.Outcome:
+        """How an attempt ended that is not all there any more: as it was seen, or with a node of its own."""
+        seen = self.attempts.end_of(allocation.identity)
+        if seen is not None or self.settings.is_trusted(allocation.partition):
+            return seen or outcomes.VANISHED
+        names = [share.node for share in allocation.shares]
+        there = await confirming.nodes(self.kube, names)
+        return outcomes.VANISHED if len(there) == len(names) else outcomes.NODE_LOST
 
     @contextlib.contextmanager
     def attending(self, job_id: int) -> Iterator[None]:
@@ -232,9 +257,9 @@ class Bridge:
 
     # -- run ---------------------------------------------------------------------------------------
 
-    async def end_of(self, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
+    async def end_of(self, job_id: int, made: tuple[types.Pod, ...]) -> outcomes.Outcome:
         """Wait for the job's end."""
-        return await self.follower.end_of(made)
+        return await self.follower.end_of(made, lambda: self.ledger.is_leaving(job_id))
 
     async def note_end(
         self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: tuple[types.Pod, ...]
@@ -296,43 +321,58 @@ class Bridge:
             await self.kube.delete(
                 "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=grace
             )
-        except (errors.KubeNotFound, errors.KubeConflict):
+        except errors.KubeNotFound:
             log.info("pod %s had gone already", meta.name)
+            self.pods.gone(pod)
+        except errors.KubeConflict:
+            log.info("another pod has the name %s by now", meta.name)
 
     # -- release -----------------------------------------------------------------------------------
 
     async def release(self, job_id: int, node: str) -> None:
         """The job's pods are gone from the node when this returns; an admission under way is called off."""
         self._admitting.discard(job_id)
+        self.ledger.leave(job_id, node)
         crashpoints.reach("release.asked")
         allocation = self.ledger.of(job_id)
-        # Where kube-scheduler placed the pods, they are on nodes of its choice: all of them have to go.
-        anywhere = allocation is not None and self.settings.is_trusted(allocation.partition)
-        place = "" if anywhere else node
-        names: tuple[str, ...] = ()
-        namespace = self._namespace(allocation) if allocation else ""
-        if allocation is not None and namespace:
-            ranks = self.ledger.ranks(job_id, place)
-            names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
         with self.attempts.watching(job_id, self.pods):
-            await release.remove_from_node(
-                job_id,
-                place,
-                names=names,
-                cluster=self.cluster,
-                namespace=namespace,
-                kube=self.kube,
-                pods=self.pods,
-            )
+            await self._remove_pods(job_id, node, allocation)
         crashpoints.reach("release.gone")
         self.ledger.release(job_id, node)
         crashpoints.reach("release.freed")
         if allocation is not None and self.ledger.of(job_id) is None:
             await self.attempts.close(allocation.identity)
 
+    async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
+        """Where kube-scheduler placed the pods, they are on nodes of its choice: all go with the script's.
+
+        An Epilog may come late, after its node was lost and the job sent elsewhere: pods that wait for other
+        nodes are none of its business.
+        """
+        place = node
+        if allocation is not None and self.settings.is_trusted(allocation.partition):
+            if 0 not in self.ledger.ranks(job_id, node):
+                return
+            place = ""
+        names: tuple[str, ...] = ()
+        namespace = self._namespace(allocation) if allocation else ""
+        if allocation is not None and namespace:
+            ranks = self.ledger.ranks(job_id, place)
+            names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
+        await release.remove_from_node(
+            job_id,
+            place,
+            names=names,
+            waiting=allocation is None or self.ledger.holds(job_id, node),
+            cluster=self.cluster,
+            namespace=namespace,
+            kube=self.kube,
+            pods=self.pods,
+        )
+
     def _namespace(self, allocation: jobs.Allocation) -> str:
         """Where the job's pods are; nothing when there is no place for them, and so no pods."""
         try:
-            return rendering.namespace_of(owners.owner_of_job(allocation), self.settings)
+            return rendering.namespace_of(self.owners.of_job(allocation), self.settings)
         except errors.UsageError:
             return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from penstock import crashpoints
+from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import confirming
 from penstock.kube import reading
@@ -33,6 +33,7 @@ class Drainer:
     async def abandon(self, job_id: int, node: str) -> None:
         """Nothing new on this node until the job's pods are known to be gone."""
         await self.bridge.slurm.drain(node, f"{OURS}pods of job {job_id} may still run here")
+        self.bridge.ledger.release(job_id, node)
         crashpoints.reach("drain.done")
         log.warning("node %s drained: pods of job %d may still run there", node, job_id)
 
@@ -45,8 +46,18 @@ class Drainer:
         for node in ours:
             if await self._is_clean(node):
                 crashpoints.reach("lift.clean")
-                await self.bridge.slurm.resume(node)
-                log.info("node %s is clean again", node)
+                await self._resume(node)
+
+    async def _resume(self, node: str) -> None:
+        """One that Slurm does not give back keeps no other waiting."""
+        try:
+            await self.bridge.slurm.resume(node)
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError as error:
+            log.warning("node %s is clean again, but Slurm does not resume it: %s", node, error.message)
+        else:
+            log.info("node %s is clean again", node)
 
     async def _is_clean(self, node: str) -> bool:
         """No pod of ours there that no promise covers, by the API's own word."""
@@ -55,7 +66,13 @@ class Drainer:
             return True
         found = await confirming.pods_on(bridge.kube, (node,), bridge.pods)
         return not any(
-            bridge.ledger.of(job_id) is None and not reading.is_over(pod)
+            not self._is_covered(job_id, node) and not reading.is_over(pod)
             for pod in found
             if (job_id := reading.job_id(pod)) is not None
         )
+
+    def _is_covered(self, job_id: int, node: str) -> bool:
+        """Whether the job has a right to be there: to its nodes, or to any that kube-scheduler chose."""
+        held = self.bridge.ledger.of(job_id)
+        trusted = held is not None and self.bridge.settings.is_trusted(held.partition)
+        return trusted or self.bridge.ledger.holds(job_id, node)

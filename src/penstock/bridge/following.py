@@ -1,13 +1,15 @@
 """Waits for the end of a job: one shared watch for all, a GET only when that seems to have missed something.
 
-The job ends with rank 0. Another rank that ends before is a broken gang. A pod that does not start in time is
-a job that "runs" without running: it ends with what the cluster says about it.
+The job ends with rank 0. Another rank that ends before is a broken gang, unless Slurm takes it: slurmd runs
+the Epilog of a node without a step at once, while the script still has its time to end. A pod that does not
+start in time is a job that "runs" without running: it ends with what the cluster says about it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 
 import msgspec
 
@@ -75,12 +77,19 @@ class Follower:
     clock: clock.Clock
     start_timeout: float
 
-    async def end_of(self, gang: tuple[types.Pod, ...]) -> outcomes.Outcome:
-        """The outcome, however long it takes. Trouble with the API is never an outcome."""
+    async def end_of(
+        self, gang: tuple[types.Pod, ...], is_leaving: Callable[[], bool] = lambda: False
+    ) -> outcomes.Outcome:
+        """The outcome, however long it takes. Trouble with the API is never an outcome.
+
+        `is_leaving` tells whether Slurm takes the job's nodes back.
+        """
         tasks = [asyncio.create_task(self.end_of_pod(pod)) for pod in gang]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0] in done:
+            if is_leaving():
+                await asyncio.wait(tasks[:1])
+            if tasks[0].done():
                 return tasks[0].result()
             broken = next(rank for rank, task in enumerate(tasks) if task in done)
             outcome = tasks[broken].result()

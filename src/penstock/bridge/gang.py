@@ -24,6 +24,8 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
+UNCOUNTED = "Conflict"  # many things are made at once and the quota could not be kept up: nothing was made
+
 
 class GangRefused(errors.PenstockError):
     """Kubernetes does not take a part of the gang; nothing of it is left."""
@@ -49,6 +51,8 @@ class GangMaker:
     follower: following.Follower
     settings: rendering.PodSettings
     namespaces: namespaces.Namespaces
+    holds: Callable[[int, str], bool]
+    """Whether a node is still a job's."""
     bare: set[str] = dataclasses.field(default_factory=set)
     """uids of pods that we have made and that have no Secret of theirs yet, as far as we know."""
 
@@ -67,7 +71,12 @@ class GangMaker:
             crashpoints.reach("launch.namespace-made")
             for rank in range(len(allocation.shares)):
                 manifest = rendering.render_pod(
-                    allocation, rank, owner=owner, request=request, settings=self.settings
+                    allocation,
+                    rank,
+                    owner=owner,
+                    request=request,
+                    settings=self.settings,
+                    strict_groups=self._strict_groups(allocation, rank),
                 )
                 made.append(await self._create_pod(manifest, allocation.identity, owner))
                 crashpoints.reach("launch.a-pod-made")
@@ -103,6 +112,19 @@ class GangMaker:
         except (errors.KubeError, errors.UsageError) as error:
             await self._remove(made)
             raise GangRefused(error.message) from error
+        except ValueError as error:  # what cannot be rendered or sent now never can
+            log.exception("the objects of a job cannot be made")
+            await self._remove(made)
+            raise GangRefused(f"its objects cannot be made: {error}") from error
+
+    def _strict_groups(self, allocation: jobs.Allocation, rank: int) -> bool:
+        """Whether the pod's node can keep groups out that the image gives its user; a kubelet that cannot
+        refuses the pod. Where kube-scheduler chooses the node, all must be able to.
+        """
+        nodes = self.follower.nodes.objects
+        trusted = self.settings.is_trusted(allocation.partition)
+        places = list(nodes.values()) if trusted else [nodes.get(f"/{allocation.shares[rank].node}")]
+        return all(place and place.status.features.supplemental_groups_policy for place in places)
 
     async def _start(
         self,
@@ -127,7 +149,7 @@ class GangMaker:
         """Bind ranks 1 and up, see them run, then bind rank 0; in mode trust, only see them run."""
         nodes = [share.node for share in allocation.shares]
         for rank in range(1, len(made)) if bound else ():
-            made[rank] = await self._bind(made[rank], nodes[rank])
+            made[rank] = await self._bind(made[rank], allocation.identity, nodes[rank])
             crashpoints.reach("launch.another-bound")
         for rank in range(1, len(made)):
             outcome = await self.follower.started(made[rank])
@@ -137,7 +159,7 @@ class GangMaker:
         if bound:
             await starting()
             crashpoints.reach("launch.announced")
-            made[0] = await self._bind(made[0], nodes[0])
+            made[0] = await self._bind(made[0], allocation.identity, nodes[0])
         crashpoints.reach("launch.all-bound")
 
     async def _create_pod(
@@ -155,8 +177,11 @@ class GangMaker:
             made = self._ours(await self.kube.create("pods", manifest, namespace=meta["namespace"]))
             self.bare.add(made.metadata.uid)
             return made
-        except errors.KubeConflict:
-            answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
+        except errors.KubeConflict as error:
+            try:
+                answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
+            except errors.KubeNotFound:
+                raise errors.KubeUnavailable(f"no pod was made: {error.message}") from error
         pod = self._ours(answer)
         if reading.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
             raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
@@ -185,7 +210,9 @@ class GangMaker:
         )
         try:
             await self.kube.create("secrets", manifest, namespace=first.metadata.namespace)
-        except errors.KubeConflict:
+        except errors.KubeConflict as error:
+            if error.reason == UNCOUNTED:
+                raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
             if uid in self.bare:
                 raise errors.KubeUnavailable("the Secret of pods that were removed is still there") from None
         except errors.KubeUnavailable:
@@ -193,10 +220,14 @@ class GangMaker:
             raise
         self.bare.discard(uid)
 
-    async def _bind(self, pod: types.Pod, node: str) -> types.Pod:
-        """The pod, on its node."""
+    async def _bind(self, pod: types.Pod, identity: jobs.JobIdentity, node: str) -> types.Pod:
+        """The pod, on its node. One that is there unbound is found and removed by the node's Epilog; bound
+        after that it would be on a node that Slurm has given to others.
+        """
         if pod.spec.node_name == node:
             return pod
+        if not self.holds(identity.job_id, node):
+            raise GangRefused(f"Slurm has taken node {node} back")
         seen = f"/{node}" in self.follower.nodes.objects
         if not seen and await confirming.node(self.kube, node) is None:  # the API would take the binding
             raise GangRefused(f"node {node} has left Kubernetes", requeue=True)

@@ -17,10 +17,14 @@ class Ledger:
     def __init__(self) -> None:
         self._held: dict[int, jobs.Allocation] = {}
         self._ranks: dict[int, dict[str, int]] = {}
+        self._leaving: set[int] = set()
 
     def hold(self, allocation: jobs.Allocation) -> None:
         """Promise the room; an earlier attempt of the same job is forgotten."""
         job_id = allocation.identity.job_id
+        before = self._held.get(job_id)
+        if before is None or before.identity != allocation.identity:
+            self._leaving.discard(job_id)
         self._held[job_id] = allocation
         self._ranks[job_id] = {share.node: rank for rank, share in enumerate(allocation.shares)}
 
@@ -34,6 +38,19 @@ class Ledger:
         """The ranks that the job was promised on the node, or on all."""
         ranks = self._ranks.get(job_id, {})
         return tuple(rank for place, rank in ranks.items() if node in ("", place))
+
+    def leave(self, job_id: int, node: str) -> None:
+        """Slurm takes this node back, and the others after it; an earlier attempt's node says nothing."""
+        if self.holds(job_id, node):
+            self._leaving.add(job_id)
+
+    def is_leaving(self, job_id: int) -> bool:
+        return job_id in self._leaving
+
+    def holds(self, job_id: int, node: str) -> bool:
+        """Whether the node is still the job's."""
+        allocation = self._held.get(job_id)
+        return allocation is not None and any(share.node == node for share in allocation.shares)
 
     def release(self, job_id: int, node: str) -> None:
         """The job is off this node."""
@@ -50,6 +67,7 @@ class Ledger:
         """The job is gone from Slurm altogether."""
         self._held.pop(job_id, None)
         self._ranks.pop(job_id, None)
+        self._leaving.discard(job_id)
 
     def jobs(self) -> tuple[int, ...]:
         return tuple(self._held)

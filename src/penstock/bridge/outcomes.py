@@ -8,7 +8,6 @@ import dataclasses
 from penstock.kube import reading, types
 
 LOST = 1  # exit code for ends in which no container exit code exists; the reason tells
-SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script died of a signal
 AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
@@ -27,6 +26,15 @@ class Outcome:
     signal: int = 0
     requeue: bool = False
     """The cluster's doing, not the job's: Slurm should run it again."""
+    succeeded: bool = False
+    """The script itself ended well, and `exit_code` is another because its pod was being deleted."""
+
+    def as_asked(self) -> Outcome:
+        """This end where the pod was deleted because Slurm wanted the job's end: the script's own."""
+        if self.reason != VANISHED.reason:
+            return self
+        code = 0 if self.succeeded else self.exit_code
+        return dataclasses.replace(self, exit_code=code, reason="", succeeded=False)
 
 
 VANISHED = Outcome(LOST, "the job's pod was deleted from outside")
@@ -60,20 +68,18 @@ def _hopeless(waiting: types.Waiting) -> str:
 
 
 def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
-    disruption = reading.disruption(pod)
+    signal, disruption = reading.signal_of(end), reading.disruption(pod)
     if disruption or pod.status.reason:
         reason = disruption or _words(pod.status.reason, pod.status.message)
-        return Outcome(end.exit_code or LOST, reason, requeue=True)
+        return Outcome(end.exit_code or LOST, reason, signal=signal, requeue=True)
     if pod.metadata.deletion_timestamp:
-        return Outcome(end.exit_code or LOST, VANISHED.reason)
-    died = end.exit_code > 128 and end.message.partition("\n")[0].strip() == SIGNAL_WORD
-    signal = end.exit_code - 128 if died else 0
+        code = end.exit_code or LOST
+        return Outcome(code, VANISHED.reason, signal=signal, succeeded=not end.exit_code)
     if end.reason in ("Completed", "Error", ""):
         said = " ".join(end.message.split())
         reason = said.removeprefix(AGENTS_WORD) if said.startswith(AGENTS_WORD) else ""
-        if (
-            end.exit_code == KILLED and not said
-        ):  # the agent has last words for every end that it lives to see
+        # The agent has last words for every end that it lives to see.
+        if end.exit_code == KILLED and not said:
             reason = KILLED_FROM_OUTSIDE
         return Outcome(end.exit_code, reason, signal=signal)
     # What never ran has no code of its own; the runtime's 128 would be a FAILED 0:0 in sacct.

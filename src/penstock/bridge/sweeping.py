@@ -19,6 +19,7 @@ from penstock.model import jobs
 log = logging.getLogger(__name__)
 
 INTERVAL = 15.0
+INTERNAL = 500  # what the API answers, too, when a webhook that must be asked is away
 
 
 def orphans(pods: list[types.Pod], live: dict[int, jobs.LiveJob]) -> set[str]:
@@ -82,7 +83,7 @@ class Sweeper:
         found = orphans(ours, live)
         for pod in ours:
             if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
-                await self._remove(pod)
+                await self._try_to_remove(pod)
         self.suspects = found
         await self._close(begun, live)
         with_pods = {reading.job_id(pod) for pod in ours}
@@ -94,6 +95,17 @@ class Sweeper:
         job = await self.bridge.slurm.live_job(job_id)
         if job is None or not job.holds_resources:
             self.bridge.ledger.forget(job_id)
+
+    async def _try_to_remove(self, pod: types.Pod) -> None:
+        """One pod that may not be deleted, or whose webhook is away, keeps nobody from the rest."""
+        try:
+            await self._remove(pod)
+        except errors.SlurmUnavailable:
+            raise
+        except (errors.KubeError, errors.SlurmError) as error:
+            if isinstance(error, errors.KubeUnavailable) and error.status != INTERNAL:
+                raise
+            log.warning("pod %s cannot be removed: %s", pod.metadata.name, error.message)
 
     async def _remove(self, pod: types.Pod) -> None:
         """Delete, unless Slurm or the job's own launcher says that the job lives."""

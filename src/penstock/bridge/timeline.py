@@ -9,6 +9,7 @@ from penstock.model.audits import End
 from penstock.model.views import REFUSED, StepView
 
 LATEST_JOBS = 5000
+LATEST_STEPS = 200  # of one job: it may be refused for days
 
 
 class Timeline:
@@ -16,7 +17,7 @@ class Timeline:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._jobs: collections.OrderedDict[int, list[StepView]] = collections.OrderedDict()
+        self._jobs: collections.OrderedDict[int, collections.deque[StepView]] = collections.OrderedDict()
         self._owners: dict[int, int] = {}
         self._ends: dict[int, End] = {}
 
@@ -29,7 +30,7 @@ class Timeline:
 
     def note(self, job_id: int, name: str, text: str = "") -> None:
         """This happened to the job just now."""
-        steps = self._jobs.setdefault(job_id, [])
+        steps = self._jobs.setdefault(job_id, collections.deque(maxlen=LATEST_STEPS))
         steps.append(StepView(at=self._now(), name=name, text=text))
         self._jobs.move_to_end(job_id)
         while len(self._jobs) > LATEST_JOBS:
@@ -47,9 +48,14 @@ class Timeline:
     def of(self, job_id: int) -> tuple[StepView, ...]:
         return tuple(self._jobs.get(job_id, ()))
 
-    def refused(self) -> tuple[int, ...]:
+    def waits_for(self, job_id: int) -> str:
+        """Why it was sent back to the queue, if nothing has happened to it since."""
+        steps = self._jobs.get(job_id)
+        return steps[-1].text if steps and steps[-1].name == REFUSED else ""
+
+    def waiting(self) -> tuple[int, ...]:
         """Jobs that were sent back to the queue and have not been heard of since."""
-        return tuple(job_id for job_id, steps in self._jobs.items() if steps[-1].name == REFUSED)
+        return tuple(filter(self.waits_for, self._jobs))
 
     def seconds_between(self, job_id: int, first: str, last: str) -> float | None:
         """From the latest `first` to the latest `last`, when both happened in that order."""

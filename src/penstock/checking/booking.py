@@ -67,7 +67,7 @@ def _share(job: audits.SlurmJob, node: str, asked: resources.Amount) -> resource
 def _freed_too_early(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for pod in seen.ours:
         node = pod.spec.node_name
-        if snapshots.takes_room(pod) and node not in seen.drained and not seen.holds(pod.metadata.labels):
+        if snapshots.takes_room(pod) and node not in seen.closed and not seen.holds(pod.metadata.labels):
             yield Violation(
                 invariant="I1",
                 kind="freed-too-early",

@@ -15,7 +15,7 @@ import msgspec
 from penstock import errors, wellknown
 from penstock.checking import snapshots
 from penstock.hooks import wire
-from penstock.kube import reading, types
+from penstock.kube import decoding, reading, types
 from penstock.model import audits
 from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
@@ -56,10 +56,10 @@ class Looker:
             listed(self.kube.get, "nodes", types.Node),
             listed(self.kube.metadata, "secrets", types.Secret, selector=OURS),
         )
-        cluster, jobs, drained, daemon = await asyncio.gather(
+        cluster, jobs, closed, daemon = await asyncio.gather(
             auditing.cluster_name(self.slurm_conf),
             auditing.all_jobs(self.slurm_conf),
-            control.SlurmControl(self.slurm_conf).drained(),
+            control.SlurmControl(self.slurm_conf).given_to_nobody(),
             asyncio.to_thread(ask_daemon, self.socket),
         )
         return snapshots.Snapshot(
@@ -67,7 +67,7 @@ class Looker:
             nodes=nodes,
             secrets=tuple(secret for secret in secrets if _is_of(cluster, secret)),
             jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in jobs},
-            drained=drained,
+            closed=closed,
             daemon=daemon,
         )
 
@@ -85,11 +85,11 @@ class Get(Protocol):
 
 async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:
     """Everything of a kind, page by page."""
-    decoder = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # kind is a class at run time
     query = {"limit": "1000"} | ({"labelSelector": selector} if selector else {})
     found: list[T] = []
     while True:
-        page = decoder.decode(await get(resource, query=query))
+        answer = await get(resource, query=query)
+        page = decoding.decode(answer, Page[kind])  # type: ignore[valid-type]  # a class at run time
         found += page.items or ()
         if not page.metadata.continue_:
             return tuple(found)
@@ -97,16 +97,23 @@ async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") 
 
 
 def ask_daemon(path: str) -> audits.DaemonView | None:
-    """What penstockd believes; None when it does not answer. UsageError when it will not tell us."""
+    """What penstockd believes; None when it does not answer, or with what is no answer. UsageError when it
+    will not tell us.
+    """
     try:
         answer = wire.ask(path, SOCKET_SECONDS, wellknown.VERB_AUDIT)
     except (OSError, wire.WireError):
         return None
-    if answer and answer[0] == b"error":
+    if not answer or len(answer) < 2:
+        return None
+    if answer[0] == b"error":
         raise errors.UsageError(
             f"penstockd does not tell us what it holds: {answer[1].decode(errors='replace')}",
             hint="Run the check as root or as SlurmUser.",
         )
-    if not answer or answer[0] != b"audit":
+    if answer[0] != b"audit":
         return None
-    return msgspec.json.decode(answer[1], type=audits.DaemonView)
+    try:
+        return msgspec.json.decode(answer[1], type=audits.DaemonView)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None

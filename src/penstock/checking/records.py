@@ -44,10 +44,9 @@ def _ends_of_containers(seen: snapshots.Snapshot, job: audits.SlurmJob) -> Itera
 
 
 def _code(end: types.Terminated) -> tuple[int, int]:
-    """Exit code and signal; the agent leaves a word when the script died of a signal."""
-    if end.exit_code > 128 and end.message.strip() == "signal":
-        return 0, end.exit_code - 128
-    return end.exit_code, 0
+    """Exit code and signal."""
+    signal = reading.signal_of(end)
+    return (0, signal) if signal else (end.exit_code, 0)
 
 
 def _against(job: audits.SlurmJob, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:

@@ -40,14 +40,24 @@ class Checker:
     clock: clock.Clock
     confirmer: confirming.Confirmer = dataclasses.field(default_factory=confirming.Confirmer)
     proven: tuple[snapshots.Violation, ...] = ()
+    has_seen: bool = False
+    """Whether a look has ever shown anything."""
 
     async def look(self) -> Report:
-        """One look. What it saw was so before it ended, so its time is when it began."""
+        """One look. What it saw was so before it ended, so its time is when it began.
+
+        UsageError when already the first look shows that the call is wrong.
+        """
         at = self.clock.now()
         try:
             seen = await self.see()
         except (errors.KubeError, errors.SlurmError) as error:
-            return Report(violations=self.proven, unknown=error.message)
+            return self._nothing_known(error)
+        except errors.UsageError as error:
+            if not self.has_seen:
+                raise
+            return self._nothing_known(error)  # the call was right a moment ago: a watch goes on
+        self.has_seen = True
         verdict = self.confirmer.look(judging.judge(seen), at=at)
         self.proven = verdict.violations
         return Report(
@@ -55,6 +65,9 @@ class Checker:
             unknown="" if seen.daemon else NO_DAEMON,
             settled=not verdict.suspicions,
         )
+
+    def _nothing_known(self, error: errors.PenstockError) -> Report:
+        return Report(violations=self.proven, unknown=error.message)
 
     async def once(self) -> Report:
         """Look until there is nothing left to wait for: at once when all is well."""

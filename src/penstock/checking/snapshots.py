@@ -35,8 +35,8 @@ class Snapshot:
     nodes: tuple[types.Node, ...]
     secrets: tuple[types.Secret, ...]
     jobs: Mapping[int, audits.SlurmJob]
-    drained: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Slurm nodes that take no jobs, with the reason."""
+    closed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Slurm nodes that take no jobs, drained or down, with the reason."""
     daemon: audits.DaemonView | None = None
     """None when penstockd could not be asked: then only what needs no word of it is judged."""
 

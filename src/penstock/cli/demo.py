@@ -17,8 +17,9 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
 
     A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
-    user; every outcome is checked; the lab goes down again. Exit 0 when all was right. On a real Kubernetes
-    also: a job with an image of its own, and one that is killed at its memory limit.
+    user; every outcome is checked; the lab goes down again, unless it was there before. Exit 0 when all was
+    right. On a real Kubernetes also: a job with an image of its own, and one that is killed at its memory
+    limit.
 
     \b
     Examples:
@@ -29,22 +30,26 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     from rich import console
 
     from penstock.demo import running, scenario
-    from penstock.lab import actions, bringup, paths, privilege, progress, spec
+    from penstock.lab import actions, bringup, interrupts, paths, privilege, progress, spec
 
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
+    interrupts.heed()
     out = console.Console()
     place = paths.LabPaths(paths.choose_directory(directory="", name=paths.valid_name(name), environment=""))
-    with progress.listener() as listener:
-        wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
-        made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
-    real = scenario.IN_CONTAINERS if made.kubernetes != spec.DEV else ()
-    show = running.Demo(place, made.user, out, (*scenario.JOBS, *real))
+    keep = keep or actions.is_made(place)  # by an earlier --keep: it may hold somebody's files
+    made = None
     try:
+        with progress.listener() as listener:
+            wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
+            made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
+        real = scenario.IN_CONTAINERS if made.kubernetes != spec.DEV else ()
+        show = running.Demo(place, made.user, out, (*scenario.JOBS, *real))
         asyncio.run(show.run())
     finally:
-        if not keep:
-            actions.take_down(place)
+        if made is not None and not keep:
+            with interrupts.put_off():
+                actions.take_down(place)
     _verdict(show.problems, keep=keep, name=name)
 
 

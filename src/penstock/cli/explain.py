@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from penstock import errors
-from penstock.cli import checking, report
+from penstock.cli import checking, report, scriptfirst
 from penstock.model import homes, launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.siteview import SiteView
@@ -31,8 +31,11 @@ UNNAMED_ACCOUNT = "your-account"  # stands for the default account, which only t
 DEFAULT_MIB = 1024
 """Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
 
+MOST_PODS = 10_000
+"""More than any cluster has nodes: a slip of the finger in --nodes is not to fill this host's memory."""
 
-@click.command(context_settings={"ignore_unknown_options": True})
+
+@click.command(cls=scriptfirst.ScriptFirst)
 @click.option(
     "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
 )
@@ -52,20 +55,53 @@ def explain(
       penstock explain --format yaml job.sh | kubectl apply --dry-run=server -f -
     """
     check = report.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
-    source = next(iter(checking.sources((file,))))
+    try:
+        source = checking.script(file)
+    except IsADirectoryError:
+        hint = "Name one script; `penstock validate` takes folders."
+        raise errors.UsageError(f"{report.printable(file)} is a folder", hint=hint) from None
     done = check.compile(source, arguments)
-    if done.spec is None:
-        report.print_text([(source, False, done.diagnostics)])
-        sys.exit(1)
     site = check.context.site or SiteView()
-    manifests = _pods(done.spec, source.data, site)
-    if style == "yaml":
-        click.echo(yamltext.documents([_namespace(done.spec, site), *manifests]), nl=False)
-    elif style == "json":
-        document = {"job": done.spec, "pods": manifests, "remarks": remarks(done, source.data)}
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    if style != "text" and done.spec and done.spec.nodes.minimum > MOST_PODS:
+        hint = "Leave --format out, or ask for fewer --nodes."
+        raise errors.UsageError(f"{done.spec.nodes.minimum} pods are too many to write out", hint=hint)
+    manifests = _pods(done.spec, source.data, site) if done.spec else []
+    if style == "json":
+        report.emit(_json(done, manifests, source.data))
+    elif done.spec is None:
+        report.print_text([(source, False, done.diagnostics)], to_stderr=style == "yaml")
+    elif style == "yaml":
+        report.emit(_bytes(yamltext.documents([_namespace(done.spec, site), *manifests])))
     else:
-        click.echo("\n".join(_text(done, manifests, site, source.data)))
+        report.emit("\n".join(_text(done, manifests, site, source.data)) + "\n")
+    if done.spec is None:
+        sys.exit(1)
+
+
+def _json(done: compiler.Compilation, manifests: list[dict[str, Any]], script: bytes) -> bytes:
+    """One shape for scripts that are accepted and for those that are not: these have no job."""
+    document = {
+        "job": done.spec,
+        "pods": manifests,
+        "remarks": remarks(done, script) if done.spec else [],
+        "diagnostics": report.clean(done.diagnostics),
+    }
+    text = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
+    return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def _as_text(value: Any) -> Any:
+    """The same without stray bytes, which no JSON can carry."""
+    if isinstance(value, str):
+        return value if value.isprintable() else _bytes(value).decode()
+    if isinstance(value, dict):
+        return {_as_text(key): _as_text(item) for key, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _bytes(text: str) -> bytes:
+    """As UTF-8; what was no text in the script is shown as such."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
 def owner_named(name: str = "") -> launches.Owner:
@@ -84,6 +120,7 @@ def pod_settings(site: SiteView) -> pods.PodSettings:
     """What the site decides about pods, in the renderer's words."""
     return pods.PodSettings(
         default_image=site.default_image,
+        partition_images={name: each.image for name, each in site.partitions.items() if each.image},
         shared_mounts=site.shared_mounts,
         namespace_pattern=site.namespace_pattern,
         kill_wait=site.kill_wait,
@@ -111,10 +148,15 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
         gpus=share.gpus,
         gpu_resource=site.gpu_resource(_gpu_type(job)),
         wish=job.pod,
+        partition=next(iter(site.partitions_of(job.partition)), ""),
     )
     return instances.job_pods(
-        wanted, ranks=max(job.nodes.minimum, 1), script=script, settings=pod_settings(site)
+        wanted, ranks=min(_count(job), MOST_PODS), script=script, settings=pod_settings(site)
     )
+
+
+def _count(job: JobSpec) -> int:
+    return max(job.nodes.minimum, 1)
 
 
 def _gpu_type(job: JobSpec) -> str:
@@ -186,7 +228,7 @@ def _text(
     lines = ["Slurm will be asked", *_rows(_request(job))]
     lines += [
         "",
-        f"Kubernetes will run {_many(len(manifests), 'pod')}{_for_each(job)}{_open(job)}",
+        f"Kubernetes will run {_many(_count(job), 'pod')}{_for_each(job)}{_open(job)}",
         *_rows(_pod(manifests[0], job, site)),
     ]
     dropped = [*remarks(done, script), *_of_lines(done)]
@@ -228,7 +270,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
     security = pod["spec"]["securityContext"]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     return {
-        "image": container["image"] or "none: name one with #K8S_IMAGE=...",
+        "image": _image(container["image"], job, site),
         "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items())
         + _assumed(job),
         "namespace": pod["metadata"]["namespace"],
@@ -236,6 +278,14 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
         "mounts": ", ".join(mounts),
         "output": job.output + (f", errors {job.error}" if job.error else ""),
     }
+
+
+def _image(first: str, job: JobSpec, site: SiteView) -> str:
+    """Which it will be Slurm decides, where partitions of a list have images of their own."""
+    names = () if job.pod.image else site.partitions_of(job.partition)[1:]
+    others = {name: site.image_in(name) for name in names if site.image_in(name) != first}
+    found = [first or "none: name one with #K8S_IMAGE=..."]
+    return ", ".join(found + [f"in {name} {image or 'none'}" for name, image in others.items()])
 
 
 def _assumed(job: JobSpec) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 import pathlib
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from penstock.lab import (
     actions,
     bringup,
     environment,
+    interrupts,
     passwd,
     paths,
     privilege,
@@ -116,11 +116,17 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
 )
 @click.option("--bridge/--no-bridge", "bridge", default=None, hidden=True)
 def up(directory: str, name: str, **wishes: Any) -> None:
-    """Make a lab, or repair the one that is there."""
+    """Make a lab, or repair the one that is there.
+
+    \b
+    Examples:
+      penstock lab up                                   4 nodes of 8 CPUs, 32 GB and 4 GPUs
+      penstock lab up --name small --nodes 2 --gpus 0   a second one beside it
+      penstock lab up --kubernetes real --slurm 24.11   other releases, a real Kubernetes
+    """
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    interrupts.heed()
     place = place_of(directory, name)
     with progress.listener() as listener:
         made = bringup.bring_up(
@@ -148,7 +154,14 @@ def _announce(place: paths.LabPaths, made: spec.LabSpec, *, named: str) -> None:
 @which_lab
 @click.option("--force", is_flag=True, help="Remove the lab although its lab.json cannot be read.")
 def down(directory: str, name: str, force: bool) -> None:
-    """Stop everything and remove every file of the lab."""
+    """Stop everything and remove every file of the lab.
+
+    \b
+    Examples:
+      penstock lab down
+      penstock lab down --name small
+      penstock lab down --dir /tmp/lab --force   although its lab.json cannot be read
+    """
     privilege.require_root(sys.argv[1:])
     place = place_of(directory, name)
     removed = actions.take_down(place, force=force)
@@ -163,7 +176,13 @@ def down(directory: str, name: str, force: bool) -> None:
 @which_lab
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(directory: str, name: str, form: str) -> None:
-    """Show every component with pid, memory and health."""
+    """Show every component with pid, memory and health.
+
+    \b
+    Examples:
+      penstock lab status
+      penstock lab status --name small --format json
+    """
     now = state.look(place_of(directory, name))
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(now), indent=2))
@@ -191,7 +210,13 @@ def _status_table(now: state.LabState) -> table.Table:
 @lab.command()
 @which_lab
 def env(directory: str, name: str) -> None:
-    """Print export lines for a shell: eval "$(penstock lab env)"."""
+    """Print export lines for a shell.
+
+    \b
+    Examples:
+      eval "$(penstock lab env)"                then sbatch, squeue, sacct, kubectl act on it
+      eval "$(penstock lab env --name small)"   on another lab
+    """
     place = place_of(directory, name)
     spec.load(place)
     lines = environment.shell_lines(place, root=os.geteuid() == 0, user=passwd.current_name())
@@ -205,7 +230,13 @@ def env(directory: str, name: str) -> None:
     "--account", default=spec.ACCOUNTS[0], show_default=True, help="Account that jobs are charged to."
 )
 def adduser(user: str, directory: str, name: str, account: str) -> None:
-    """Let an existing user of this machine submit jobs to the lab."""
+    """Let an existing user of this machine submit jobs to the lab.
+
+    \b
+    Examples:
+      penstock lab adduser alice
+      penstock lab adduser bob --account research --name small
+    """
     privilege.require_root(sys.argv[1:])
     place = place_of(directory, name)
     actions.add_user(place, user, account=account)
@@ -216,7 +247,13 @@ def adduser(user: str, directory: str, name: str, account: str) -> None:
 @click.argument("components", nargs=-1, required=True)
 @which_lab
 def restart(components: tuple[str, ...], directory: str, name: str) -> None:
-    """Restart components, such as slurmctld or penstockd."""
+    """Restart components; `penstock lab status` has their names.
+
+    \b
+    Examples:
+      penstock lab restart penstockd
+      penstock lab restart slurmctld slurmd-n1
+    """
     privilege.require_root(sys.argv[1:])
     actions.restart(place_of(directory, name), components)
     click.echo(f"Restarted: {', '.join(components)}.")

@@ -49,8 +49,9 @@ def main() -> None:
 
         group.cli(prog_name="penstock")
     except errors.PenstockError as error:
-        hint = f"\n  {error.hint}" if error.hint else ""
-        sys.stderr.write(f"penstock: {error.message}{hint}\n")
+        if sys.stderr is not None:
+            hint = f"\n  {error.hint}" if error.hint else ""
+            sys.stderr.write(f"penstock: {error.message}{hint}\n")
         sys.exit(error.exit_code)
 
 
@@ -62,8 +63,6 @@ def _validate() -> None:
 
     try:
         code = quick.validate(sys.argv[2:])
-        sys.stdout.flush()
-        sys.stderr.flush()
     except BrokenPipeError:  # the reader has gone, as in `| head`: what is left to say is for nobody
         code = 1
     if code is not None:

@@ -59,14 +59,28 @@ def _options(command: Command) -> Command:
 @click.command()
 @_options
 def mkyaml(**words: Any) -> None:
-    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number)."""
+    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number).
+
+    \b
+    Examples:
+      penstock mkyaml cpu std alice --job-id 17 --image debian:12
+      penstock mkyaml gpu1 std 2019123456 --job-id 17 --image debian:12 | kubectl apply -f -
+      penstock mkyaml --site site.yaml gpu1 std alice --job-id 17 -- sleep 600
+    """
     click.echo(yamltext.documents(manifests(**words)), nl=False)
 
 
 @click.command()
 @_options
 def mkinst(**words: Any) -> None:
-    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number)."""
+    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number).
+
+    \b
+    Examples:
+      penstock mkinst cpu std alice --job-id 17 --image debian:12
+      penstock mkinst gpu1 std 2019123456 --job-id 17 --cpu 4 --memory 8G --site site.yaml
+      penstock mkinst cpu std alice --job-id 17 --image debian:12 -- sleep 600
+    """
     objects = manifests(**words)
     asyncio.run(_create(objects))
     meta = objects[-1]["metadata"]
@@ -129,12 +143,12 @@ def _memory(text: str) -> int:
 
 def _image(text: str, site: SiteView) -> str:
     try:
-        registry = images.parse(text).registry
+        images.parse(text)
     except Problem as problem:
         raise errors.UsageError(f"--image: {problem.message}", hint=problem.hint) from problem
-    if site.registries and registry not in site.registries:
+    if not images.is_allowed(text, site.registries):
         raise errors.UsageError(
-            f"images from {registry or 'the default registry'} are not allowed at this site",
+            f"the image {images.full_name(text)} is not allowed at this site",
             hint=f"allowed: {', '.join(site.registries)}",
         )
     return text

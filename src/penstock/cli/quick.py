@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from penstock.cli import checking
 
 FLAGS = {"--lint": "lint", "--quiet": "quiet", "-q": "quiet", "--no-summary": "no_summary"}
-VALUES = {"--format": "style", "--site": "site_file", "--slurm": "release", "--silence": "silence"}
+VALUES = {"--format": "style", "--site": "site_file", "--slurm": "release"}
+SEVERAL = {"--silence": "silence", "--with": "accepted"}
 
 
 def validate(words: Sequence[str]) -> int | None:
@@ -24,7 +25,7 @@ def validate(words: Sequence[str]) -> int | None:
 def parse(words: Sequence[str]) -> checking.Request | None:
     """What is asked for, when it is said in the plainest way."""
     given: dict[str, object] = {}
-    silenced: list[str] = []
+    several: dict[str, tuple[str, ...]] = {}
     files: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -37,12 +38,14 @@ def parse(words: Sequence[str]) -> checking.Request | None:
         else:
             name, equals, value = word.partition("=")
             value = value if equals else next(rest, "")
-            if name not in VALUES or not value:
+            if not value:
                 return None
-            if name == "--silence":
-                silenced.append(value)
-            else:
+            if name in SEVERAL:
+                several[SEVERAL[name]] = (*several.get(SEVERAL[name], ()), value)
+            elif name in VALUES:
                 given[VALUES[name]] = value
+            else:
+                return None
     if not files or given.get("style", "text") not in checking.STYLES:
         return None
-    return checking.Request(files=tuple(files), silence=tuple(silenced), **given)  # type: ignore[arg-type]  # names and types are those of FLAGS and VALUES
+    return checking.Request(files=tuple(files), **several, **given)  # type: ignore[arg-type]  # names and types are those of FLAGS, VALUES and SEVERAL

@@ -37,10 +37,18 @@ class Checker(msgspec.Struct, frozen=True):
 
     context: compiler.Context
     silenced: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    """Options of the command line that all scripts are checked with."""
 
     @classmethod
     def load(
-        cls, *, site_file: str | None, release: str | None, lint: bool, silenced: tuple[str, ...]
+        cls,
+        *,
+        site_file: str | None,
+        release: str | None,
+        lint: bool,
+        silenced: tuple[str, ...],
+        accepted: tuple[str, ...] = (),
     ) -> Checker:
         """What the command line's options ask for; the site is read here, once."""
         site = None
@@ -54,10 +62,11 @@ class Checker(msgspec.Struct, frozen=True):
         context = compiler.Context(
             release=options.release_of(wanted),
             gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,
+            other_gres=site is None or not site.complete,
             site=site,
             lint=lint,
         )
-        return cls(context, silenced)
+        return cls(context, silenced, _given(accepted, context) if accepted else ())
 
     def compile(self, source: Source, arguments: Sequence[str] = ()) -> compiler.Compilation:
         return compiler.compile_script(
@@ -70,13 +79,22 @@ class Checker(msgspec.Struct, frozen=True):
         )
 
     def __call__(self, source: Source) -> tuple[bool, tuple[Diagnostic, ...]]:
-        done = self.compile(source)
+        done = self.compile(source, self.given)
         return done.ok, done.diagnostics
 
 
-def print_text(verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True) -> None:
-    """All findings, then one line that sums up."""
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+def _given(accepted: tuple[str, ...], context: compiler.Context) -> tuple[str, ...]:
+    from penstock.sbatch import submitted
+
+    return submitted.understood(accepted, release=context.release, gres_types=context.known_gres)
+
+
+def print_text(
+    verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True, to_stderr: bool = False
+) -> None:
+    """All findings, then one line that sums up; on standard error where the output is for a program."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    colour = stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
     said = [
         _render(source, found, colour=colour)
         for source, _, diagnostics in verdicts
@@ -86,8 +104,37 @@ def print_text(verdicts: Sequence[Verdict], *, quiet: bool = False, summary: boo
     if summary:
         said.append(_summary(verdicts, colour=colour))
     text = "".join(f"{part}\n" for part in said)
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    if not to_stderr:
+        emit(text)
+    elif sys.stderr is not None:
+        sys.stderr.write(text)
+
+
+def emit(said: str | bytes) -> None:
+    """To standard output, all of it now: text as the terminal takes it, bytes as they are.
+
+    One that is closed, or cannot take it, is an error in words. A reader who has gone is not: see main.py.
+    """
+    if sys.stdout is None:
+        raise errors.UsageError("cannot print: standard output is closed")
+    try:
+        if isinstance(said, bytes):
+            sys.stdout.buffer.write(said)
+        else:
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(said.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+        raise errors.UsageError(f"cannot print: {os.strerror(error.errno or 0).lower()}") from error
+
+
+def complain(text: str) -> None:
+    """One line to standard error, if anybody listens there."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"penstock: {text}\n")
 
 
 def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:

@@ -79,11 +79,12 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     manifests = objects.all_objects(site, known.groups) if "kubernetes" in wanted else ()
     if show_diff:
         sys.exit(1 if _show_differences(site, files, manifests) else 0)
-    texts = {str(file.path): file.content.decode() for file in files}
     if manifests:
-        texts["kubernetes.yaml"] = yamltext.documents(manifests)
+        text = yamltext.documents(manifests)
+        files.append(rendering.File(path=Path("kubernetes.yaml"), content=text.encode(), kind="kubernetes"))
+    texts = {str(file.path): file.content.decode() for file in files}
     if out is not None:
-        _write_below(out, texts)
+        _write_below(out, files)
     elif form == "json":
         click.echo(as_json(texts))
     else:
@@ -91,12 +92,26 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
             click.echo(f"# ---- {name}\n{text}")
 
 
-def _write_below(folder: Path, texts: dict[str, str]) -> None:
-    for name, text in texts.items():
-        path = folder / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    click.echo(f"{len(texts)} files are in {folder}.")
+def _write_below(top: Path, files: list[rendering.File]) -> None:
+    """Closed as they are in place, for one has a password; a link in the folder leads nobody out of it."""
+    try:
+        top.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            path = top / str(file.path).lstrip("/")
+            _make_folders(top, path.parent)
+            atomic.write(path, file.content, mode=file.mode)
+    except OSError as error:
+        raise errors.UsageError(f"--out {top}: cannot write {error.filename}: {error.strerror}") from error
+    click.echo(f"{len(files)} files are in {top}.")
+
+
+def _make_folders(top: Path, folder: Path) -> None:
+    for parent in (*reversed(folder.parents), folder):
+        if parent == top or not parent.is_relative_to(top):
+            continue
+        if parent.is_symlink():
+            raise errors.UsageError(f"--out {top}: {parent} is a link", hint="Take an empty folder.")
+        parent.mkdir(exist_ok=True)
 
 
 def _show_differences(site: schema.Site, files: list[rendering.File], manifests: Any) -> bool:
@@ -154,13 +169,9 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
     site = loading.load(site_file)
     installer = applying.Installer(site, kubernetes=not no_kubernetes)
     with installer.store.locked():
-        _recover(installer)
+        _recover(installer, dry_run=dry_run)
         plan = installer.plan_install()
-        _show_plan(plan, form)
-        if dry_run:
-            sys.exit(0 if plan.empty else 1)
-        if not plan.empty and not yes:
-            click.confirm("Do this?", abort=True)
+        _agree(plan, form, dry_run=dry_run, yes=yes)
         installer.install(plan)
     _say(form, "Nothing to do." if plan.empty else "Installed. `penstock doctor` says whether all is well.")
 
@@ -168,7 +179,7 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
 @click.command()
 @site_option
 @form_option
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
 def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool) -> None:
@@ -183,18 +194,34 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
     site = loading.load(site_file)
     installer = applying.Installer(site, kubernetes=not no_kubernetes)
     with installer.store.locked():
-        _recover(installer)
+        _recover(installer, dry_run=dry_run)
         plan = installer.plan_uninstall()
-        _show_plan(plan, form)
-        if dry_run:
-            return
-        if not plan.empty and not yes:
-            click.confirm("Do this?", abort=True)
+        _agree(plan, form, dry_run=dry_run, yes=yes)
         installer.uninstall(plan)
-    _say(form, "Nothing was installed." if plan.empty else "Everything is as it was before.")
+    _say(form, _taken_back(plan))
 
 
-def _recover(installer: applying.Installer) -> None:
+def _taken_back(plan: planning.Plan) -> str:
+    if plan.installed.objects:
+        return "Everything is as it was before but for Kubernetes: `penstock uninstall` takes that back, too."
+    return "Nothing was installed." if plan.empty else "Everything is as it was before."
+
+
+def _agree(plan: planning.Plan, form: str, *, dry_run: bool, yes: bool) -> None:
+    """Show what is to be done, and go on only if it may be."""
+    _show_plan(plan, form)
+    if dry_run:
+        sys.exit(0 if plan.empty else 1)
+    if not plan.empty and not yes:
+        click.confirm("Do this?", abort=True)
+
+
+def _recover(installer: applying.Installer, *, dry_run: bool) -> None:
+    if dry_run and installer.store.journal_path.exists():
+        raise errors.InstallError(
+            "an earlier call was killed: what is to be done is known once that has been put right",
+            hint="The same call without --dry-run does that first, and then asks.",
+        )
     said = installer.recover()
     if said:
         click.echo(f"penstock: {said}", err=True)

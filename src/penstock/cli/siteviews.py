@@ -12,6 +12,8 @@ import msgspec
 
 from penstock import errors
 from penstock.model.siteview import SiteView
+from penstock.sbatch.values import times
+from penstock.sbatch.values.problem import Problem
 
 
 def load(name: str) -> SiteView:
@@ -24,11 +26,23 @@ def load(name: str) -> SiteView:
     except OSError as error:
         raise errors.UsageError(f"cannot read the site file {name}: {error.strerror}") from error
     try:
-        return msgspec.convert(_parse(data, path.suffix), SiteView)
+        view = msgspec.convert(_parse(data, path.suffix), SiteView)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", hint="see docs/compatibility.md, section Site file"
         ) from error
+    _check_times(name, view)
+    return view
+
+
+def _check_times(name: str, view: SiteView) -> None:
+    """Of a view that was written by hand; those of a site file are checked as it is read."""
+    for partition, each in view.partitions.items():
+        try:
+            times.limit(each.max_time or "UNLIMITED")
+        except Problem as problem:
+            where = f"{name}: max_time of partition {partition}"
+            raise errors.UsageError(f"{where}: {problem.message}", hint=problem.hint) from problem
 
 
 def _parse(data: bytes, suffix: str) -> Any:
@@ -47,4 +61,4 @@ def _from_site_file(path: Path) -> SiteView:
     except errors.UsageError as error:
         hint = "Nodes are sized by Kubernetes here: give the view (JSON) that `penstock apply` wrote."
         raise errors.UsageError(f"{path}: {error.message}", hint=error.hint or hint) from error
-    return daemons.view(site, known.groups, release=known.release)
+    return daemons.view(site, known.groups, release=known.release, conf=known.conf)

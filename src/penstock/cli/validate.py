@@ -30,11 +30,12 @@ from penstock.cli import checking
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.option("--no-summary", is_flag=True, hidden=True)
+@click.option("--with", "accepted", multiple=True, hidden=True)
 def validate(**words: Any) -> None:
     """Check batch scripts as sbatch would, and say everything that is wrong.
 
     FILE may be a directory, or - for standard input. Exit status: 0 all accepted, 1 some rejected, 2 wrong
-    call.
+    call, or a file that cannot be read; the others are checked all the same.
 
     \b
     Examples:

@@ -71,6 +71,10 @@ class Connection:
         except ConnectionError:
             return
 
+    def abort(self) -> None:
+        """Forget what the peer has not read."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from penstock import wellknown
 from penstock.bridge import bridge as bridging
 from penstock.kube import reading, types
@@ -13,19 +15,22 @@ from penstock.model import audits, views
 def describe(
     bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool
 ) -> list[views.JobView]:
-    """Views of those of these jobs that the asker may see; without any given, of all that have pods or were
-    sent back to the queue.
+    """Views of those of these jobs that the asker may see, with what happened to each; without any given,
+    shorter ones of all that have pods or were sent back to the queue.
     """
     by_job: dict[int, list[types.Pod]] = {}
     for pod in bridge.pods.objects.values():
         job_id = reading.job_id(pod)
         if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
             by_job.setdefault(job_id, []).append(pod)
-    sent_back = (
-        job_id for job_id in bridge.timeline.refused() if sees_all or bridge.timeline.owner(job_id) == uid
+    story = bridge.timeline
+    asked = tuple(job_ids)
+    waiting = () if asked else (job for job in story.waiting() if sees_all or story.owner(job) == uid)
+    found = (
+        _view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all)
+        for job_id in asked or sorted({*by_job, *waiting})
     )
-    wanted = tuple(job_ids) or tuple(sorted({*by_job, *sent_back}))
-    return [_view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all) for job_id in wanted]
+    return list(found) if asked else [msgspec.structs.replace(view, timeline=()) for view in found]
 
 
 def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.DaemonView:
@@ -65,6 +70,7 @@ def _view(
         timeline=bridge.timeline.of(job_id) if may_see else (),
         stdout=attempt.stdout if attempt and own else b"",
         stderr=attempt.stderr if attempt and own else b"",
+        waits_for=bridge.timeline.waits_for(job_id) if may_see else "",
     )
 
 

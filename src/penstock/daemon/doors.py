@@ -2,7 +2,8 @@
 
 Each user has a number of connections that have not said yet what they want, and time to
 say it; what comes on top is told to try again, which hooks and launchers do. A launcher keeps its
-connection for as long as its job runs and is not counted then: there are no more of those than jobs.
+connection for as long as its job runs and is not counted then: there are no more of those than jobs. But who
+says to be one counts until Slurm has said so.
 Whoever says nothing, or says it too slowly, is closed. So a user can only stand in his own way.
 """
 
@@ -16,6 +17,8 @@ from penstock import errors
 
 ASKING = 64
 """Connections of one user whose question has not been heard whole."""
+EARLY = 256
+"""Launchers of one user that wait for penstockd to know the jobs that run."""
 SESSIONS = 4
 """Connections of one job's launcher: a new one may come before the end of the old is seen."""
 SECONDS_TO_ASK = 20.0
@@ -30,11 +33,16 @@ class Doors:
 
     def __init__(self) -> None:
         self._asking: collections.Counter[int] = collections.Counter()
+        self._early: collections.Counter[int] = collections.Counter()
         self._sessions: collections.Counter[int] = collections.Counter()
 
     def asking(self, uid: int) -> contextlib.AbstractContextManager[None]:
         """One connection of that user, until its question is heard; TooMany when there are enough."""
         return _counted(self._asking, uid, ASKING, f"uid {uid} has too many open questions")
+
+    def early(self, uid: int) -> contextlib.AbstractContextManager[None]:
+        """One launcher that has come before its job is known; TooMany when there are enough."""
+        return _counted(self._early, uid, EARLY, f"uid {uid} has too many launchers that wait")
 
     def session(self, job_id: int) -> contextlib.AbstractContextManager[None]:
         """One launcher's connection; TooMany when the job has several already."""

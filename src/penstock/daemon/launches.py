@@ -18,10 +18,11 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import gang, outcomes
 from penstock.daemon import connections, outputs
 from penstock.daemon import metrics as measuring
-from penstock.kube import types
+from penstock.kube import reading, reflecting, types
 from penstock.model import audits, jobs, launches
 from penstock.model.jobspec import PodSpec
 from penstock.render import pods as rendering
+from penstock.sbatch import images
 from penstock.sbatch import pods as pods_of_scripts
 
 log = logging.getLogger(__name__)
@@ -30,14 +31,19 @@ LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive afte
 UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
 FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
 SLURM_SECONDS = 600.0  # how long a word for slurmctld is kept while it is away; it knows of no end meanwhile
+END_SECONDS = 60.0  # between two looks at a requeued job whose launcher Slurm should have ended
+ROUNDS_TO_END = 2  # so many looks in a row find it running before it is requeued again
+MOST_SIGNALS = 100  # that wait for delivery, each for itself; of more, one of a kind
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
+Signal = tuple[signal.Signals, bool]
+"""And whether it is for all processes of the job."""
 
 
-def request_of(message: connections.Message, pod: PodSpec | None = None) -> launches.LaunchRequest:
-    """What the launcher sent, as data; the script's directives, unless others are given."""
+def request_of(message: connections.Message, pod: PodSpec) -> launches.LaunchRequest:
+    """What the launcher sent, as data."""
     script = message.one("script")
     return launches.LaunchRequest(
-        pod=pods_of_scripts.pod_of(script) if pod is None else pod,
+        pod=pod,
         interpreter=message.one("interpreter"),
         script=script,
         arguments=message.all("argument"),
@@ -48,6 +54,24 @@ def request_of(message: connections.Message, pod: PodSpec | None = None) -> laun
         stdin=next(iter(message.all("stdin")), b"/dev/null"),
         umask=next(iter(message.all("umask")), b""),
     )
+
+
+def allowed_request(
+    message: connections.Message, partition: str, settings: rendering.PodSettings
+) -> launches.LaunchRequest:
+    """The same with the script's directives; UsageError when they are wrong or the site does not allow them.
+
+    Not of a job that runs already: what the site forbids since then holds for later jobs.
+    """
+    script, runs = message.one("script"), message.one("attach") == b"1"
+    pod = pods_of_scripts.pod_of(script, forbidden=() if runs else settings.forbidden_directives)
+    request = request_of(message, pod)
+    image = rendering.image_of(request, settings, partition)
+    if image and not runs and not images.is_allowed(image, settings.allowed_images):
+        allowed = ", ".join(settings.allowed_images)
+        name = images.full_name(image)
+        raise errors.UsageError(f"the image {name} is not allowed at this site (allowed: {allowed})")
+    return request
 
 
 @dataclasses.dataclass
@@ -66,21 +90,21 @@ class LaunchSession:
     gang: tuple[types.Pod, ...] = ()
     output: outputs.Output | None = None
     placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    signals: asyncio.Queue[tuple[signal.Signals, bool]] = dataclasses.field(default_factory=asyncio.Queue)
+    signals: asyncio.Queue[Signal] = dataclasses.field(default_factory=asyncio.Queue)
 
-    async def serve(self, message: connections.Message) -> None:
+    async def serve(self, message: connections.Message, allocation: jobs.Allocation) -> None:
         """Until the job has ended or the launcher has gone."""
-        crashpoints.reach("launch.asked")
-        allocation = await self.bridge.allocation_for(message.number("slurm_job_id"), self.connection.uid)
         with self.bridge.attending(allocation.identity.job_id):
             await self._converse(message, allocation)
 
     async def _converse(self, message: connections.Message, allocation: jobs.Allocation) -> None:
         try:
-            request = request_of(message)
+            request = allowed_request(message, allocation.partition, self.bridge.settings)
         except errors.UsageError as error:
             await self.bridge.attempts.begin(allocation, request_of(message, PodSpec()))
-            await self._tell_end(allocation, outcomes.Outcome(REFUSED, f"not started: {error.message}"))
+            remedy = f" ({error.hint})" if error.hint else ""
+            refused = outcomes.Outcome(REFUSED, f"not started: {error.message}{remedy}")
+            await self._tell_end(allocation, refused)
             return
         listening = asyncio.create_task(self._until_peer_leaves())
         running = asyncio.create_task(self._run(message, allocation, request))
@@ -109,8 +133,7 @@ class LaunchSession:
             await self._tell_end(allocation, refused)
             return
         if not self.gang:
-            seen = self.bridge.attempts.end_of(allocation.identity)
-            await self._tell_end(allocation, seen or outcomes.VANISHED)
+            await self._tell_end(allocation, await self.bridge.loss_of(allocation))
             return
         if attaching:
             await self._announce()
@@ -122,20 +145,22 @@ class LaunchSession:
         crashpoints.reach("launch.told")
         sent = {1: message.number("skip"), 2: message.number("skip_error")}
         self.output = outputs.Output(self.connection, self.bridge, self.clock, self.gang[0], sent)
-        outcome = await self._until_end(request, self.output)
+        outcome = await self._until_end(job_id, request, self.output)
         await self._tell_end(allocation, outcome)
 
     async def _pods(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
-        delay, patience = 0.2, self.clock.now() + FORBIDDEN_SECONDS
+        delay, allowed = 0.2, self.clock.now()
         while True:
             try:
                 if self.announced or message.one("attach") == b"1":
                     return await self.bridge.attach(allocation, request)
                 return await self.bridge.launch(allocation, request, self._announce)
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
-                if isinstance(error, errors.KubeNotAllowed) and self.clock.now() > patience:
+                if isinstance(error, errors.KubeUnavailable):
+                    allowed = self.clock.now()  # as far as anybody knows
+                elif self.clock.now() > allowed + FORBIDDEN_SECONDS:
                     raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(max(delay, error.retry_after))
@@ -146,17 +171,21 @@ class LaunchSession:
         self.announced = True
         await self.connection.send("started")
 
-    async def _until_end(self, request: launches.LaunchRequest, output: outputs.Output) -> outcomes.Outcome:
+    async def _until_end(
+        self, job_id: int, request: launches.LaunchRequest, output: outputs.Output
+    ) -> outcomes.Outcome:
         streams = rendering.fetched(request, self.bridge.settings)
         if not streams and not request.pod.own_entrypoint:
-            return await self.bridge.end_of(self.gang)
+            return await self.bridge.end_of(job_id, self.gang)
         way = output.fetch(streams) if streams else output.follow_log()
         patience = UNDER_WAY_SECONDS if streams else LAST_OUTPUT_SECONDS
         streaming = asyncio.create_task(way)
         try:
-            outcome = await self.bridge.end_of(self.gang)
+            outcome = await self.bridge.end_of(job_id, self.gang)
             output.ended.set()
-            await asyncio.wait((streaming,), timeout=patience)
+            _, late = await asyncio.wait((streaming,), timeout=patience)
+            if late:
+                await self.connection.send("note", outputs.INCOMPLETE)
             return outcome
         finally:
             streaming.cancel()
@@ -170,10 +199,20 @@ class LaunchSession:
                 continue
             number = signal.Signals(message.number("number"))
             crashpoints.reach("signal.received")
+            wanted = number, message.one("everyone") == b"1"
             if self.over:  # Slurm ends what it has requeued
                 await self.connection.send("signal", str(int(number)))
+            elif self.signals.qsize() >= MOST_SIGNALS and self._waits(wanted):
+                await self.connection.send("delivered")  # by the one that waits, as a kernel would do it
             else:
-                self.signals.put_nowait((number, message.one("everyone") == b"1"))
+                self.signals.put_nowait(wanted)
+
+    def _waits(self, wanted: Signal) -> bool:
+        """Whether one like it is among those that are not delivered yet."""
+        waiting = [self.signals.get_nowait() for _ in range(self.signals.qsize())]
+        for each in waiting:
+            self.signals.put_nowait(each)
+        return wanted in waiting
 
     async def _deliver_signals(self) -> None:
         """One after the other, once there is somebody to deliver them to; the launcher is told of each."""
@@ -182,7 +221,19 @@ class LaunchSession:
             number, everyone = await self.signals.get()
             while not await self._passed_on(number, everyone=everyone):
                 await self.clock.sleep(random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
+                if self._is_starting():
+                    number, everyone = self._most_urgent((number, everyone))
             await self.connection.send("delivered")
+
+    def _most_urgent(self, first: Signal) -> Signal:
+        """A SIGTERM that has come meanwhile, for it is the job's end; else all in the order they came."""
+        waiting = [first]
+        while not self.signals.empty():
+            waiting.append(self.signals.get_nowait())
+        chosen, *others = sorted(waiting, key=lambda each: each[0] != signal.SIGTERM)
+        for each in others:
+            self.signals.put_nowait(each)
+        return chosen
 
     async def _passed_on(self, number: signal.Signals, *, everyone: bool) -> bool:
         """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again."""
@@ -193,8 +244,14 @@ class LaunchSession:
             log.warning("cannot pass %s on: %s", number.name, error.message)
             if number == signal.SIGTERM:
                 return await self._stopped()
-            return not isinstance(error, errors.KubeUnavailable)
+            return not isinstance(error, errors.KubeUnavailable) and not self._is_starting()
         return True
+
+    def _is_starting(self) -> bool:
+        """Whether the script has not begun, as far as we see: its image may take minutes to come."""
+        meta = self.gang[0].metadata
+        pod = self.bridge.pods.objects.get(reflecting.key_of(meta))
+        return pod is not None and pod.metadata.uid == meta.uid and not reading.has_started(pod)
 
     async def _stopped(self) -> bool:
         """Whether the pod's end was asked for; as long as the API is away, nobody can."""
@@ -209,23 +266,22 @@ class LaunchSession:
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:
         crashpoints.reach("end.seen")
-        reason = "" if self.stopped and outcome.reason == outcomes.VANISHED.reason else outcome.reason
+        outcome = outcome.as_asked() if self.stopped else outcome
+        reason = outcome.reason
         self.bridge.timeline.note(
             allocation.identity.job_id, "ended", reason or f"exit code {outcome.exit_code}"
         )
         self.metrics.ended.labels(
             "requeued" if outcome.requeue else "failed" if outcome.exit_code else "completed"
         ).inc()
-        await self.bridge.note_end(
-            allocation.identity, dataclasses.replace(outcome, reason=reason), self.gang
-        )
+        await self.bridge.note_end(allocation.identity, outcome, self.gang)
         crashpoints.reach("end.noted")
         if reason:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)
             crashpoints.reach("end.commented")
-        if outcome.requeue and await self._requeued(allocation.identity.job_id):
-            await asyncio.Event().wait()  # the launcher must not ask again: it stays until Slurm ends it
+        while outcome.requeue and await self._requeued(allocation.identity.job_id):
+            await self._until_forgotten(allocation.identity)
         self.bridge.timeline.ended(
             audits.End(
                 job_id=allocation.identity.job_id,
@@ -252,6 +308,22 @@ class LaunchSession:
             return False
         crashpoints.reach("end.requeued")
         return True
+
+    async def _until_forgotten(self, identity: jobs.JobIdentity) -> None:
+        """The launcher must not ask again: it stays until Slurm ends it. Only a slurmctld that went down with
+        its memory of the requeue, or whose successor never had it, still has this very attempt running.
+        """
+        runs = 0
+        while runs < ROUNDS_TO_END:
+            await self.clock.sleep(END_SECONDS)
+            try:
+                job = await self.bridge.slurm.live_job(identity.job_id)
+            except errors.SlurmError as error:
+                log.info("job %d was requeued, and nobody knows more: %s", identity.job_id, error.message)
+                continue
+            is_same = job is not None and job.identity == identity and job.state == "RUNNING"
+            runs = runs + 1 if is_same else 0
+        log.warning("job %d is requeued again: Slurm has forgotten that it was", identity.job_id)
 
     async def _comment(self, job_id: int, text: str) -> None:
         try:

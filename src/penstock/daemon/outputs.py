@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock import clock, crashpoints, errors, wellknown
@@ -57,12 +58,12 @@ class Output:
         await self.connection.send("sync")
         await self.synced.wait()
         crashpoints.reach("run.output-written")
-        await self._persist(self._acknowledge)
+        await self._persist(self._acknowledge, tries=math.inf)  # without it the agent would never end
 
-    async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+    async def _persist(self, attempt: Callable[[], Awaitable[None]], *, tries: float = TRIES) -> bool:
         """Try until it succeeds; False when it cannot any more, or fails again and again."""
         delay, failures = AT_ONCE, 0
-        while not self.ended.is_set() and failures < TRIES:
+        while not self.ended.is_set() and failures < tries:
             before = dict(self.sent)
             try:
                 await attempt()
@@ -91,7 +92,9 @@ class Output:
 
     async def follow_log(self) -> None:
         """The container's log into the job's stdout, from where an earlier connection stopped."""
+        delay = AT_ONCE
         while True:
+            before = self.sent[1]
             try:
                 at = 0
                 async for chunk in self.bridge.output_of(self.pod):
@@ -106,7 +109,9 @@ class Output:
                 return
             except errors.KubeError as error:
                 log.debug("output not there yet: %s", error.message)
-                await self.clock.sleep(AT_ONCE)
+                delay = AT_ONCE if self.sent[1] != before else delay
+                await self.clock.sleep(max(delay, error.retry_after))
+                delay = min(delay * 2, LONGEST)
 
     async def _has_ended(self) -> bool:
         """Whether a log that is at its end was at the job's end, too, and not just broken off."""

@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import pwd
+import resource
 import shutil
 import signal
 from collections.abc import Iterable
@@ -56,9 +57,16 @@ def give_folders(folders: Iterable[Path], user: str) -> None:
             shutil.chown(folder, user)
 
 
+def allow_all_descriptors() -> None:
+    """A running job costs one, or two where its output is fetched, and systemd gives 1024 unless asked."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def start(settings: configuring.Settings) -> None:
     """Run until SIGTERM or SIGINT."""
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
+    allow_all_descriptors()
     asyncio.run(_run(settings))
 
 
@@ -104,7 +112,8 @@ async def _run(settings: configuring.Settings) -> None:
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)
-        await stack.enter_async_context(await _listen(Path(settings.socket), server))
+        # Not as a context: from Python 3.12 on that would wait for every launcher, as long as its job runs.
+        stack.callback((await _listen(Path(settings.socket), server)).close)
         loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, drainer, recovered, time))
         tasks = [asyncio.create_task(loop) for loop in loops]
         if settings.metrics_port:
@@ -148,11 +157,11 @@ async def _recover_then_sweep(
             await time.sleep(1.0)
     while True:
         await time.sleep(sweeping.INTERVAL)
-        try:
-            await sweeper.sweep()
-            await drainer.lift()
-        except (errors.SlurmError, errors.KubeError) as error:
-            log.warning("sweep put off: %s", error.message)
+        for work in (sweeper.sweep, drainer.lift):
+            try:
+                await work()
+            except (errors.SlurmError, errors.KubeError) as error:
+                log.warning("sweep put off: %s", error.message)
 
 
 async def _tell_watchdog(time: clock.Clock) -> None:

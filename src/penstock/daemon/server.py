@@ -23,7 +23,10 @@ from penstock.model import jobs, numbers, views
 log = logging.getLogger(__name__)
 
 RELEASE_PATIENCE = 20.0  # seconds after which the Epilog is told to ask again, so that it knows we are alive
+MOST_DESCRIBED = 1000  # jobs in one question: everybody else waits while they are looked up
 CLOCK_SLACK = 0.05  # slurmctld may run on another host
+ARMED = "ended: its environment would run code on the Slurm node ({}): submit it again without that"
+UNREAD = "waits for the administrator: the environment that Slurm keeps of it cannot be read ({})"
 
 
 @dataclasses.dataclass
@@ -80,9 +83,7 @@ class Server:
             )
             return
         if message.verb == wellknown.VERB_LAUNCH:
-            await self.recovered.wait()
-            with self.doors.session(message.number("slurm_job_id")):
-                await launches.LaunchSession(connection, self.bridge, self.metrics, self.clock).serve(message)
+            await self._launch(connection, message)
             return
         if message.verb == wellknown.VERB_DESCRIBE:
             await self._describe(connection, message)
@@ -104,6 +105,20 @@ class Server:
         else:
             raise wire.WireError(f"unknown verb {message.verb!r}")
 
+    async def _launch(self, connection: connections.Connection, message: connections.Message) -> None:
+        """Until it is known to be a job's launcher it counts: anybody can name a job, and Slurm is asked for
+        each that we do not know.
+        """
+        job_id = message.number("slurm_job_id")
+        with self.doors.early(connection.uid):
+            await self.recovered.wait()
+        crashpoints.reach("launch.asked")
+        with self.doors.asking(connection.uid):
+            allocation = await self.bridge.allocation_for(job_id, connection.uid)
+        with self.doors.session(job_id):
+            session = launches.LaunchSession(connection, self.bridge, self.metrics, self.clock)
+            await session.serve(message, allocation)
+
     def _report(self, verb: str) -> bytes:
         if verb == wellknown.VERB_METRICS:
             return self.metrics.page()
@@ -113,9 +128,10 @@ class Server:
         identity = jobs.JobIdentity(
             job_id=message.number("job"), restart=message.number("restart"), uid=message.number("uid")
         )
-        asked = self.wall_clock()
+        later_second = self.clock.now() + 1 - self.wall_clock() % 1 + CLOCK_SLACK
         crashpoints.reach("admit.asked")
-        reasons = await self.bridge.admit(identity)
+        self.bridge.timeline.own(identity.job_id, identity.uid)
+        reasons = _unfit(message) or await self.bridge.admit(identity)
         if not reasons:
             crashpoints.reach("admit.held")
             self.bridge.timeline.note(identity.job_id, "admitted")
@@ -128,18 +144,20 @@ class Server:
         self.bridge.timeline.note(identity.job_id, views.REFUSED, text)
         self.metrics.refusal(reasons[0])
         log.info("job %d %s", identity.job_id, text)
-        await self._reach_a_later_second(asked)
+        await self._wait_for_the(later_second)
         await connection.send("no", text)
         crashpoints.reach("admit.refused")
-        task = asyncio.create_task(self._put_off(identity.job_id, text, seconds))
+        never = bool(message.all("armed"))
+        later = self._end(identity.job_id, text) if never else self._put_off(identity.job_id, text, seconds)
+        task = asyncio.create_task(later)
         self.later.add(task)
         task.add_done_callback(self.later.discard)
 
-    async def _reach_a_later_second(self, asked: float) -> None:
+    async def _wait_for_the(self, later_second: float) -> None:
         """Slurm tells records of a job apart by whole seconds. 24.11 makes one too many when it sends a job
         back; of the second in which the job was submitted that would be the newest, and pending for ever.
         """
-        left = int(asked) + 1 + CLOCK_SLACK - self.wall_clock()
+        left = later_second - self.clock.now()
         if left > 0:
             await self.clock.sleep(left)
 
@@ -155,6 +173,20 @@ class Server:
                 await self.bridge.slurm.delay(job_id, seconds)
         except errors.SlurmError as error:
             log.warning("job %d could not be put off: %s", job_id, error.message)
+
+    async def _end(self, job_id: int, text: str) -> None:
+        """Such a job will never start. Slurm sends a job whose PrologSlurmctld says no back to the queue,
+        also one that was cancelled meanwhile: so it is cancelled there. If not, it asks again, and so do we.
+        """
+        try:
+            await self.bridge.slurm.set_comment(job_id, text)
+        except errors.SlurmError as error:
+            log.warning("job %d is not told why it ends: %s", job_id, error.message)
+        try:
+            await self._when_pending(job_id)
+            await self.bridge.slurm.cancel(job_id)
+        except errors.SlurmError as error:
+            log.warning("job %d could not be ended: %s", job_id, error.message)
 
     async def _when_pending(self, job_id: int) -> None:
         """Slurm takes a start time only once the job is back in the queue."""
@@ -181,6 +213,24 @@ class Server:
     async def _describe(self, connection: connections.Connection, message: connections.Message) -> None:
         asked = (numbers.natural(text) for text in message.all("job"))
         wanted = tuple(job_id for job_id in asked if job_id is not None)
+        if len(wanted) > MOST_DESCRIBED:
+            raise wire.WireError(f"{len(wanted)} jobs at once are more than {MOST_DESCRIBED}")
         sees_all = connection.uid in self.hook_uids
         found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
-        await connection.send("jobs", msgspec.json.encode(found))
+        with self.doors.asking(connection.uid):
+            try:
+                await asyncio.wait_for(
+                    connection.send("jobs", msgspec.json.encode(found)), doors.SECONDS_TO_ASK
+                )
+            except TimeoutError:
+                log.info("uid %d asked and does not read the answer", connection.uid)
+                connection.abort()
+
+
+def _unfit(message: connections.Message) -> tuple[str, ...]:
+    """Why PrologSlurmctld, which has looked at the job's environment, would not let it start anywhere."""
+    for name, text in (("armed", ARMED), ("unread", UNREAD)):
+        found = ", ".join(value.decode("utf-8", "replace") for value in message.all(name))
+        if found:
+            return (text.format(found),)
+    return ()

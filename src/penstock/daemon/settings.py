@@ -35,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: int = 0
     trusted_partitions: list[str] = []
     start_timeout: float = 300.0
+    allowed_images: list[str] = []
+    forbidden_directives: list[str] = []
     image_pull_policy: str = ""
     image_pull_secrets: list[str] = []
     priority_classes: dict[str, str] = {}
@@ -70,6 +72,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             namespace_pattern=self.namespace_pattern,
             kill_wait=self.kill_wait,
             trusted_partitions=frozenset(self.trusted_partitions),
+            allowed_images=tuple(self.allowed_images),
+            forbidden_directives=frozenset(self.forbidden_directives),
             image_pull_policy=self.image_pull_policy,
             image_pull_secrets=tuple(self.image_pull_secrets),
             priority_classes=self.priority_classes,

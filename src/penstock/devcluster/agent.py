@@ -13,7 +13,7 @@ from penstock.devcluster import kinds, nodes, podstatus, resources, scheduler
 from penstock.devcluster.faults import Faults
 from penstock.devcluster.logs import Log, ring
 from penstock.devcluster.nodes import NodeSpec
-from penstock.devcluster.objects import DeleteOptions, Objects
+from penstock.devcluster.objects import Objects
 from penstock.devcluster.processes import Cgroups
 from penstock.devcluster.store import Change, Entry
 from penstock.devcluster.worker import Worker
@@ -78,7 +78,10 @@ class Agents:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        self.cgroups.remove_all()
+        try:
+            self.cgroups.remove_all()
+        except OSError as error:  # the next start tries again
+            _logger.warning("cgroups are left: %s", error)
 
     def pid_of(self, uid: str, container: str) -> int | None:
         """The first process of a running container, as this host numbers it."""
@@ -130,13 +133,8 @@ class Agents:
         elif name in self._gone:
             self._gone.discard(name)
             self._objects.create(kinds.NODES, "", nodes.node_object(self._specs[name]))
-        elif entry:
-            wanted = nodes.condition(ready=ready)
-            known = [
-                one["status"] for one in entry.obj["status"].get("conditions") or () if one["type"] == "Ready"
-            ]
-            if known != [wanted["status"]]:
-                self._objects.set_condition(entry, wanted)
+        elif entry and nodes.is_ready(entry.obj) != ready:
+            self._objects.set_condition(entry, nodes.condition(ready=ready))
 
     # What workers ask
 
@@ -144,7 +142,9 @@ class Agents:
         return self._faults.is_reachable(node) and self.store.get(kinds.NODES, "", node) is not None
 
     def lets_go(self, worker: Worker) -> bool:
-        return self._faults.is_reachable(worker.node) and not self._faults.is_stuck(worker.pod.obj)
+        """A kubelet hears of deletions also when its Node object was deleted, and a lost pod is not stuck."""
+        stuck = not worker.vanished and self._faults.is_stuck(worker.pod.obj)
+        return self._faults.is_reachable(worker.node) and not stuck
 
     def image_missing(self, image: str) -> bool:
         return image in self._faults.of("images").get("missing", ())
@@ -176,7 +176,7 @@ class Agents:
         """The processes of a deleted pod are gone: so may be the object."""
         entry = self.store.get(kinds.PODS, *pod.key)
         if entry and entry.uid == pod.uid:
-            self._objects.delete(entry, DeleteOptions(grace=0, uid=pod.uid))
+            self._objects.delete(entry)
 
     def event(self, pod: Entry, reason: str, message: str, *, warning: bool = False) -> None:
         self._objects.event(pod, reason, message, source="kubelet", warning=warning)

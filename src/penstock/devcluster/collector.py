@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.devcluster import kinds, resources
 from penstock.devcluster.kinds import Kind, Registry
-from penstock.devcluster.objects import NOW, DeleteOptions, Objects
+from penstock.devcluster.objects import DeleteOptions, Objects
 from penstock.devcluster.store import Change, Entry
 
 ORPHAN_DELAY: Final = 3.0
@@ -40,7 +40,7 @@ class Collector:
             self._after_removal(entry)
         elif entry.is_going and entry.kind is kinds.NAMESPACES:
             self._soon(self._empty, entry.key[1])
-        elif change.type == "ADDED" and _owners(entry):
+        elif _owners(entry):
             self._soon(self._delete_if_orphan, entry.kind, *entry.key)
         if entry.kind is kinds.DEFINITIONS and change.type != "DELETED":
             self._registry.define(entry.obj)
@@ -98,7 +98,7 @@ class Collector:
         lost = self._store.get(kinds.NODES, "", node) is None
         for pod in self._store.all(kinds.PODS) if lost else ():
             if pod.obj["spec"].get("nodeName") == node:
-                self._objects.delete(pod, NOW)
+                self._objects.delete(pod)
 
     def _touch_quotas(self, namespace: str, kind: Kind, change: Change) -> None:
         counts = change.type != "MODIFIED" or kind in (kinds.PODS, kinds.QUOTAS)

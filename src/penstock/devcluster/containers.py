@@ -122,6 +122,8 @@ def user_of(context: Json) -> tuple[int, int, list[int], str]:
     except KeyError:
         gid, home = int(context.get("runAsGroup", 0)), "/"
         groups = {gid}
+    if context.get("supplementalGroupsPolicy") == "Strict":
+        groups = {gid}
     more = (
         *(context.get("supplementalGroups") or ()),
         *([context["fsGroup"]] if "fsGroup" in context else []),

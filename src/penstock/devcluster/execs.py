@@ -6,11 +6,13 @@ No terminal and no standard input: enough for `kubectl exec POD -- COMMAND` and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from penstock.devcluster import statuses
 from penstock.devcluster.agent import Agents
@@ -18,6 +20,7 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry
 
 _PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_NSENTER, _SETPRIV = (shutil.which(name) or name for name in ("nsenter", "setpriv"))  # not by the pod's PATH
 
 
 async def serve(socket: WebSocket, pod: Entry, agents: Agents) -> None:
@@ -27,24 +30,27 @@ async def serve(socket: WebSocket, pod: Entry, agents: Agents) -> None:
     try:
         way, variables = _entering(pid or 0)
     except (ProcessLookupError, FileNotFoundError):  # it may end at any moment
-        why = f"container {container} of pod {pod.key[1]} is not running"
-        raise statuses.bad_request(why) from None
+        raise statuses.ApiError(500, "InternalError", f'container not found ("{container}")') from None
     offered = socket.scope.get("subprotocols", [])
     await socket.accept(subprotocol=next((one for one in _PROTOCOLS if one in offered), None))
-    result = await _run(socket, [*way, *socket.query_params.getlist("command")], variables)
-    await socket.send_bytes(b"\3" + msgspec.json.encode(result))
-    await socket.close()
+    with contextlib.suppress(WebSocketDisconnect):  # nobody is left to be told
+        result = await _run(socket, [*way, *socket.query_params.getlist("command")], variables)
+        await socket.send_bytes(b"\3" + msgspec.json.encode(result))
+        await socket.close()
 
 
 def _entering(pid: int) -> tuple[list[str], dict[str, str]]:
-    """The way into a container's namespaces, root, directory and user; and its environment."""
+    """The way into a container's namespaces, root, directory, user and groups; and its environment."""
     about = Path(f"/proc/{pid}")
-    words = (line.split() for line in (about / "status").read_text(encoding="utf-8").splitlines())
-    ids = {word[0]: word[1] for word in words if word[0] in ("Uid:", "Gid:")}
+    (about / "ns" / "mnt").readlink()  # a process that has ended has none, although it may still be listed
+    lines = (about / "status").read_text(encoding="utf-8").splitlines()
+    ids = {name: ids.split() for name, _, ids in (line.partition(":") for line in lines)}
+    groups = [f"--groups={','.join(ids['Groups'])}" if ids["Groups"] else "--clear-groups"]
+    user = [_SETPRIV, f"--reuid={ids['Uid'][0]}", f"--regid={ids['Gid'][0]}", *groups, "--no-new-privs", "--"]
     entries = (about / "environ").read_bytes().decode("utf-8", "surrogateescape").split("\0")
-    places = ["--mount", "--pid", "--uts", "--root", "--wd", "--setgid", ids["Gid:"], "--setuid", ids["Uid:"]]
     variables = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    return ["nsenter", "--target", str(pid), *places, "--"], variables
+    places = ["--target", str(pid), "--mount", "--pid", "--uts", "--root", "--wd", "--"]
+    return [_NSENTER, *places, *user], variables
 
 
 async def _run(socket: WebSocket, command: list[str], variables: dict[str, str]) -> Json:
@@ -52,13 +58,21 @@ async def _run(socket: WebSocket, command: list[str], variables: dict[str, str])
     process = await asyncio.create_subprocess_exec(
         *command, env=variables, stdin=nothing, stdout=pipe, stderr=pipe
     )
+    listening = asyncio.create_task(_let_go(process, socket))
     try:
         await asyncio.gather(_pass_on(process.stdout, socket, b"\1"), _pass_on(process.stderr, socket, b"\2"))
         return _result(await process.wait())
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        listening.cancel()
+
+
+async def _let_go(process: asyncio.subprocess.Process, socket: WebSocket) -> None:
+    """When the client leaves, the command's pipes are closed: it goes on, as long as it prints nothing."""
+    try:
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass  # there is no standard input
+    finally:
+        process._transport.close()  # type: ignore[attr-defined]  # there is no other way to close them
 
 
 async def _pass_on(source: asyncio.StreamReader | None, socket: WebSocket, channel: bytes) -> None:
@@ -67,8 +81,10 @@ async def _pass_on(source: asyncio.StreamReader | None, socket: WebSocket, chann
 
 
 def _result(code: int) -> Json:
+    """A negative code is a signal, as when the container's end takes the command along."""
     if code == 0:
         return {**statuses.STATUS, "status": "Success"}
+    code = 128 - code if code < 0 else code
     message = f"command terminated with non-zero exit code: exit status {code}"
     causes = [{"reason": "ExitCode", "message": str(code)}]
     return statuses.ApiError(500, "NonZeroExitCode", message, {"causes": causes}).body()

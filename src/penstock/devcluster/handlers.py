@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
@@ -49,9 +48,6 @@ class Handlers:
     def _entry(self, target: Target) -> Entry:
         return self._objects.get(target.kind, target.home, target.name)
 
-    def _stream(self, content: AsyncGenerator[bytes, None], media_type: str) -> Response:
-        return _Stream(content, media_type, self.stopping)
-
     def _get(self, request: Request, target: Target) -> Response:
         entry = self._entry(target)
         return answer(tables.table(entry.kind, [entry]) if tables.is_wanted(request) else entry.raw)
@@ -70,7 +66,7 @@ class Handlers:
         limit = requests.number(request, "limit") or 0
         metadata: Json = {"resourceVersion": str(version)}
         if 0 < limit < len(found):
-            token = base64.urlsafe_b64encode(msgspec.json.encode([version, *found[limit - 1].key])).decode()
+            token = "/".join((str(version), *found[limit - 1].key))
             metadata |= {"remainingItemCount": len(found) - limit, "continue": token}
             found = found[:limit]
         if tables.is_wanted(request):
@@ -96,7 +92,8 @@ class Handlers:
             target.name,
         )
         render = tables.row_of if tables.is_wanted(request) else lambda entry: entry.raw
-        return self._stream(watching.watch(self._store, wish, render), "application/json;stream=watch")
+        events = watching.watch(self._store, wish, render)
+        return _Stream(events, "application/json;stream=watch", self.stopping)
 
     async def _create(self, request: Request, target: Target) -> Response:
         if target.subresource:
@@ -112,16 +109,17 @@ class Handlers:
     async def _decide(self, request: Request, target: Target) -> Response:
         """Bind a pod to its node, or evict it."""
         obj, entry = await requests.object_of(request), self._entry(target)
+        options = obj.get("deleteOptions") or {}
         if target.subresource == "binding":
             node = (obj.get("target") or {}).get("name")
             if not node:
                 raise statuses.invalid(target.kind, target.name, "target.name", "Required value")
             uid = (obj.get("metadata") or {}).get("uid")
             self._objects.bind(entry, node, uid=uid, dry_run=requests.is_dry_run(request))
-        else:
+        elif not requests.is_dry_run(request, options):
             mark = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             marked = self._objects.set_condition(entry, {**mark, "message": "Eviction API: evicting"})
-            self._objects.delete(marked, requests.delete_options(obj.get("deleteOptions") or {}, request))
+            self._objects.delete(marked, requests.delete_options(options, request))
         return answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
 
     async def _update(self, request: Request, target: Target) -> Response:
@@ -159,11 +157,8 @@ class Handlers:
         wanted = {**body, "metadata": {**(body.get("metadata") or {}), "name": target.name}}
         said = patches.fields(wanted)
         entry = self._store.get(target.kind, target.home, target.name)
-        known = (
-            {name: dict(theirs) for name, theirs in self._managers.get(entry.uid, {}).items()}
-            if entry
-            else {}
-        )
+        managers = self._managers.get(entry.uid, {}) if entry else {}
+        known = {name: dict(theirs) for name, theirs in managers.items()}
         if entry is None:
             copied = msgspec.json.decode(msgspec.json.encode(wanted))
             new = self._objects.create(target.kind, target.home, copied, dry_run=dry_run)
@@ -177,7 +172,7 @@ class Handlers:
     async def _delete(self, request: Request, target: Target) -> Response:
         body = await requests.body_of(request) or {}
         options = requests.delete_options(body, request)
-        dry_run = requests.is_dry_run(request) or body.get("dryRun") == ["All"]
+        dry_run = requests.is_dry_run(request, body)
         if target.name:
             return self._delete_one(self._entry(target), options, dry_run)
         if target.kind.namespaced and target.namespace is None:
@@ -215,7 +210,8 @@ class Handlers:
             raise statuses.bad_request(f"the dev cluster keeps no logs with {' or '.join(unknown)}")
         tail, limit = requests.number(request, "tailLines"), requests.number(request, "limitBytes")
         follow = requests.is_true(request, "follow")
-        return self._stream(logs.stream(log, follow=follow, tail=tail, limit=limit), "text/plain")
+        written = logs.stream(log, follow=follow, tail=tail, limit=limit)
+        return _Stream(written, "text/plain", self.stopping)
 
 
 _NOT_OF_LOGS: Final = {"previous", "sinceSeconds", "sinceTime", "timestamps"}
@@ -247,8 +243,7 @@ def _selector(request: Request) -> watching.Predicate:
 
 def _continued(token: str) -> tuple[int, tuple[str, str]]:
     try:
-        decoded = base64.urlsafe_b64decode(token)
-        version, namespace, name = msgspec.json.decode(decoded, type=tuple[int, str, str])
+        version, namespace, name = token.split("/")  # no name has one in it
+        return int(version), (namespace, name)
     except ValueError as error:
         raise statuses.bad_request(f"continue key is not valid: {error}") from error
-    return version, (namespace, name)

@@ -10,6 +10,7 @@ import collections
 import io
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
@@ -55,8 +56,7 @@ class Log:
             self.close()
 
     def write(self, chunk: bytes) -> None:
-        os.write(self._file, chunk)
-        self.size += len(chunk)
+        self.size += os.write(self._file, chunk)  # less than all of it, when the disk is nearly full
         if self.size - self.begin > ROTATED_AT:
             self.begin = self.size
         ring(self.news)
@@ -85,23 +85,30 @@ class Log:
         self.path.unlink(missing_ok=True)
 
 
-async def stream(
+def stream(
     log: Log, *, follow: bool = False, tail: int | None = None, limit: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The output as asked for; with follow, until the container ends and to its last byte."""
-    file = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        offset, left = log.begin, log.size + 2**60 if limit is None else limit
+    """The output as asked for; with follow, until the container ends and to its last byte.
+
+    The file is opened now: until the answer begins, a restart can have put another one in its place.
+    """
+    file = log.path.open("rb", buffering=0)
+    return _read(log, file, follow, tail, sys.maxsize if limit is None else limit)
+
+
+async def _read(
+    log: Log, file: io.FileIO, follow: bool, tail: int | None, left: int
+) -> AsyncGenerator[bytes, None]:
+    with file:
+        offset = log.begin
         if tail is not None:
-            lines = io.BytesIO(os.pread(file, log.size - log.begin, log.begin))
+            lines = io.BytesIO(os.pread(file.fileno(), log.size - log.begin, log.begin))
             offset = log.size - sum(map(len, collections.deque(lines, maxlen=tail)))
         while left > 0:
-            if chunk := os.pread(file, min(_CHUNK, left), offset):
+            if chunk := os.pread(file.fileno(), min(_CHUNK, left), offset):
                 yield chunk
                 offset, left = offset + len(chunk), left - len(chunk)
             elif not follow or log.ended.is_set():
                 return
             elif log.size <= offset:
                 await log.news.wait()
-    finally:
-        os.close(file)

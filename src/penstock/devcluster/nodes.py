@@ -50,6 +50,7 @@ def node_object(spec: NodeSpec) -> Json:
             "capacity": {**room, **gpus},
             "allocatable": {**room, **gpus},
             "conditions": [condition(ready=True)],
+            "features": {"supplementalGroupsPolicy": True},
             "addresses": [{"type": kind, "address": address} for kind, address in addresses.items()],
             "nodeInfo": {
                 "kubeletVersion": VERSION["gitVersion"],
@@ -71,3 +72,9 @@ def condition(*, ready: bool) -> Json:
         words = {"status": "Unknown", "reason": "NodeStatusUnknown"}
         words["message"] = "Kubelet stopped posting node status."
     return {"type": "Ready", **words, "lastHeartbeatTime": now(), "lastTransitionTime": now()}
+
+
+def is_ready(node: Json) -> bool:
+    """Whether it is known to take pods."""
+    conditions = node["status"].get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -6,6 +6,7 @@ The API handlers, the scheduler and the agents all write through here, so that a
 from __future__ import annotations
 
 import dataclasses
+import logging
 import secrets
 import string
 import uuid
@@ -27,6 +28,7 @@ _LETTERS: Final = string.ascii_lowercase + string.digits
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", *_DELETION)
 _EVENTS: Final = 2000
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class DeleteOptions:
     version: str | None = None
 
 
-NOW: Final = DeleteOptions(grace=0)
+_NOW: Final = DeleteOptions(grace=0)
 
 
 class Objects:
@@ -115,7 +117,7 @@ class Objects:
         """Put one condition in the place of the one of its type."""
         return self.set_status(entry, _with_condition(entry.copy().get("status") or {}, condition))
 
-    def delete(self, entry: Entry, options: DeleteOptions = NOW) -> Entry:
+    def delete(self, entry: Entry, options: DeleteOptions = _NOW) -> Entry:
         """Remove the object, or mark it when somebody (node, finalizer) still has to agree."""
         kind, metadata = entry.kind, entry.obj["metadata"]
         _check_precondition(kind, entry, "UID", options.uid, entry.uid)
@@ -160,26 +162,21 @@ class Objects:
         return self._write(kinds.PODS, obj, dry_run)
 
     def event(self, about: Entry, reason: str, message: str, *, source: str, warning: bool = False) -> None:
-        """What `kubectl describe` shows under Events: counted instead of repeated, the oldest give way."""
+        """What `kubectl describe` shows under a pod's Events: counted, not repeated; the oldest give way."""
         namespace, name = about.key
-        home = self.store.get(kinds.NAMESPACES, "", namespace or "default")
+        home = self.store.get(kinds.NAMESPACES, "", namespace)
         if home is None or home.is_going:
             return  # nobody will look for events in it
         word = f"{name}.{about.uid[:8]}{hash((reason, message)) % 2**32:08x}"
-        known = self.store.get(kinds.EVENTS, home.key[1], word)
+        known = self.store.get(kinds.EVENTS, namespace, word)
         if known:
             again = {**known.copy(), "count": known.obj["count"] + 1, "lastTimestamp": now()}
             self.update(known, again)
             return
-        involved = {
-            "kind": about.kind.kind,
-            "apiVersion": about.kind.api_version,
-            "name": name,
-            "uid": about.uid,
-        }
+        involved = {"kind": about.kind.kind, "apiVersion": about.kind.api_version}
         obj = {
             "metadata": {"name": word},
-            "involvedObject": {**involved, **({"namespace": namespace} if namespace else {})},
+            "involvedObject": {**involved, "namespace": namespace, "name": name, "uid": about.uid},
             "reason": reason,
             "message": message,
             "type": "Warning" if warning else "Normal",
@@ -191,12 +188,14 @@ class Objects:
             "reportingComponent": source,
             "reportingInstance": "",
         }
-        self._events.append(self.create(kinds.EVENTS, home.key[1], obj).key)
-        oldest = (
-            self.store.get(kinds.EVENTS, *self._events.popleft()) if len(self._events) > _EVENTS else None
-        )
-        if oldest:
-            self.delete(oldest)
+        try:
+            self._events.append(self.create(kinds.EVENTS, namespace, obj).key)
+        except statuses.ApiError as refusal:  # by a quota, or for a name that is too long
+            _logger.warning("event %s of %s is lost: %s", reason, about.key, refusal.message)
+        if len(self._events) > _EVENTS:
+            oldest = self.store.get(kinds.EVENTS, *self._events.popleft())
+            if oldest:
+                self.delete(oldest)
 
 
 def _with_condition(status: Json, condition: Json) -> Json:

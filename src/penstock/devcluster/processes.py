@@ -131,13 +131,17 @@ class Group:
                 time.sleep(0.002)
 
 
+def cgroup_name(data_dir: Path) -> str:
+    """How the parent of a cluster's cgroups is called, also for one who cleans up after it was killed."""
+    return "penstock-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
+
+
 class Cgroups:
     """The parent of all our cgroups, named after the data directory so that two clusters do not meet."""
 
     def __init__(self, data_dir: Path) -> None:
         self._legacy = not (UNIFIED / "cgroup.controllers").exists()
-        name = "penstock-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:12]
-        self.parent = (LEGACY if self._legacy else UNIFIED) / name
+        self.parent = (LEGACY if self._legacy else UNIFIED) / cgroup_name(data_dir)
         self.problem = ""
         try:
             self.remove_all()

@@ -16,7 +16,7 @@ from penstock.devcluster.statuses import Json
 
 MAGIC: Final = b"k8s\x00"
 _Message = dict[int, tuple[str, Any]]
-"""Of each field number: the name, and str, bytes (in base 64), a message, or the type of a map's values."""
+"""Of each field number: the name, and int, str, bytes (in base 64), a message, or the type in a map."""
 _METADATA: Final[_Message] = {
     1: ("name", str),
     2: ("generateName", str),
@@ -24,9 +24,10 @@ _METADATA: Final[_Message] = {
     11: ("labels", [str]),
     12: ("annotations", [str]),
 }
+_OPTIONS: Final[_Message] = {1: ("gracePeriodSeconds", int), 5: ("dryRun", str)}
 _KINDS: Final[dict[str, _Message]] = {
     "Namespace": {1: ("metadata", _METADATA)},
-    "Eviction": {1: ("metadata", _METADATA)},
+    "Eviction": {1: ("metadata", _METADATA), 2: ("deleteOptions", _OPTIONS)},
     "Secret": {1: ("metadata", _METADATA), 2: ("data", [bytes]), 3: ("type", str)},
     "ConfigMap": {1: ("metadata", _METADATA), 2: ("data", [str]), 3: ("binaryData", [bytes])},
 }
@@ -43,8 +44,8 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of every length-delimited field; numbers and fixed-size fields are passed over."""
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and content of every field, an int or bytes; those of a fixed size are passed over."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
@@ -53,7 +54,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield tag >> 3, data[place : place + size]
             place += size
         elif tag & 7 == 0:
-            _, place = _varint(data, place)
+            value, place = _varint(data, place)
+            yield tag >> 3, value
         else:
             place += {1: 8, 5: 4}[tag & 7]
 
@@ -68,7 +70,9 @@ def _message(data: bytes, known: _Message) -> Json:
     found: Json = {}
     for number, content in _fields(data):
         name, kind = known.get(number, ("", None))
-        if isinstance(kind, list):
+        if isinstance(content, int):
+            found |= {name: content} if kind is int else {}
+        elif isinstance(kind, list):
             pair = dict(_fields(content))
             found.setdefault(name, {})[pair.get(1, b"").decode()] = _value(pair.get(2, b""), kind[0])
         elif name and content:
@@ -85,5 +89,5 @@ def decode(data: bytes) -> Json:
             form = f"application/vnd.kubernetes.protobuf for {about['kind']}; send JSON"
             raise statuses.unsupported_media_type(form)
         return {**about, **_message(envelope.get(2, b""), _KINDS[about["kind"]])}
-    except (LookupError, ValueError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise statuses.bad_request(f"the body is not the protobuf it claims to be: {error!r}") from error

@@ -87,12 +87,9 @@ def target_of(path: str, registry: Registry) -> Target:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource, *more = (*rest, "", "", "")[: max(3, len(rest))]
     kind = registry.get((group, version, plural)) if parts[0] in ("api", "apis") else None
-    lost = kind is None or more or (subresource and subresource not in kind.subresources)
-    if (
-        kind is None
-        or lost
-        or (kind.namespaced != (namespace is not None) and (name or namespace is not None))
-    ):
+    if kind is None or more or (subresource and subresource not in kind.subresources):
+        raise ApiError(*statuses.NO_SUCH_PATH)
+    if kind.namespaced != (namespace is not None) and (name or namespace is not None):
         raise ApiError(*statuses.NO_SUCH_PATH)
     return Target(kind, namespace, name, subresource)
 
@@ -116,8 +113,9 @@ def number(request: Request, name: str) -> int | None:
         raise statuses.bad_request(f"{name}: not a whole number: {text!r}") from error
 
 
-def is_dry_run(request: Request) -> bool:
-    wanted = request.query_params.get("dryRun", "")
+def is_dry_run(request: Request, options: Json | None = None) -> bool:
+    """Said in the query or, of deletions, in their options."""
+    wanted = request.query_params.get("dryRun") or "".join((options or {}).get("dryRun") or ())
     if wanted not in ("", "All"):
         raise ApiError(422, "Invalid", f'dryRun: Unsupported value: "{wanted}": supported values: "All"')
     return wanted == "All"

@@ -15,7 +15,7 @@ from penstock.devcluster.store import Store
 from penstock.model import resources
 
 Amounts = dict[str, int]
-_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", "")
+_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", "", "m")
 _DECIMAL: Final = ("E", "P", "T", "G", "M", "k", "", "m")
 _COMPUTE: Final = ("cpu", "memory")
 TERMINAL: Final = ("Succeeded", "Failed")
@@ -48,10 +48,8 @@ def canonical(text: object) -> str:
 
 def show(thousandths: int, resource: str) -> str:
     """The text of an amount: thousandths for odd CPUs, binary suffixes for memory."""
-    if thousandths % 1000:
-        return f"{thousandths}m"
     binary = "memory" in resource or "storage" in resource
-    return _in_units(Fraction(thousandths, 1000), _BINARY if binary else ("",))
+    return _in_units(Fraction(thousandths, 1000), _BINARY if binary else ("", "m"))
 
 
 def add(amounts: Iterable[Mapping[str, int]]) -> Amounts:

@@ -136,10 +136,9 @@ def _pod_problems(obj: Json) -> _Problems:
     spec = obj["spec"]
     if not spec.get("containers"):
         yield "spec.containers", "Required value"
-    if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
-        why = (
-            f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "OnFailure", "Never"'
-        )
+    policy = spec["restartPolicy"]
+    if policy not in ("Always", "OnFailure", "Never"):
+        why = f'Unsupported value: "{policy}": supported values: "Always", "OnFailure", "Never"'
         yield "spec.restartPolicy", why
     for field in ("volumes", "initContainers", "containers"):
         seen: set[str] = set()

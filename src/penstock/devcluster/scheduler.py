@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from penstock.devcluster import kinds, resources
+from penstock.devcluster import kinds, nodes, resources
 from penstock.devcluster.objects import Objects
 from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Change, Entry
@@ -65,8 +65,7 @@ class Scheduler:
             return "node(s) didn't match Pod's node affinity/selector"
         if not all(_tolerates(pod, taint) for taint in node["spec"].get("taints") or ()):
             return "node(s) had untolerated taint"
-        states = {one["type"]: one["status"] for one in node["status"].get("conditions") or ()}
-        if states.get("Ready") != "True":
+        if not nodes.is_ready(node):
             return "node(s) were not ready"
         taken = resources.add(self._bound.get(node["metadata"]["name"], {}).values())
         missing = resources.shortage(node, pod, taken)

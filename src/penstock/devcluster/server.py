@@ -52,14 +52,14 @@ class Settings:
 class _Server(uvicorn.Server):
     """uvicorn without its clock: it waits to be told to stop instead of looking ten times a second."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(config)
-        self.stop = asyncio.Event()
         self.ready = asyncio.Event()
+        self._stopping = stopping
 
     async def main_loop(self) -> None:
         self.ready.set()
-        await self.stop.wait()
+        await self._stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -97,11 +97,12 @@ class Cluster:
                 date_header=False,
                 timeout_keep_alive=600,
                 timeout_graceful_shutdown=1,
-            )
+            ),
+            self._handlers.stopping,
         )
 
     def stop(self) -> None:
-        self._server.stop.set()
+        self._handlers.stopping.set()
 
     async def ready(self) -> None:
         await self._server.ready.wait()
@@ -111,15 +112,10 @@ class Cluster:
         for name in (*PROTECTED_NAMESPACES, "kube-public", "kube-node-lease"):
             self._objects.create(kinds.NAMESPACES, "", {"metadata": {"name": name}})
         self._agents.start()
-        serving = asyncio.create_task(self._server._serve())
-        stopped = asyncio.create_task(self._server.stop.wait())
         try:
-            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await self._server._serve()
         finally:
             await self._agents.stop()
-            self._handlers.stopping.set()
-            self._server.stop.set()
-            await serving
 
     async def _health(self, request: Request) -> Response:
         if request.url.path != "/version":

@@ -19,8 +19,6 @@ from penstock.devcluster.kinds import Kind
 from penstock.devcluster.statuses import ApiError, Json
 
 HISTORY: Final = 10_000
-FIRST_VERSION: Final = 100
-"""A real server has made many versions before anybody can ask: the very first are always too old."""
 Key = tuple[str, str]  # namespace ("" for cluster-wide kinds) and name
 
 
@@ -77,10 +75,10 @@ class Store:
     """The objects; knows nothing of what they mean."""
 
     def __init__(self, history: int = HISTORY) -> None:
-        self.version = FIRST_VERSION
+        self.version = time.time_ns() // 10**6  # above all that a cluster gave out that ran here before
         self._objects: dict[tuple[str, str], dict[Key, Entry]] = {}
         self._history: deque[Change] = deque(maxlen=history)
-        self._forgotten = FIRST_VERSION  # versions before this one are no longer in the history
+        self._forgotten = self.version  # versions before this one are no longer in the history
         self._listeners: dict[tuple[str, str] | None, list[Listener]] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Entry | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 
-from penstock.devcluster import kinds
+from penstock.devcluster import kinds, nodes
 from penstock.devcluster.kinds import Kind
 from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry
@@ -66,10 +66,8 @@ def _restarts(pod: Json) -> str:
 
 
 def _node_word(node: Json) -> str:
-    ready = {"type": "Ready", "status": "True"}.items()
-    is_ready = any(ready <= one.items() for one in node["status"].get("conditions") or ())
     cordon = ",SchedulingDisabled" if node["spec"].get("unschedulable") else ""
-    return ("Ready" if is_ready else "NotReady") + cordon
+    return ("Ready" if nodes.is_ready(node) else "NotReady") + cordon
 
 
 def _at(*path: str) -> Callable[[Json], Any]:

@@ -126,7 +126,7 @@ async def _news(queue: asyncio.Queue[Change], request: WatchRequest) -> AsyncGen
             patience = min(left, BOOKMARK_SECONDS) if request.bookmarks else left
             yield await asyncio.wait_for(queue.get(), patience)
         except TimeoutError:
-            if request.bookmarks:
+            if request.bookmarks and queue.empty():  # else it would name a version that is yet to be told
                 yield None
         if queue.qsize() > HISTORY:
             raise ApiError(410, "Expired", "this watch is too slow: list again")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.devcluster.agent import Agents
 
 _LONGEST_BACKOFF: Final = 300.0
+_LAST_WORDS: Final = 4096  # bytes of a termination message; of a longer one a kubelet takes the end
 _PART: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE: Final = re.compile(
     rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@\w+:[0-9a-fA-F]{{32,}})?"
@@ -41,6 +42,7 @@ class Worker:
     def __init__(self, agents: Agents, pod: Entry, directory: Path) -> None:
         self.pod = pod
         self.node = str(pod.obj["spec"]["nodeName"])
+        self.vanished = False
         self.claims: resources.Amounts = {}
         self.logs: dict[str, Log] = {}
         self.pids: dict[str, int] = {}
@@ -51,7 +53,6 @@ class Worker:
         self._volumes: dict[str, Path] = {}
         self._stopping = asyncio.Event()
         self._deleted = asyncio.Event()
-        self._vanished = False
         self._closing = False
         self._grace = 0.0
         self._killer: asyncio.TimerHandle | None = None
@@ -81,9 +82,9 @@ class Worker:
 
     def vanish(self) -> None:
         """The object is gone, by force: end what runs for it."""
-        self._vanished, self._grace, self.claims = True, 0.0, {}
+        self.vanished, self._grace, self.claims = True, 0.0, {}
         self._deleted.set()
-        if self._agents.reachable(self.node):
+        if self._agents.lets_go(self):
             self.stop(0)
 
     def close(self, grace: float) -> None:
@@ -104,7 +105,9 @@ class Worker:
             self._killer = loop.call_later(grace, self._signal_all, signal.SIGKILL)
 
     def publish(self) -> None:
-        self._agents.publish(self)
+        """Nothing is said of a pod that the node has not looked at yet."""
+        if self.state.started_at:
+            self._agents.publish(self)
 
     def _warn(self, reason: str, message: str) -> None:
         self._agents.event(self.pod, reason, message, warning=True)
@@ -119,7 +122,7 @@ class Worker:
 
     async def _obey(self) -> None:
         await self._deleted.wait()
-        while not (self._agents.reachable(self.node) if self._vanished else self._agents.lets_go(self)):
+        while not self._agents.lets_go(self):
             await self._agents.bell.wait()
         if self.pids:
             self._agents.event(self.pod, "Killing", "Stopping containers of the pod")
@@ -156,8 +159,9 @@ class Worker:
                 await asyncio.gather(*(self._keep_running(*run, spec["restartPolicy"]) for run in runs))
         except (OSError, LookupError, TypeError, ValueError) as problem:
             _logger.exception("pod %s", self.pod.key)
-            self._signal_all(signal.SIGKILL)
             self._fail("AgentError", str(problem))
+            self.stop(0)
+            self._signal_all(signal.SIGKILL)  # at once: where the pod is to go anyway, nothing waits for it
         finally:
             if deadline:
                 deadline.cancel()
@@ -264,7 +268,7 @@ class Worker:
             status = await self._watch(about, state, log)
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             oom = code != 0 and group is not None and group.was_out_of_memory()
-            message = last_words.read_bytes()[:4096].decode(errors="replace")
+            message = last_words.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
             state.end(code, "OOMKilled" if oom else "Error" if code else "Completed", message=message)
             return code
         finally:

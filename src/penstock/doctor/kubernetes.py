@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
@@ -67,7 +67,7 @@ def _may(live: Live, resource: str, verb: str) -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": _attributes(resource, verb)},
     }
-    return bool(live.as_penstockd.request("POST", REVIEWS, body=body)["status"]["allowed"])
+    return _is_allowed(live.as_penstockd.request("POST", REVIEWS, body=body))
 
 
 def _may_account(live: Live, resource: str, verb: str) -> bool:
@@ -78,7 +78,15 @@ def _may_account(live: Live, resource: str, verb: str) -> bool:
         "kind": "SubjectAccessReview",
         "spec": {"resourceAttributes": _attributes(resource, verb), "user": user},
     }
-    return bool(live.cluster.request("POST", ACCOUNT_REVIEWS, body=body)["status"]["allowed"])
+    return _is_allowed(live.cluster.request("POST", ACCOUNT_REVIEWS, body=body))
+
+
+def _is_allowed(review: dict[str, Any]) -> bool:
+    """No answer is neither a yes nor a no."""
+    status = review.get("status")
+    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+        raise errors.KubeUnavailable("the Kubernetes API does not say who may do what")
+    return bool(status["allowed"])
 
 
 @registry.add("clock", "the clocks of this host and of Kubernetes agree")
@@ -173,7 +181,7 @@ def allocated(site: Site, node: SlurmNode) -> resources.Amount:
 def pod_security(live: Live) -> Iterator[Problem]:
     nas = live.site.nas
     needs_host_path = nas is not None and nas.in_pods and not nas.nfs and not nas.claim
-    for name, namespace in _user_namespaces(live).items():
+    for name, namespace in user_namespaces(live).items():
         level = (namespace["metadata"].get("labels") or {}).get(ENFORCE, "privileged")
         if needs_host_path and level != "privileged":
             yield Problem(
@@ -182,7 +190,7 @@ def pod_security(live: Live) -> Iterator[Problem]:
             )
 
 
-def _user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
+def user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
     """Namespaces of jobs: made by penstockd, or named by the site file."""
     named = namespaces.all_homes(live.site)
     ours = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}

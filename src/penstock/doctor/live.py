@@ -82,7 +82,7 @@ class Live:
         """slurm.conf as it lies on the disk, with what it includes."""
         path = Path(self.site.slurm.conf)
         try:
-            return conffile.parse(path.read_text(), include=lambda name: (path.parent / name).read_text())
+            return conffile.parse(_text(path), include=lambda name: _text(path.parent / name))
         except OSError as error:
             raise errors.SlurmError(f"cannot read {error.filename}: {error.strerror}") from error
 
@@ -105,12 +105,12 @@ class Live:
 
     @once
     def pods(self) -> list[types.Pod]:
-        items = self.cluster.request("GET", "/api/v1/pods")["items"]
+        items = self.cluster.items("/api/v1/pods")
         return msgspec.convert(items, list[types.Pod], strict=False)
 
     @once
     def namespaces(self) -> dict[str, dict[str, Any]]:
-        items = self.cluster.request("GET", "/api/v1/namespaces")["items"]
+        items = self.cluster.items("/api/v1/namespaces")
         return {item["metadata"]["name"]: item for item in items}
 
     @once
@@ -153,6 +153,21 @@ class Live:
         is_job = labels.get(wellknown.LABEL_APP) == wellknown.APP_VALUE
         return is_job and labels.get(wellknown.LABEL_CLUSTER) == cluster
 
+    def look_again(self) -> None:
+        """Ask Slurm and then for pods anew, and keep the pods that were there before, too.
+
+        Jobs start and end between two questions. A pod that is seen before and after Slurm was asked lived
+        all the while, and so its job must be in Slurm's answer.
+        """
+        before = {pod.metadata.uid for pod in self.pods}
+        asked = [name for name in ("live_job_ids", "slurm_nodes") if name in self.answers]
+        for name in (*asked, "pods"):
+            del self.answers[name]
+        for name in asked:
+            getattr(self, name)
+        lasting = [pod for pod in self.pods if pod.metadata.uid in before]
+        self.answers["pods"] = (lasting, None)
+
     def requested(self, node: str, *, ours: bool) -> resources.Amount:
         """What pods on this node ask for: those of jobs, or everybody else's."""
         total = resources.Amount()
@@ -164,3 +179,8 @@ class Live:
     def gpus_only(self, amount: resources.Amount) -> resources.Amount:
         """Without devices that are no GPUs of this site."""
         return amount.only(set(daemons.gpu_resources(self.site).values()))
+
+
+def _text(path: Path) -> str:
+    """Slurm takes any bytes in comments and descriptions."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")

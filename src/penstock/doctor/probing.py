@@ -1,25 +1,37 @@
-"""A small pod on a real node: can the default image be had there, and is the NAS there and writable?"""
+"""A small pod on a real node: can the default image be had there, and is the NAS there and writable?
+
+It is as much like a job's pod as it can be. It goes where the Secrets for the registry and the claim of the
+NAS are. It is never root, whom a file server may turn away (root_squash) where users can write: it runs as
+whoever calls the doctor, for root as nobody, and writes where everybody may: into the drop folder, where
+hidden files are no jobs.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from penstock import wellknown
+from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.kube import reading, types
 from penstock.render import manifests
 from penstock.site import clusters, daemons
+from penstock.site.schema import Site
 
 registry = Registry()
 SECONDS = 60.0
 POLL_SECONDS = 0.3
 NOT_WRITABLE = 3
-PROBE_FILE = ".penstock-doctor"
+NOBODY = 65534
+NO_HOME = "default"
+"""Where a pod goes that needs nothing, when Penstock has no namespace yet."""
 HOPELESS = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -35,7 +47,7 @@ def pod(live: Live) -> Iterator[Problem]:
     node = next((name for name in live.bridged_nodes if name in live.kube_nodes), "")
     if not node:
         raise Skip("there is no node to try it on")
-    manifest = _manifest(live, node=node, image=image)
+    manifest = _manifest(live.site, node=node, image=image, home=_home(live))
     path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
     live.cluster.request("POST", path, body=manifest)
     try:
@@ -45,6 +57,36 @@ def pod(live: Live) -> Iterator[Problem]:
             "DELETE", f"{path}/{manifest['metadata']['name']}", body={"gracePeriodSeconds": 0}
         )
     yield from _judge(found, node=node, image=image)
+
+
+def _home(live: Live) -> str:
+    """The first namespace with all that the pod needs: Penstock's, as for prepulled images, or a user's."""
+    ours = live.site.kubernetes.namespace
+    known = (ours, *kubernetes.user_namespaces(live))
+    homes = [name for name in known if _is_in_use(live.namespaces.get(name))]
+    needs = [("Secret", name) for name in live.site.registry.pull_secrets]
+    needs += [("PersistentVolumeClaim", claim) for claim in _claims(live.site)]
+    if not needs:
+        return ours if ours in homes else NO_HOME
+    for home in homes:
+        if all(_is_there(live, kind, name, home) for kind, name in needs):
+            return home
+    words = ", ".join(f"{kind} {name}" for kind, name in needs)
+    raise Skip(f"no namespace of Penstock or its users has what the pod needs: {words}")
+
+
+def _is_in_use(namespace: dict[str, Any] | None) -> bool:
+    return namespace is not None and not namespace["metadata"].get("deletionTimestamp")
+
+
+def _is_there(live: Live, kind: str, name: str, home: str) -> bool:
+    metadata = {"name": name, "namespace": home}
+    return live.cluster.get({"apiVersion": "v1", "kind": kind, "metadata": metadata}) is not None
+
+
+def _claims(site: Site) -> list[str]:
+    sources = (volume.get("persistentVolumeClaim", {}) for volume in _volumes(site))
+    return [source["claimName"] for source in sources if source]
 
 
 def _image(live: Live) -> str:
@@ -65,42 +107,72 @@ def _judge(found: types.Pod, *, node: str, image: str) -> Iterator[Problem]:
             "is the registry reachable from the node, and the name right? See registry.pull_secrets",
         )
     elif state.terminated is not None and state.terminated.exit_code == NOT_WRITABLE:
-        yield Problem(f"the NAS cannot be written in a pod on {node}", "mount it on the node, read-write")
+        yield Problem(
+            f"users cannot write the NAS's drop folder in a pod on {node}",
+            "mount the NAS on the node, read-write; `penstock doctor --only nas-folders` looks at the folder",
+        )
     else:
         why = found.status.message or found.status.reason or "it did not start in time"
         yield Problem(f"a pod on {node} did not run: {why}", "kubectl describe node, and the events there")
 
 
-def _manifest(live: Live, *, node: str, image: str) -> dict[str, Any]:
-    mounts = daemons.shared_mounts(live.site)[:1]
-    sources = daemons.penstockd(live.site, slurm_uid=0).get("mount_sources", {})
-    command = "".join(
-        f"{{ touch {mount}/{PROBE_FILE} && rm {mount}/{PROBE_FILE}; }} || exit {NOT_WRITABLE}\n"
-        for mount in mounts
-    )
+def _manifest(site: Site, *, node: str, image: str, home: str) -> dict[str, Any]:
+    name = f"penstock-doctor-{os.getpid()}"
     container = {
         "name": "job",
         "image": image,
-        "command": ["/bin/sh", "-c", command or "true"],
-        "volumeMounts": [{"name": f"m{n}", "mountPath": mount} for n, mount in enumerate(mounts)],
+        "command": ["/bin/sh", "-c", _script(site, f".{name}")],
+        "volumeMounts": [{"name": f"m{n}", "mountPath": mount} for n, mount in enumerate(_mounts(site))],
+        "resources": {"requests": {"cpu": "0", "memory": "0"}},  # a user's LimitRange would ask for more
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    volumes = [
-        {"name": f"m{n}", **(sources.get(mount) or {"hostPath": {"path": mount, "type": "Directory"}})}
-        for n, mount in enumerate(mounts)
-    ]
+    secrets = [{"name": secret} for secret in site.registry.pull_secrets]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": manifests.meta(f"penstock-doctor-{os.getpid()}", namespace="default"),
+        "metadata": manifests.meta(name, namespace=home),
         "spec": {
             "restartPolicy": "Never",
             "nodeName": node,
             "automountServiceAccountToken": False,
+            "securityContext": _security(),
             "containers": [container],
-            "volumes": volumes,
+            "volumes": _volumes(site),
             "tolerations": [{"operator": "Exists"}],
+            **({"imagePullSecrets": secrets} if secrets else {}),
         },
     }
+
+
+def _security() -> dict[str, Any]:
+    """A user, as in the pods of jobs."""
+    is_root = os.getuid() == 0
+    return {
+        "runAsUser": NOBODY if is_root else os.getuid(),
+        "runAsGroup": NOBODY if is_root else os.getgid(),
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _mounts(site: Site) -> tuple[str, ...]:
+    return daemons.shared_mounts(site)[:1]
+
+
+def _volumes(site: Site) -> list[dict[str, Any]]:
+    sources = daemons.penstockd(site, slurm_uid=0).get("mount_sources", {})
+    return [
+        {"name": f"m{n}", **(sources.get(mount) or {"hostPath": {"path": mount, "type": "Directory"}})}
+        for n, mount in enumerate(_mounts(site))
+    ]
+
+
+def _script(site: Site, file: str) -> str:
+    """Only the NAS has a folder that everybody may write; of others it is enough that they are there."""
+    if site.nas is None or not site.nas.in_pods:
+        return "true"
+    path = shlex.quote(f"{site.nas.path}/{site.nas.drop}/{wellknown.DROP_SUBMIT}/{file}")
+    return f"{{ touch {path} && rm {path}; }} || exit {NOT_WRITABLE}"
 
 
 def _wait(live: Live, path: str) -> types.Pod:

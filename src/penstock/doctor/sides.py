@@ -40,7 +40,16 @@ class NodeSides(msgspec.Struct, frozen=True):
 
 
 def look(live: Live) -> tuple[NodeSides, ...]:
-    """Every node that Slurm or Kubernetes knows."""
+    """Every node that Slurm or Kubernetes knows; where they disagree, they do so at a second look, too."""
+    _ = live.pods  # before Slurm: a job that starts in between has no pod yet
+    found = _all_sides(live)
+    if any(node.disagreements for node in found):
+        live.look_again()
+        found = _all_sides(live)
+    return found
+
+
+def _all_sides(live: Live) -> tuple[NodeSides, ...]:
     names = sorted({*live.slurm_nodes, *live.kube_nodes})
     return tuple(_sides(live, name) for name in names)
 

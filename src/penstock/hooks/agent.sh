@@ -11,10 +11,18 @@ here=${0%/*}
 
 note() { echo "penstock: $*" >&2; }
 
+# An end in words where nobody could read them in the job's output: penstockd tells them.
+give_up() {
+    [ ! -w /dev/termination-log ] || exec 2>/dev/termination-log
+    note "$*"
+    exit 126
+}
+
 . "$here/settings"
 
 if [ "${1:-}" = hold ]; then # not rank 0: keep the room until the job ends
     trap 'exit 0' TERM INT
+    command -v sleep >/dev/null 2>&1 || give_up "the image has no sleep, which pods of jobs on several nodes need"
     while :; do sleep 3600 & wait $!; done
 fi
 
@@ -63,16 +71,17 @@ finish() {
 
 if [ -n "$penstock_kept" ]; then
     for penstock_tool in cat sleep tail; do
-        command -v "$penstock_tool" >/dev/null 2>&1 && continue
-        [ ! -w /dev/termination-log ] || exec 2>/dev/termination-log # nobody can read anything else
-        note "the image has no $penstock_tool, so output can only go to the shared folders"
-        exit 126
+        command -v "$penstock_tool" >/dev/null 2>&1 || give_up "the image has no $penstock_tool, so output can only go to the shared folders"
     done
 fi
 exec 7>&1 # the container's log
-[ -z "$penstock_stdout" ] || exec >>"$penstock_stdout" || exit 126
+# A shell ends at once when its `exec` cannot open a file: whether it can is tried before.
+for penstock_file in "$penstock_stdout" "$penstock_stderr"; do
+    [ -z "$penstock_file" ] || ( : >>"$penstock_file" ) 2>/dev/null || give_up "the output file $penstock_file cannot be opened in the container"
+done
+[ -z "$penstock_stdout" ] || exec >>"$penstock_stdout"
 if [ -n "$penstock_stderr" ]; then
-    if [ "$penstock_stderr" = "$penstock_stdout" ]; then exec 2>&1; else exec 2>>"$penstock_stderr" || exit 126; fi
+    if [ "$penstock_stderr" = "$penstock_stdout" ]; then exec 2>&1; else exec 2>>"$penstock_stderr"; fi
 fi
 
 # A copy of the output for `kubectl logs`, as far as it goes: the files are what counts. It starts behind what a file holds already.
@@ -114,11 +123,12 @@ fi
 
 # A shell gives "exit 137" and "killed by signal 9" the same number. Its list of jobs tells them apart: of an exit it names the
 # number, in whatever language. Bash forgets a job that was waited for, and has to be asked when it hears of the end; should that
-# be too late, what it announces on its stderr is left: only of signals, if not of all.
+# be too late, what it announces on its stderr is left: only of signals, if not of all. The script may write there, too: of what is
+# there only the last line about job 1 counts, and what a shell announces of that process.
 ending=/dev/termination-log noted= child=
 [ -r "$ending" ] && [ -w "$ending" ] || ending=/tmp/.penstock-$$
 note_ending() {
-    [ -z "$child" ] || [ -n "$noted" ] || kill -0 "$child" 2>/dev/null || { noted=1; jobs >>"$ending"; }
+    [ -z "$child" ] || [ -n "$noted" ] || kill -0 "$child" 2>/dev/null || { noted=1; { echo; jobs; } >>"$ending"; }
 }
 exec 9>&2
 ( : >"$ending" ) 2>/dev/null && exec 2>>"$ending" || exec 2>/dev/null
@@ -132,6 +142,7 @@ undo=
 # What becomes the script. The user's variables are set here and last: they may be named as the agent's own.
 begin() {
     trap - INT QUIT
+    echo >>"$ending" # blank: should the agent be killed, a kubelet shows what is there
     . "$here/arguments"
     penstock_program=$1 penstock_here=$here
     set -- $undo "$@"
@@ -146,45 +157,58 @@ begin() {
     exec "$@"
 }
 
-# A signal may come before the script is there: it is kept, and passed on then.
-passed= early= died=
+# A signal may come before there is a child, and one that reaches it while it still has the agent's traps is lost. So signals are
+# kept until the child has noted that it has none of them any more. On a full disk no note can be written: a second is enough.
+passed= kept= died=
+hand_over() {
+    [ -n "$child" ] && [ -n "$kept" ] || return
+    for try in 1 2 3 4 5 6 7 8 9; do [ ! -s "$ending" ] && kill -0 "$child" && { sleep 0.1 || sleep 1; } || break; done
+    handed=$kept kept=
+    for name in $handed; do
+        # -1 is "all but me" only for the first process
+        if [ "$name" != all ]; then kill "-$name" "$child"; elif [ $$ -eq 1 ]; then kill -TERM -1; else kill "$child"; fi
+    done
+} 2>/dev/null
 pass_on() {
-    passed="$passed $1"
-    if [ -n "$child" ]; then kill "-$1" "$child" 2>/dev/null; else early="$early $1"; fi
+    passed="$passed $1" kept="$kept $1"
+    hand_over
 }
 for name in HUP INT QUIT ABRT ALRM USR1 USR2 URG WINCH XCPU; do
     # shellcheck disable=SC2064 # expanded now on purpose: each trap names its own signal
     trap "pass_on $name" "$name"
 done
-# Ending means SIGTERM to all processes of the job, not just to the script. -1 is "all but me" only for the first process.
-end_all() {
-    if [ -z "$child" ]; then early="$early TERM"; elif [ $$ -eq 1 ]; then kill -TERM -1; else kill -TERM "$child"; fi 2>/dev/null
-}
-trap end_all TERM
+trap 'kept="$kept all"; hand_over' TERM # ending means SIGTERM to all processes of the job, not just to the script
 trap 'pass_on TERM' TTIN # how penstockd tells a SIGTERM that is for the script alone
 begin <"$penstock_stdin" 2>&9 5<&- 6<&- 7>&- 9>&- &
 child=$!
 [ -z "${BASH_VERSION:-}" ] || note_ending # the signal may have come too soon
-for name in $early; do kill "-$name" "$child" 2>/dev/null; done
+hand_over
 
 # `wait` returns early when a trap ran; only a child that is no longer there has really ended. If it went in the very moment of
-# a trap, asking again gives its own status. 127 then mostly means that the shell has told it already, and forgotten.
+# a trap, asking again gives its own status, unless another trap ran. 127 then mostly means that the shell has told it already, and
+# forgotten.
 while :; do
     wait "$child"
     status=$?
     kill -0 "$child" 2>/dev/null || break
 done
 if [ "$status" -gt 128 ]; then
-    wait "$child"
-    again=$?
+    for asked in 1 2 3 4 5 6 7 8 9; do
+        wait "$child"
+        again=$?
+        [ "$again" -ne 127 ] || break
+        status=$again
+    done
     note_ending
     state=
     while read -r line; do
-        state=$line
-        case "$line" in "["*) break ;; esac
+        case "$line" in
+        "[1]"*) state=$line ;;
+        "$0: "*" $child "*) state=${state:-$line} ;;
+        esac
     done <"$ending"
-    case "$again $state" in "127 ["*127*) status=127 ;; 127\ *) ;; *) status=$again ;; esac
-    [ "$status" -le 128 ] || case "$state" in "" | "["*"$status"*) ;; *) died=signal ;; esac
+    case "$again $state" in "127 ["*127*) status=127 ;; esac
+    [ "$status" -le 128 ] || [ "$status" -gt 192 ] || case "$state" in "" | "["*"$status"*) ;; *) died=signal ;; esac
     if [ -z "$state" ]; then # nobody knows; then a signal that was passed on tells as much
         name=$(kill -l "$status")
         case "$passed " in *" ${name:-none} "*) died=signal ;; esac

@@ -12,7 +12,7 @@ import posix
 import sys
 import time
 
-from . import wire
+from . import armed, wire
 
 ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
 GIVE_UP_SECONDS = 5.0
@@ -23,15 +23,27 @@ def variable(name: str) -> str:
     return posix.environ.get(name.encode(), b"").decode("utf-8", "replace")
 
 
-def admit(socket_path: str, *, seconds: float) -> None:
-    """PrologSlurmctld: exit 0 when the job may start."""
+def admit(socket_path: str, *, seconds: float, state: str) -> None:
+    """PrologSlurmctld: exit 0 when the job may start; `state` is slurmctld's folder."""
     question = ["admit", "job", variable("SLURM_JOB_ID"), "uid", variable("SLURM_JOB_UID")]
-    question += ["gid", variable("SLURM_JOB_GID"), "user", variable("SLURM_JOB_USER")]
     question += ["restart", variable("SLURM_JOB_RESTART_COUNT") or variable("SLURM_RESTART_COUNT") or "0"]
+    question += environment_found(state, variable("SLURM_ARRAY_JOB_ID") or variable("SLURM_JOB_ID"))
     # crash point: prolog.asking
-    word = answer(socket_path, question, seconds)
+    word = answer(socket_path, question, seconds, overtime=ATTEMPT_TIMEOUT)
     # crash point: prolog.answered
     sys.exit(0 if word == b"yes" else 1)
+
+
+def environment_found(state: str, job: str) -> "list[str]":
+    """What penstockd should know of the job's environment: variables that run code on the node, or that it
+    could not be read. slurmctld could not start the job without that file either.
+    """
+    path = armed.file_of(state, job)
+    try:
+        names = armed.names_in(path)
+    except (OSError, armed.NotUnderstoodError) as error:
+        return ["unread", f"{path}: {getattr(error, 'strerror', None) or error}"]
+    return [word for name in names for word in ("armed", name)]
 
 
 def release(socket_path: str, *, seconds: float) -> None:
@@ -46,13 +58,16 @@ def release(socket_path: str, *, seconds: float) -> None:
     sys.exit(0 if answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS) == b"drained" else 1)
 
 
-def answer(socket_path: str, question: "list[str]", seconds: float) -> bytes:
-    """penstockd's final word, or nothing when the time is over."""
+def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime: float = 0.0) -> bytes:
+    """penstockd's final word, or nothing when the time is over. A question that was heard may take the
+    overtime: room that is held for a job whose hook has just left is held for nobody.
+    """
     end = time.monotonic() + seconds
     delay = 0.05
     while True:
         try:
-            word = ask_once(socket_path, question)
+            left = max(end - time.monotonic(), 0.1) + overtime
+            word = ask_once(socket_path, question, min(ATTEMPT_TIMEOUT, left))
         except (OSError, wire.WireError):
             word = b"wait"
         if word != b"wait":
@@ -63,6 +78,6 @@ def answer(socket_path: str, question: "list[str]", seconds: float) -> bytes:
         delay = min(delay * 2, 2.0)
 
 
-def ask_once(socket_path: str, question: "list[str]") -> bytes:
-    message = wire.ask(socket_path, ATTEMPT_TIMEOUT, *question)
+def ask_once(socket_path: str, question: "list[str]", timeout: float) -> bytes:
+    message = wire.ask(socket_path, timeout, *question)
     return message[0] if message else b"wait"

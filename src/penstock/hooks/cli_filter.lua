@@ -2,6 +2,7 @@
 -- to bridged partitions. For all other partitions nothing is started and nothing is read.
 -- Inside srun it refuses steps of jobs that run as pods: their nodes would, too, but srun 22.05 ends with 0 after that.
 --
+-- The script is checked together with the options of the command line: `sbatch -p k8s` of a script that names another partition.
 -- It only advises and refuses early: whoever leaves the plugin out meets the same refusals in job_submit.lua. So when the
 -- check itself cannot run, crashes or takes too long, the job is let through. Python exits with 1 when it crashes, which
 -- is also the status of a rejected script: only a script that an error was printed for is refused.
@@ -26,9 +27,28 @@ local function quoted(text)
    return "'" .. string.gsub(text, "'", "'\\''") .. "'"
 end
 
-local function check(script)
+-- What stands before the script on sbatch's own command line, which outweighs the script; nil when it cannot be known.
+-- The kernel's copy, because options[...] does not tell an option that nobody gave from its default (time = 2982616-04:14:00).
+local function given(argv)
+   local file = io.open("/proc/self/cmdline", "r")
+   if file == nil then return nil end
+   local words = {}
+   for word in string.gmatch(file:read("*a") or "", "(.-)%z") do words[#words + 1] = word end
+   file:close()
+   local last = #words - #argv
+   if last < 1 then return nil end
+   local before = {}
+   for number = 2, last do
+      if words[number] == ":" then return nil end -- a heterogeneous job: which component is this?
+      before[#before + 1] = words[number]
+   end
+   return before
+end
+
+local function check(script, options)
    local words = { "timeout", "-k", "1", tostring(SECONDS), quoted(PENSTOCK), "validate", "--no-summary" }
    if SITE ~= "" then words[#words + 1] = "--site=" .. quoted(SITE) end
+   for _, word in ipairs(options) do words[#words + 1] = "--with=" .. quoted(word) end
    words[#words + 1] = "--"
    words[#words + 1] = quoted(script)
    -- The status comes as a last line of text: not every Lua's close() gives it.
@@ -67,7 +87,9 @@ function slurm_cli_pre_submit(options, pack_offset)
    if options["type"] ~= "sbatch" or not is_bridged(options["partition"]) then return slurm.SUCCESS end
    local argv = options["argv"]
    if argv == nil or argv[1] == nil or options["wrap"] ~= nil then return slurm.SUCCESS end
-   local said, status = check(argv[1])
+   local before = given(argv)
+   if before == nil then return slurm.SUCCESS end
+   local said, status = check(argv[1], before)
    for line in string.gmatch(said, "[^\n]+") do slurm.log_info("%s", line) end
    if status == REJECTED and string.find(said, ": error%[") then return slurm.ERROR end
    return slurm.SUCCESS

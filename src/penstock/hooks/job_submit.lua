@@ -7,7 +7,10 @@
 -- slurmd starts the launcher as the job's owner with the job's environment. So whatever of it would make the launcher load
 -- code (LD_PRELOAD and its kin) is put aside under another name, to be given back inside the pod, and slurmd is kept from
 -- running the owner's login shell for --export=NONE. A mark that users cannot write (AdminComment) tells penstockd that
--- all this was done: a job that came to the partition another way is not started.
+-- all this was done: a job that came to the partition another way is not started. With it stands when the job was submitted:
+-- Slurm's own SubmitTime changes with every requeue, and job numbers can begin anew.
+--
+-- Slurm 22.05 accepts a job whose plugin raised an error, as it is. So nothing here may raise one: it becomes a refusal.
 
 local LAUNCHER = "@LAUNCHER@"
 local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
@@ -16,15 +19,15 @@ local ROOT_MAY_SUBMIT = @ROOT_MAY_SUBMIT@
 local SHEBANG_LIMIT = 255 -- the kernel reads no more of a "#!" line
 local MARK = "@MARK@"
 local PUT_ASIDE = "@PUT_ASIDE@"
-local LOADERS = { -- what the dynamic linker and the C library obey
-   "LD_AUDIT", "LD_BIND_NOT", "LD_BIND_NOW", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_DYNAMIC_WEAK", "LD_HWCAP_MASK",
-   "LD_LIBRARY_PATH", "LD_ORIGIN_PATH", "LD_POINTER_GUARD", "LD_PREFER_MAP_32BIT_EXEC", "LD_PRELOAD", "LD_PROFILE",
-   "LD_PROFILE_OUTPUT", "LD_SHOW_AUXV", "LD_TRACE_LOADED_OBJECTS", "LD_USE_LOAD_BIAS", "LD_VERBOSE", "LD_WARN",
-   "GCONV_PATH", "GETCONF_DIR", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH",
-}
+local LOADERS = { @LOADERS@ } -- what the dynamic linker and the C library obey
+
+-- Never as a format: what users wrote is part of it.
+local function say(text)
+   slurm.log_user("%s", "penstock: " .. text)
+end
 
 local function refuse(text)
-   slurm.log_user("penstock: " .. text)
+   say(text)
    return slurm.ERROR
 end
 
@@ -42,11 +45,13 @@ local function has_control_characters(text)
    return text ~= nil and string.find(text, "%c") ~= nil
 end
 
--- The number and text of the first malformed #K8S_ line, or nil.
+-- The number and text of the first malformed #K8S_ line, or nil. Directives end at the first command, as for sbatch:
+-- what comes after it, in a here-document perhaps, is the script's own affair.
 local function malformed_directive(script)
    local number = 0
    for line in string.gmatch(script, "([^\n]*)\n?") do
       number = number + 1
+      if string.find(line, "^%s*[^%s#]") then return nil end
       if string.find(line, "^#K8S_") and not string.find(line, "^#K8S_[A-Z_]+=%S") then
          return number, line
       end
@@ -78,7 +83,8 @@ local function wrap(job_desc)
    return slurm.SUCCESS
 end
 
--- The launcher starts with nothing in its environment that would make it load a user's code.
+-- The launcher starts with nothing in its environment that would make it load a user's code. Of a variable that was sent twice
+-- only the first is seen here: PrologSlurmctld looks at what has become of it (armed.py).
 local function disarm(job_desc)
    local environment = job_desc.environment
    if environment == nil then return end
@@ -121,7 +127,7 @@ local function partitions_of(job_desc)
    return job_desc.partition
 end
 
-function slurm_job_submit(job_desc, part_list, submit_uid)
+local function submit(job_desc)
    local kind = how_bridged(partitions_of(job_desc))
    if kind == "none" then return slurm.SUCCESS end
    -- crash point: submit.asked
@@ -132,15 +138,16 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
    if problem ~= nil then return refuse(problem) end
    local calling = first_srun(job_desc.script)
    if calling ~= nil then
-      slurm.log_user("penstock: line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it")
+      say("line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it")
    end
    disarm(job_desc)
-   job_desc.admin_comment = MARK
-   return wrap(job_desc)
+   local result = wrap(job_desc)
+   if result == slurm.SUCCESS then job_desc.admin_comment = string.format("%s %d", MARK, os.time()) end
+   return result
 end
 
 -- A queued job keeps its kind: an unwrapped script moved to a bridged partition would run on the node itself.
-function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+local function modify(job_desc, job_rec)
    if job_desc.partition ~= nil and how_bridged(job_desc.partition) ~= how_bridged(job_rec.partition) then
       return refuse("a job cannot move between partitions with and without pods: cancel it and submit it again")
    end
@@ -149,5 +156,17 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
    end
    return slurm.SUCCESS
 end
+
+-- What that function answers; a refusal when it fails.
+local function safely(answer, ...)
+   local fine, result = pcall(answer, ...)
+   if fine then return result end
+   slurm.log_error("%s", "penstock: job_submit.lua failed: " .. tostring(result))
+   return refuse("the job could not be looked at: tell the administrator")
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid) return safely(submit, job_desc) end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return safely(modify, job_desc, job_rec) end
 
 return slurm.SUCCESS

@@ -2,7 +2,8 @@
 --
 -- Each lives in a table of its own, so that neither sees the other's functions. The site's file is read again when its text
 -- changes, as Slurm itself does. What the site refuses is refused; without Penstock's part nothing is accepted, because a
--- script that is not wrapped would run on the Slurm node itself.
+-- script that is not wrapped would run on the Slurm node itself. For the same reason an error in Penstock's part refuses the
+-- job: Slurm 22.05 would accept it. An error in the site's is logged, as Slurm does, and Penstock's part still has its say.
 
 local SITE = "@SITE@"
 local OWN = "@OWN@"
@@ -41,18 +42,29 @@ local function functions_of(path)
    return environment
 end
 
+local function refuse(text)
+   slurm.log_user("%s", "penstock: " .. text)
+   return slurm.ERROR
+end
+
+-- What a function of that file answers, and whether it did; an error is for the administrator.
+local function call(path, answer, ...)
+   local fine, result = pcall(answer, ...)
+   if fine then return result, true end
+   slurm.log_error("%s", "penstock: " .. path .. " failed: " .. tostring(result))
+   return nil, false
+end
+
 local function run(name, ...)
    local site = functions_of(SITE)
    if site ~= nil and rawget(site, name) ~= nil then
-      local result = site[name](...)
-      if result ~= slurm.SUCCESS then return result end
+      local result = tonumber((call(SITE, site[name], ...))) -- Slurm takes an error, and what is no number, for a yes
+      if result ~= nil and result ~= slurm.SUCCESS then return result end
    end
    local own = functions_of(OWN)
-   if own == nil then
-      slurm.log_user("penstock: " .. OWN .. " cannot be used: tell the administrator")
-      return slurm.ERROR
-   end
-   return own[name](...)
+   if own == nil or rawget(own, name) == nil then return refuse(OWN .. " cannot be used: tell the administrator") end
+   local result, fine = call(OWN, own[name], ...)
+   return fine and result or refuse(OWN .. " failed: tell the administrator")
 end
 
 function slurm_job_submit(...) return run("slurm_job_submit", ...) end

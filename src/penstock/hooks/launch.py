@@ -5,7 +5,9 @@ slurmd starts it as the job's owner, with the job's environment, arguments and o
 argv = [penstock-launch, "/bin/bash" (or "/usr/bin/env bash": one string), <script>, user's arguments …].
 It holds no state that matters. When penstockd goes away it connects again, for as long as Slurm lets it live;
 once told that the pods were started it only ever attaches to them, so that a job never runs twice. Signals
-are passed on as messages.
+are passed on as messages. A penstockd that answers with an error is of another version or has a fault: that
+may be put right while the job lives, so it is asked again, before the start not for ever, and the output
+says so.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed lacks it; `signal` would import enum
@@ -22,6 +24,9 @@ PASSED_ON = (
 )
 TOGETHER = 0.05  # seconds to wait for the signal that may belong to this one
 ENDING_SECONDS = 5.0  # a SIGTERM so soon after a SIGCONT is Slurm's way of ending a job
+SAME_TROUBLE = 30.0  # seconds within which errors that penstockd tells are one and the same
+UNDERSTOOD_SECONDS = 60.0  # how long penstockd may answer with errors before the script has started
+SIGNALS = range(1, 65)  # all that there are; a shell's status over 192 is an exit code
 CANNOT_RUN = 126  # what a shell answers when a command is there but cannot be run
 
 
@@ -39,6 +44,7 @@ class Launcher:
         self.signals: list[int] = []
         self.told: list[bytes] = []  # signals that penstockd has not delivered yet, as far as we know
         self.notes: list[bytes] = []
+        self.first_error = self.last_error = -SAME_TROUBLE
         self.sock: _socket.socket | None = None
 
     def on_signal(self, number: int, frame: object) -> None:
@@ -116,7 +122,7 @@ class Launcher:
             sock.close()
 
     def act(self, message: "list[bytes]") -> "int | None":
-        """What penstockd says: started, output, sync, note, delivered, exit or signal."""
+        """What penstockd says: started, output, sync, note, delivered, error, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
             # crash point: launcher.started
@@ -130,30 +136,62 @@ class Launcher:
             self.sock.sendall(wire.pack("synced"))
         elif verb == b"delivered":
             del self.told[:1]
-        elif verb == b"note" and value not in self.notes:  # a penstockd that was killed may have told it
-            self.notes.append(value)
-            self.write(2, b"penstock: " + value + b"\n")
+        elif verb == b"note":
+            self.note(value)
+        elif verb == b"error":
+            return self.not_understood(value)
         elif verb == b"exit":
             return int(value)
         elif verb == b"signal":
-            return -int(value)
+            number = int(value)
+            return -number if number in SIGNALS else 128 + number
         return None
 
+    def note(self, text: bytes) -> None:
+        """Once: a penstockd that was killed may have told it before."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.write(2, b"penstock: " + text + b"\n")
+
+    def not_understood(self, why: bytes) -> "int | None":
+        """An error instead of an answer: None to ask again, an exit code when it has lasted too long."""
+        now = time.monotonic()
+        if now - self.last_error > SAME_TROUBLE:
+            self.first_error = now
+        self.last_error = now
+        self.note(b"penstockd cannot serve this job: " + why + b" (is it of another version? asking again)")
+        if self.started or now - self.first_error < UNDERSTOOD_SECONDS:
+            return None  # the end of a launcher would be the end of a script that may be well
+        self.note(b"penstockd still answers with errors: the job is given up")
+        return CANNOT_RUN
+
     def write(self, fd: int, data: bytes) -> None:
-        try:
-            while data:
-                data = data[posix.write(fd, data) :]
-        except OSError as error:
-            self.lost_output = str(error.strerror)
+        self.lost_output = write(fd, data) or self.lost_output
 
 
-def request_of(argv: "list[str]") -> "list[bytes | str]":
+def write(fd: int, data: bytes) -> str:
+    """Why not all of it could be written, such as a full disk; the job ends as it did in any case."""
+    try:
+        while data:
+            data = data[posix.write(fd, data) :]
+    except OSError as error:
+        return str(error.strerror)
+    return ""
+
+
+def given_arguments(count: int) -> "list[bytes]":
+    """The last words of the command line, byte for byte: Python decodes its copy by the job's own locale."""
+    with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123  # pathlib costs 10 ms at every job
+        return file.read().split(b"\0")[:-1][-count:]
+
+
+def request_of(argv: "list[bytes]") -> "list[bytes | str]":
     """What penstockd has to know of this job: everything the process itself was given."""
-    with open(argv[2], "rb") as file:  # noqa: PTH123  # pathlib costs 10 ms at every job
+    with open(argv[2], "rb") as file:  # noqa: PTH123  # as above
         script = file.read()
-    fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwd()]
+    fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwdb()]
     for fd, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
-        fields += [name, posix.readlink(f"/proc/self/fd/{fd}")]
+        fields += [name, posix.readlink(b"/proc/self/fd/%d" % fd)]
     fields += ["umask", f"{current_umask():04o}"]
     for argument in argv[3:]:
         fields += ["argument", argument]
@@ -191,12 +229,12 @@ def die_of(number: int) -> None:
 def main(socket_path: str) -> None:
     """Run the job of this process and leave with its end."""
     if len(sys.argv) < 3 or b"SLURM_JOB_ID" not in posix.environ:
-        posix.write(2, b"penstock-launch is started by slurmd for a batch script, not by hand: use sbatch\n")
+        write(2, b"penstock-launch is started by slurmd for a batch script, not by hand: use sbatch\n")
         sys.exit(CANNOT_RUN)
     try:
-        launcher = Launcher(socket_path, request_of(sys.argv))
+        launcher = Launcher(socket_path, request_of(given_arguments(len(sys.argv))))
     except OSError as error:
-        posix.write(2, f"penstock: cannot read the job's script: {error}\n".encode())
+        write(2, f"penstock: cannot read the job's script: {error}\n".encode())
         sys.exit(CANNOT_RUN)
     for number in PASSED_ON:
         _signal.signal(number, launcher.on_signal)
@@ -205,7 +243,7 @@ def main(socket_path: str) -> None:
     end = launcher.run()
     # crash point: launcher.ending
     if launcher.lost_output:
-        posix.write(2, f"penstock: some output was lost: {launcher.lost_output}\n".encode())
+        write(2, f"penstock: some output was lost: {launcher.lost_output}\n".encode())
     if end < 0:
         die_of(-end)
     sys.exit(end)

@@ -10,8 +10,14 @@ step=${step%%]*}
 case "$step" in
 *.batch | *.extern) exit 0 ;;
 esac
-partition=$(SLURM_CONF="@SLURM_CONF@" PATH="@SLURM_COMMANDS@:/usr/bin:/bin" squeue --noheader --jobs="${step%%.*}" --format=%P) || exit 1
-case ",@BRIDGED@," in
-*",$partition,"*) exit 1 ;;
-esac
-[ -n "$partition" ]
+# An array's id stands for all of its tasks, each on a line of its own (a pending one may name several).
+partitions=$(SLURM_CONF="@SLURM_CONF@" PATH="@SLURM_COMMANDS@:/usr/bin:/bin" squeue --noheader --jobs="${step%%.*}" --format=%P) || exit 1
+set -f
+IFS=',
+	 '
+for partition in $partitions; do
+    case ",@BRIDGED@," in
+    *",$partition,"*) exit 1 ;;
+    esac
+done
+[ -n "$partitions" ]

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.kube import incluster, kubeconfig, reading, refusals
+from penstock.kube import addresses, decoding, incluster, kubeconfig, reading, refusals
 from penstock.site import resolving
 from penstock.site.schema import Site
 
@@ -43,18 +43,22 @@ class Cluster:
 
     def __init__(self, access: kubeconfig.Access) -> None:
         self._access = access
+        self._address = addresses.parse(access.server)
 
     def request(
         self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
     ) -> Manifest:
         """The answer, decoded; KubeError with the API's own words when it refuses."""
         connection = self._connect()
+        target = self._address.prefix + path
         headers = {"Content-Type": kind, "Accept": "application/json"}
         token = self._access.bearer
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            connection.request(method, path, msgspec.json.encode(body) if body is not None else None, headers)
+            connection.request(
+                method, target, msgspec.json.encode(body) if body is not None else None, headers
+            )
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -63,16 +67,22 @@ class Cluster:
             ) from error
         finally:
             connection.close()
-        if response.status >= http.HTTPStatus.BAD_REQUEST:
+        if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             refusals.raise_for(content, response.status)
-        found: Manifest = msgspec.json.decode(content) if content else {}
+        return decoding.decode(content, dict)
+
+    def items(self, path: str) -> list[Manifest]:
+        """What is in a list; nothing is known when the answer is none."""
+        found = self.request("GET", path).get("items")
+        if not isinstance(found, list):
+            raise errors.KubeUnavailable(f"the Kubernetes API answered no list for {path}")
         return found
 
     def server_time(self) -> float:
         """What the API server's clock says, to the second."""
         connection = self._connect()
         try:
-            connection.request("GET", "/version")
+            connection.request("GET", f"{self._address.prefix}/version")
             said = connection.getresponse().headers.get("Date", "")
             return email.utils.parsedate_to_datetime(said).timestamp()
         except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
@@ -81,19 +91,21 @@ class Cluster:
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        address = urllib.parse.urlsplit(self._access.server)
-        host = address.hostname or ""
-        if address.scheme == "http":
-            return http.client.HTTPConnection(host, address.port, timeout=SECONDS)
+        host, port = self._address.host, self._address.port
+        if self._address.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=SECONDS)
         context = self._access.tls or ssl.create_default_context()
-        return http.client.HTTPSConnection(host, address.port, timeout=SECONDS, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
 
     def get(self, manifest: Manifest) -> Manifest | None:
         """The live object of that kind and name."""
         try:
-            return self.request("GET", path_of(manifest))
+            found = self.request("GET", path_of(manifest))
         except errors.KubeNotFound:
             return None
+        if not isinstance(found.get("metadata"), dict):
+            raise errors.KubeUnavailable(f"the Kubernetes API answered no {manifest['kind']}")
+        return found
 
     def get_settled(self, manifest: Manifest) -> Manifest | None:
         """The live object; one that is being deleted is waited for, for nothing can be made in its place."""
@@ -125,7 +137,7 @@ class Cluster:
 
     def nodes(self) -> list[Manifest]:
         """Every node."""
-        return list(self.request("GET", "/api/v1/nodes")["items"])
+        return self.items("/api/v1/nodes")
 
 
 def path_of(manifest: Manifest) -> str:

@@ -15,7 +15,7 @@ from penstock.site.parts import Account, User
 from penstock.site.schema import Site
 
 SECONDS = 60.0
-FORMAT = "account,user,fairshare,grptresmins"
+FORMAT = "account,user,fairshare,grptresmins,partition"
 Association = tuple[str, str]
 """Account and user; no user is the account itself."""
 Limits = dict[str, str]
@@ -42,43 +42,47 @@ def _limits(said: Account | User) -> Limits:
 
 
 def parse(text: str) -> dict[Association, Limits]:
-    """What `sacctmgr show associations` prints with FORMAT."""
+    """What `sacctmgr show associations` prints with FORMAT; what holds in one partition alone is left out."""
     found: dict[Association, Limits] = {}
     for line in text.splitlines():
         words = line.split("|")
-        if len(words) >= 4:
+        if len(words) >= 5 and not words[4]:
             account, user, fairshare, minutes = words[:4]
             found[account, user] = {"fairshare": fairshare, "grptresmins": minutes}
     return found
 
 
 def changes(
-    goal: Mapping[Association, Limits], live: Mapping[Association, Limits]
+    goal: Mapping[Association, Limits], live: Mapping[Association, Limits], *, cluster: str
 ) -> Iterator[tuple[str, ...]]:
-    """Commands of sacctmgr that make what is live say what the goal says."""
+    """Commands of sacctmgr that make what is live say what the goal says, on this cluster only: without its
+    name they would mean all that the slurmdbd has.
+    """
+    here = f"cluster={cluster}"
     for (account, user), limits in goal.items():
         known = live.get((account, user))
         if known is None:
             new = ("user", user, f"account={account}") if user else ("account", account)
-            yield ("add", *new, *(f"{key}={value}" for key, value in limits.items()))
+            yield ("add", *new, here, *(f"{key}={value}" for key, value in limits.items()))
             continue
         different = tuple(f"{key}={value}" for key, value in limits.items() if not _same(known[key], value))
         if different:
             where = (f"name={user}", f"account={account}") if user else (f"name={account}",)
-            yield ("modify", "user" if user else "account", "where", *where, "set", *different)
+            yield ("modify", "user" if user else "account", "where", *where, here, "set", *different)
 
 
-def _same(one: str, other: str) -> bool:
-    return set(one.split(",")) == set(other.split(","))
+def _same(known: str, wanted: str) -> bool:
+    """Limits of other TRES stay whatever is set here."""
+    return set(wanted.split(",")) <= set(known.split(","))
 
 
-def plan(site: Site) -> tuple[tuple[str, ...], ...]:
+def plan(site: Site, *, cluster: str) -> tuple[tuple[str, ...], ...]:
     """Commands that are needed now; none when the site file names no accounts."""
     goal = wanted(site)
     if not goal:
         return ()
-    argv = ("--noheader", "--parsable2", "show", "associations", f"format={FORMAT}")
-    return tuple(changes(goal, parse(_sacctmgr(site, argv))))
+    argv = ("--noheader", "--parsable2", "show", "associations", f"cluster={cluster}", f"format={FORMAT}")
+    return tuple(changes(goal, parse(_sacctmgr(site, argv)), cluster=cluster))
 
 
 def run(site: Site, commands: Sequence[tuple[str, ...]]) -> None:

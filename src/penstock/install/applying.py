@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, folders, kubeconfigs, planning, records, transactions
+from penstock.install import access, accounts, folders, kubeconfigs, planning, records, sharing, transactions
 from penstock.render import hooks
 from penstock.site import clusters, objects
 from penstock.site.schema import Site
+from penstock.slurm import commands, conffile
 
 RESTART_SECONDS = 120.0
 UP_SECONDS = 60.0
 PING_SECONDS = 15.0
 POLL_SECONDS = 0.3
+SYSTEMD = Path("/run/systemd/system")
+"""There where systemd runs the host, as sd_booted(3) says."""
 
 
 class Installer:
@@ -63,26 +65,44 @@ class Installer:
             self._restart_penstockd()
 
     def uninstall(self, plan: planning.Plan) -> None:
-        """Take it back."""
-        self._require_no_jobs()
-        if self.site.penstockd.run == "systemd" and shutil.which("systemctl"):
-            _command(
-                ("systemctl", "disable", "--now", "penstockd", "penstock-intake", "penstock-collector"),
-                slurm_conf=self.site.slurm.conf,
-                seconds=RESTART_SECONDS,
-            )
-        made = self.store.installed().made
-        self._run(plan)
-        for path in made:
-            Path(path).unlink(missing_ok=True)
-        shutil.rmtree(Path(self.site.penstockd.libexec) / hooks.PACKAGE, ignore_errors=True)
+        """Take it back; without a change to make nothing is touched.
+
+        Services are stopped while their units are still there, and only once all else is taken back: until
+        then everything can be as it was. The units are a transaction of their own, for the next call to find.
+        """
+        if not plan.empty:
+            self._require_no_jobs()
+            rest, units = plan.split(Path(self.site.penstockd.units), self.store.installed())
+            self._run(rest)
+            if units is not None:
+                self._stop_services(units)
+                self._run(units)
+            shutil.rmtree(Path(self.site.penstockd.libexec) / hooks.PACKAGE, ignore_errors=True)
         self.store.remove_if_empty()
+
+    def _stop_services(self, units: planning.Plan) -> None:
+        names = [Path(change.path).name for change in units.files]
+        services = sorted(name for name in names if "@" not in name)
+        if not services or not SYSTEMD.is_dir():
+            return
+        argv = ("systemctl", "disable", "--now", *services)
+        done = _command(argv, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
+        if done.returncode:
+            raise errors.InstallError(
+                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {_last_line(done)}",
+                hint="Put that right; the next `penstock uninstall` removes the units.",
+            )
 
     def _require_no_jobs(self) -> None:
         """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
         partitions = ",".join(clusters.bridged_partitions(self.site))
-        argv = ("squeue", "--noheader", "--format=%i", f"--partition={partitions}")
+        argv = ("squeue", "--all", "--noheader", "--format=%i", f"--partition={partitions}")
         done = _command(argv, slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
+        if done.returncode:
+            raise errors.InstallError(
+                f"squeue does not say whether jobs are in {partitions}: {_last_line(done)}",
+                hint="Try again when slurmctld answers; nothing was changed.",
+            )
         jobs = done.stdout.split()
         if jobs:
             raise errors.InstallError(
@@ -97,8 +117,17 @@ class Installer:
 
     def _transaction(self) -> transactions.Transaction:
         return transactions.Transaction(
-            self.store, objects=self.cluster, restart=self._restart_slurmctld, observe=self._observe
+            self.store,
+            objects=self.cluster,
+            restart=self._restart_slurmctld,
+            observe=self._observe,
+            in_use=self._in_use,
         )
+
+    def _in_use(self, made: Mapping[str, records.ObjectRecord]) -> Collection[str]:
+        if self.cluster is None:
+            return ()
+        return sharing.used(self.cluster, made, self.store.installed().objects)
 
     # -- before anything changes -----------------------------------------------------------------------------
     def _validate(self, plan: planning.Plan) -> None:
@@ -111,8 +140,9 @@ class Installer:
         for path, content in contents.items():
             if content.startswith(b"#!/usr/bin/python3"):
                 compile(content, path, "exec")
-        if self.site.slurm.conf in contents:
-            self._require_readable(contents)
+        named = Path(self.site.slurm.conf)
+        for conf in {str(named), str(records.real(named))} & set(contents):
+            self._require_readable(contents, conf)
 
     def _dry_run(self, change: transactions.ObjectChange) -> None:
         manifest = change.after or {}
@@ -133,7 +163,7 @@ class Installer:
             name = f"{manifest['kind']} {manifest['metadata']['name']}"
             raise errors.InstallError(f"Kubernetes would refuse {name}: {error.message}") from error
 
-    def _require_readable(self, contents: dict[str, bytes]) -> None:
+    def _require_readable(self, contents: dict[str, bytes], conf: str) -> None:
         """slurm.conf as it will be, read by a program of Slurm's from another folder."""
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
             moved = {path: str(Path(folder) / Path(path).name) for path in contents}
@@ -141,9 +171,10 @@ class Installer:
                 text = content
                 for old, new in moved.items():
                     text = text.replace(f"include {old}".encode(), f"include {new}".encode())
-                if Path(path).suffix == ".conf":
+                text = conffile.with_absolute_includes(text, Path(self.site.slurm.conf).parent)
+                if path == conf or Path(path).suffix == ".conf":
                     Path(moved[path]).write_bytes(text)
-            require_readable(moved[self.site.slurm.conf])
+            require_readable(moved[conf])
 
     # -- slurmctld -------------------------------------------------------------------------------------------
     def _restart_slurmctld(self) -> None:
@@ -212,7 +243,7 @@ def require_readable(conf: str) -> None:
 
 
 def _command(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {wellknown.ENV_SLURM_CONF: slurm_conf, "LC_ALL": "C"}
+    environment = commands.surroundings(slurm_conf)
     try:
         return subprocess.run(
             list(argv), capture_output=True, text=True, timeout=seconds, env=environment, check=False

@@ -27,6 +27,8 @@ class Facts:
     groups: clusters.Groups
     existing: includes.Existing | None = None
     """None when slurm.conf is written whole."""
+    conf: conffile.Conf | None = None
+    """All that it says, where it could be read."""
     slurm_uid: int = 0
     site_lua: bool = False
     """The site has a job_submit.lua of its own."""
@@ -45,6 +47,7 @@ def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, sit
         release=clusters.release_of(site) or installed_release(),
         groups=resolving.groups(site, members),
         existing=existing_from(conf) if conf else None,
+        conf=conf,
         slurm_uid=uid_of(site.slurm.user),
         site_lua=site_lua,
         default_partition=clusters.default_partition(site) or (conf.default_partition if conf else ""),
@@ -53,10 +56,24 @@ def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, sit
 
 
 def nodes_and_release(site: Site) -> Facts:
-    """As much as a reader of scripts needs, on any host: no slurm.conf and no SlurmUser are looked for."""
+    """As much as a reader of scripts needs, on any host: neither slurm.conf nor SlurmUser must be there."""
     members = access.members(site) if resolving.needs_kubernetes(site) else ()
     release = clusters.release_of(site) or releases.OLDEST
-    return Facts(release=release, groups=resolving.groups(site, members))
+    return Facts(release=release, groups=resolving.groups(site, members), conf=_conf_if_there(site))
+
+
+def _conf_if_there(site: Site) -> conffile.Conf | None:
+    if site.slurm.manage != "include":
+        return None
+    try:
+        return read_conf(site)
+    except errors.PenstockError:
+        return None  # another host: its absence makes the view smaller, and that is known
+
+
+def cluster_name(site: Site, known: Facts) -> str:
+    """As slurmdbd knows the cluster: an existing slurm.conf says it, and always in small letters."""
+    return ((known.conf.get("ClusterName") if known.conf else "") or site.cluster).lower()
 
 
 def existing_from(conf: conffile.Conf) -> includes.Existing:

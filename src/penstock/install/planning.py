@@ -7,13 +7,15 @@ second what was there before us.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock import errors, wellknown
-from penstock.install import access, accounts, facts, records, rendering
-from penstock.install.transactions import FileChange, ObjectChange
+from penstock.install import access, accounts, facts, records, rendering, sharing
+from penstock.install.transactions import FileChange, ObjectChange, part_of
 from penstock.site import objects as site_objects
 from penstock.site.schema import Site
 from penstock.slurm import conffile
@@ -39,6 +41,8 @@ class Plan:
     """Objects that stay although they are ours, with the reason."""
     accounts: tuple[tuple[str, ...], ...] = ()
     """Commands of sacctmgr; they come last and are never taken back."""
+    links: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Symbolic links by the files that they lead to and that are changed in their place."""
 
     @property
     def empty(self) -> bool:
@@ -47,7 +51,22 @@ class Plan:
     @property
     def restart(self) -> bool:
         """Whether slurmctld must read its configuration anew: PrologSlurmctld is read at its start."""
-        return any(Path(change.path).name in NEEDS_RESTART for change in self.files)
+        names = (Path(self.links.get(change.path, change.path)).name for change in self.files)
+        return any(name in NEEDS_RESTART for name in names)
+
+    def split(self, units: Path, installed: records.Installed) -> tuple[Plan, Plan | None]:
+        """The same in two steps: everything but the files in that folder, and then they, if there are any."""
+        later = tuple(change for change in self.files if Path(change.path).parent == units)
+        if not later:
+            return self, None
+        paths = {change.path for change in later}
+        kept = {path: record for path, record in installed.files.items() if path in paths}
+        between = msgspec.structs.replace(self.installed, files=self.installed.files | kept)
+        now = tuple(change for change in self.files if change not in later)
+        return (
+            dataclasses.replace(self, files=now, installed=between),
+            dataclasses.replace(self, files=later, objects=()),
+        )
 
     def lines(self) -> Iterator[tuple[str, str, str]]:
         """(add, change or remove; file or object; its name)"""
@@ -56,7 +75,8 @@ class Plan:
             name = f"{what['kind']} {_full_name(what)}"
             yield _word(change.before or change.existed or None, change.after), "object", name
         for file in self.files:
-            yield _word(file.before, file.after), "file", file.path
+            link = self.links.get(file.path)
+            yield _word(file.before, file.after), "file", f"{link} -> {file.path}" if link else file.path
         if self.restart:
             yield "restart", "daemon", "slurmctld"
         for command in self.accounts:
@@ -98,7 +118,8 @@ class Planner:
             files=files,
             objects=objects,
             kept=kept,
-            accounts=accounts.plan(self.site),
+            accounts=accounts.plan(self.site, cluster=facts.cluster_name(self.site, known)),
+            links=self._links,
             installed=records.Installed(
                 files=self._new_records(goals, installed), objects=made, made=installed.made
             ),
@@ -125,7 +146,7 @@ class Planner:
                 records.state_of(file.content, mode=file.mode, owner=file.owner, store=self.store),
             )
         for edit in rendering.all_edits(self.site, known):
-            yield str(edit.path), self._edited(edit)
+            yield str(records.real(edit.path)), self._edited(edit)
         aside = self._etc / rendering.SITE_LUA
         if lua is not None:
             yield str(aside), self._like(self._etc / wellknown.JOB_SUBMIT, lua)
@@ -135,7 +156,7 @@ class Planner:
     def _edited(self, edit: rendering.Edit) -> records.FileState:
         text = edit.path.read_text(errors="surrogateescape") if edit.path.exists() else ""
         new = conffile.bridged(text, include=str(edit.include), settings=edit.settings)
-        return self._like(edit.path, new.encode(errors="surrogateescape"))
+        return self._like(records.real(edit.path), new.encode(errors="surrogateescape"))
 
     def _like(self, path: Path, content: bytes) -> records.FileState:
         """New content with the owner and mode that the file has."""
@@ -143,6 +164,12 @@ class Planner:
         if now is None:
             return records.state_of(content, mode=0o644, owner="root", store=self.store)
         return records.FileState(self.store.keep(content), now.mode, now.uid, now.gid)
+
+    @property
+    def _links(self) -> dict[str, str]:
+        """Of the files that are edited those that are links."""
+        edited = (Path(self.site.slurm.conf), self._etc / "gres.conf")
+        return {str(records.real(path)): str(path) for path in edited if path.is_symlink()}
 
     @property
     def _etc(self) -> Path:
@@ -164,7 +191,7 @@ class Planner:
 
     def _file_changes(self, goals: dict[str, records.FileState | None]) -> tuple[FileChange, ...]:
         """slurm.conf itself last: what it includes is there by then."""
-        edited = {self.site.slurm.conf}
+        edited = {self.site.slurm.conf, str(records.real(Path(self.site.slurm.conf)))}
         order = sorted(goals, key=lambda path: (path in edited, path))
         found = (FileChange(path, records.look(Path(path), self.store), goals[path]) for path in order)
         return tuple(change for change in found if change.before != change.after)
@@ -195,12 +222,15 @@ class Planner:
             record = installed.objects.get(path)
             live = self.cluster.get_settled(manifest)
             existed = record.existed if record is not None else live is not None
-            made[path] = records.ObjectRecord(manifest, existed)
-            if live is None or record is None or record.manifest != manifest or not contains(live, manifest):
+            is_same = live is not None and contains(live, manifest)
+            said = part_of(live, manifest) if live is not None and record is None else None
+            original = record.original if record is not None else (None if is_same else said)
+            made[path] = records.ObjectRecord(manifest, existed, original)
+            if not is_same or record is None or record.manifest != manifest:
                 before = record.manifest if record is not None else None
-                changes.append(ObjectChange(path, before, manifest, existed))
+                changes.append(ObjectChange(path, before, manifest, existed, said))
         gone = {path: each for path, each in installed.objects.items() if path not in made}
-        removals, kept = self._removals(gone)
+        removals, kept = self._removals(gone, installed)
         return (*changes, *removals), kept, made
 
     # -- taking back -----------------------------------------------------------------------------------------
@@ -208,13 +238,17 @@ class Planner:
         """From what is live to what was there before us."""
         installed = self.store.installed()
         goals = {path: self._original(path, installed) for path in installed.files}
-        removals, kept = self._removals(installed.objects) if self.cluster else ((), ())
-        return Plan(
-            files=tuple(reversed(self._file_changes(goals))),
-            objects=removals,
-            kept=kept,
-            installed=records.Installed(),
-        )
+        goals |= dict.fromkeys(installed.made)
+        files = tuple(reversed(self._file_changes(goals)))
+        if self.cluster is None:
+            kept = [
+                f"{each.manifest['kind']} {_full_name(each.manifest)}" for each in installed.objects.values()
+            ]
+            left = records.Installed(objects=installed.objects)
+            return Plan(files=files, objects=(), kept=tuple(kept), installed=left, links=self._links)
+        removals, used = self._removals(installed.objects, installed)
+        left = records.Installed()
+        return Plan(files=files, objects=removals, kept=used, installed=left, links=self._links)
 
     def _original(self, path: str, installed: records.Installed) -> records.FileState | None:
         """What was there before us, with what somebody else has written since."""
@@ -222,7 +256,11 @@ class Planner:
         now = records.look(Path(path), self.store)
         if Path(path) == self._etc / wellknown.JOB_SUBMIT:
             aside = records.look(self._etc / rendering.SITE_LUA, self.store)
-            return aside or record.original
+            was = record.original
+            is_link = was is not None and was.link and aside is not None and was.digest == aside.digest
+            return was if is_link else aside or was
+        if now is not None and now.link:
+            return now  # somebody has put a link in the place of our file: it leads to a file of theirs
         if record.original is not None and now is not None and now.digest != record.ours.digest:
             return self._plain(path, now)
         if record.original is None and now is not None and self._is_edit(path):
@@ -231,9 +269,8 @@ class Planner:
         return record.original
 
     def _is_edit(self, path: str) -> bool:
-        return path in (self.site.slurm.conf, str(self._etc / "gres.conf")) and (
-            self.site.slurm.manage == "include"
-        )
+        edited = (Path(self.site.slurm.conf), self._etc / "gres.conf")
+        return self.site.slurm.manage == "include" and path in [str(records.real(each)) for each in edited]
 
     def _plain(self, path: str, now: records.FileState) -> records.FileState:
         """A file of the site's without our lines, whatever else was edited in it."""
@@ -244,25 +281,19 @@ class Planner:
         return records.FileState(digest, now.mode, now.uid, now.gid)
 
     def _removals(
-        self, objects: dict[str, records.ObjectRecord]
+        self, leaving: dict[str, records.ObjectRecord], installed: records.Installed
     ) -> tuple[tuple[ObjectChange, ...], tuple[str, ...]]:
-        changes, kept = [], []
-        for path, record in reversed(objects.items()):
-            if (
-                record.manifest["kind"] == "Namespace"
-                and not record.existed
-                and self._is_used(record.manifest)
-            ):
-                kept.append(f"Namespace {record.manifest['metadata']['name']}: pods are in it")
-                continue
-            changes.append(ObjectChange(path, record.manifest, None, record.existed))
-        return tuple(changes), tuple(kept)
-
-    def _is_used(self, namespace: Manifest) -> bool:
         if self.cluster is None:
-            return True
-        path = f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
-        return bool(self.cluster.request("GET", path)["items"])
+            return (), ()
+        uses = sharing.Uses(self.cluster, installed.objects, leaving)
+        changes, kept = [], []
+        for path, record in reversed(leaving.items()):
+            reason = uses.reason(record)
+            if reason:
+                kept.append(f"{record.manifest['kind']} {record.manifest['metadata']['name']}: {reason}")
+            else:
+                changes.append(ObjectChange(path, record.manifest, None, record.existed, record.original))
+        return tuple(changes), tuple(kept)
 
 
 def contains(live: Any, wanted: Any) -> bool:

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import pwd
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ class FileState(msgspec.Struct, frozen=True):
     mode: int
     uid: int
     gid: int
+    link: str = ""
+    """What it points to when it is a symbolic link; the rest is then of the file that it leads to."""
 
 
 class FileRecord(msgspec.Struct, frozen=True):
@@ -43,6 +46,8 @@ class ObjectRecord(msgspec.Struct, frozen=True):
 
     manifest: Manifest
     existed: bool = False
+    original: Manifest | None = None
+    """What such an object said where ours says something else; None when it said the same."""
 
 
 class Installed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,11 +135,20 @@ def look(path: Path, store: Store) -> FileState | None:
     """The file as it is now, with a copy of its content kept; None when there is none."""
     try:
         content, status = path.read_bytes(), path.stat()
+        link = str(path.readlink()) if path.is_symlink() else ""
     except FileNotFoundError:
         return None
     except OSError as error:
         raise errors.InstallError(f"cannot read {path}: {error.strerror}") from error
-    return FileState(store.keep(content), status.st_mode & 0o7777, status.st_uid, status.st_gid)
+    return FileState(store.keep(content), status.st_mode & 0o7777, status.st_uid, status.st_gid, link)
+
+
+def real(path: Path) -> Path:
+    """The file itself, where the path is a symbolic link to it: what is edited stays shared."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError) as error:
+        raise errors.InstallError(f"cannot follow the link {path}: {error}") from error
 
 
 def state_of(content: bytes, *, mode: int, owner: str, store: Store) -> FileState:
@@ -152,4 +166,16 @@ def put(path: Path, state: FileState | None, store: Store) -> None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    if state.link:
+        _put_link(path, state.link)
+        return
     atomic.write(path, store.copy(state.digest), mode=state.mode, owner=(state.uid, state.gid))
+
+
+def _put_link(path: Path, target: str) -> None:
+    """Under another name first, as files are."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:100]}.") as folder:
+        made = Path(folder) / "link"
+        made.symlink_to(target)
+        made.replace(path)
+    atomic.sync_directory(path.parent)

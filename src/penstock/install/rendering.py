@@ -19,6 +19,7 @@ from penstock.site.schema import Site
 OWN_LUA = "job_submit.penstock.lua"
 SITE_LUA = "job_submit.site.lua"
 GRES_INCLUDE = "penstock-gres.conf"
+STATE_SAVE_DEFAULT = "/var/spool"  # Slurm's own, where slurm.conf is silent
 KINDS = ("slurm", "hooks", "penstockd", "units", "kubernetes")
 
 
@@ -127,6 +128,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         admit_timeout=site.timeouts.admit,
         release_timeout=site.timeouts.release,
         slurm_conf=site.slurm.conf,
+        state_dir=_state_dir(site, facts),
         slurm_commands=site.slurm.commands_dir,
         root_may_submit=site.penstockd.root_may_submit,
         crash_points=facts.crash_points,
@@ -149,6 +151,13 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
             default_partition=facts.default_partition,
         )
         yield File(path=etc / "cli_filter.lua", content=text.encode(), kind="hooks")
+
+
+def _state_dir(site: Site, facts: Facts) -> str:
+    """Where slurmctld keeps its state: an existing slurm.conf knows it best."""
+    if facts.existing is None:
+        return site.slurm.state_dir
+    return facts.existing.get("StateSaveLocation") or STATE_SAVE_DEFAULT
 
 
 def has_site_lua(site: Site, known: Facts) -> bool:
@@ -184,7 +193,7 @@ def view_path(site: Site) -> Path:
 def _penstockd(site: Site, facts: Facts) -> Iterator[File]:
     settings = daemons.penstockd(site, slurm_uid=facts.slurm_uid)
     yield File(path=Path(site.penstockd.config), content=_json(settings), kind="penstockd")
-    view = daemons.view(site, facts.groups, release=facts.release)
+    view = daemons.view(site, facts.groups, release=facts.release, conf=facts.conf)
     yield File(path=view_path(site), content=_json(view), kind="penstockd")
     if site.nas is not None:
         intake = daemons.intake(site, site.nas, release=facts.release)

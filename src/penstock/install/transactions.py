@@ -9,7 +9,7 @@ back, after it only the journal goes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -20,6 +20,13 @@ from penstock.install import records
 from penstock.nas import atomic
 
 Manifest = dict[str, Any]
+
+
+NEVER_EMPTY = (
+    "PriorityClass", "StorageClass", "PersistentVolume", "PersistentVolumeClaim", "ClusterRoleBinding",
+    "DaemonSet", "Deployment",
+)  # fmt: skip
+"""Kinds whose fields nobody can give up: the API takes none without them, or lets nobody change them."""
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -38,6 +45,8 @@ class ObjectChange(msgspec.Struct, frozen=True):
     after: Manifest | None
     existed: bool = False
     """Somebody else had it before us: it is never removed."""
+    found: Manifest | None = None
+    """What somebody else's said before it became ours, where our manifest says something."""
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -63,20 +72,36 @@ Restart = Callable[[], None]
 Observer = Callable[[str], None]
 
 
+InUse = Callable[[Mapping[str, records.ObjectRecord]], Collection[str]]
+"""Which of these objects, by their paths, others use by now."""
+
+
 def ignore(step: str) -> None:
     """Nobody watches."""
+
+
+def nobody(made: Mapping[str, records.ObjectRecord]) -> Collection[str]:
+    """Nobody else is there."""
+    return ()
 
 
 class Transaction:
     """One set of changes."""
 
     def __init__(
-        self, store: records.Store, *, objects: Objects | None, restart: Restart, observe: Observer = ignore
+        self,
+        store: records.Store,
+        *,
+        objects: Objects | None,
+        restart: Restart,
+        observe: Observer = ignore,
+        in_use: InUse = nobody,
     ) -> None:
         self._store = store
         self._objects = objects
         self._restart = restart
         self._observe = observe
+        self._in_use = in_use
 
     def run(
         self,
@@ -112,7 +137,10 @@ class Transaction:
     def _forward(self, journal: Journal) -> None:
         self._observe("journal")
         for change in journal.objects:
-            self._apply(change.before, change.after, existed=change.existed)
+            if change.existed and change.after is None and change.found is not None:
+                self._give_back(change)
+            else:
+                self._apply(change.before, change.after, existed=change.existed)
             self._observe(change.path)
         for file in journal.files:
             records.put(Path(file.path), file.after, self._store)
@@ -141,6 +169,11 @@ class Transaction:
         if self._is_committed(journal):
             self._store.journal_path.unlink()
             return "an earlier call was killed after it was done"
+        if journal.objects and self._objects is None:
+            raise errors.InstallError(
+                "an earlier call was killed half-way, and what it changed in Kubernetes must go back, too",
+                hint="Call it without --no-kubernetes.",
+            )
         self._back(journal)
         return "an earlier call was killed half-way: what it had changed was taken back"
 
@@ -155,8 +188,12 @@ class Transaction:
             self._observe(f"back {file.path}")
         if journal.restart:
             self._restart()
+        kept = self._made_and_used(journal)
         for change in reversed(journal.objects):
-            self._apply(change.after, change.before, existed=change.existed)
+            if change.existed and change.before is None:
+                self._give_back(change)
+            elif change.path not in kept:
+                self._apply(change.after, change.before, existed=change.existed)
         self._store.journal_path.unlink()
 
     def _apply(self, before: Manifest | None, after: Manifest | None, *, existed: bool) -> None:
@@ -165,9 +202,24 @@ class Transaction:
         if after is not None:
             self._objects.apply(after)
         elif before is not None and existed:
-            self._objects.apply(identity_of(before))
+            if before["kind"] not in NEVER_EMPTY:
+                self._objects.apply(identity_of(before))
         elif before is not None:
             self._objects.delete(before)
+
+    def _made_and_used(self, journal: Journal) -> Collection[str]:
+        """Of what was to be made what others have come to use, or have made themselves: it stays."""
+        made = {
+            change.path: records.ObjectRecord(change.after)
+            for change in journal.objects
+            if change.before is None and change.after is not None and not change.existed
+        }
+        return self._in_use(made) if made and self._objects is not None else ()
+
+    def _give_back(self, change: ObjectChange) -> None:
+        """Every site is the same manager to Kubernetes: giving up our fields would give up another site's."""
+        if self._objects is not None and change.found is not None:
+            self._objects.apply(change.found)
 
     def _write(self, path: Path, value: msgspec.Struct) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2)
@@ -180,3 +232,17 @@ def identity_of(manifest: Manifest) -> Manifest:
         key: manifest["metadata"][key] for key in ("name", "namespace") if key in manifest["metadata"]
     }
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata}
+
+
+def part_of(live: Manifest, manifest: Manifest) -> Manifest:
+    """What a live object says where the manifest says something: applying this makes it say that again."""
+    return identity_of(manifest) | _common(live, manifest)
+
+
+def _common(live: Manifest, wanted: Manifest) -> Manifest:
+    """Lists are taken whole."""
+    both = ((key, live[key], value) for key, value in wanted.items() if live.get(key) is not None)
+    return {
+        key: _common(one, other) if isinstance(one, dict) and isinstance(other, dict) else one
+        for key, one, other in both
+    }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import random
 import re
@@ -19,8 +20,10 @@ from penstock.journal import entries
 from penstock.nas import dropfolder, listing, moving
 
 Phase = Literal["check", "trace", "ask", "busy", "file"]
-_WORK_NAME = re.compile(r"([0-9a-f]{32})\.(\d+|-)\.(.*)", re.DOTALL)
+_CUT_SHORT = "!"
+_WORK_NAME = re.compile(rf"([0-9a-f]{{32}})\.(\d+|-)({_CUT_SHORT}?)\.(.*)", re.DOTALL)
 LONGEST_WAIT = 60.0
+_UNSEEN = listing.Sign(inode=0, size=-1, mtime_ns=0)  # no file's: nobody knows for how long it is as it is
 
 
 @dataclasses.dataclass
@@ -42,15 +45,17 @@ class Claim:
     entry: entries.Entry | None = None
     due: float = 0.0
     tries: int = 0
-    doubted: float = 0.0
-    """Since when it has been unknown whether Slurm has it."""
+    missed: float = math.inf
+    """Since when Slurm, asked again and again and always able to answer, has not known it."""
+    asked: float = 0.0
+    """When it was last asked: that is how old its answer is, whenever we come to read it."""
     words: str = ""
 
     @property
     def work_name(self) -> str:
         owner = "-" if self.folder_uid is None else str(self.folder_uid)
         kept = self.name if len(os.fsencode(self.name)) <= names.LONGEST else "overlong"
-        return f"{self.token}.{owner}.{kept}"
+        return f"{self.token}.{owner}{_CUT_SHORT if self.cut_short else ''}.{kept}"
 
     def later(self, now: float, *, least: float = 0.5) -> None:
         """Try again after a while that grows, a little different for each."""
@@ -102,7 +107,8 @@ def left(folder: dropfolder.Folder) -> list[Claim]:
         if match:
             owner = None if match[2] == "-" else int(match[2])
             uid = entry.stat(follow_symlinks=False).st_uid
-            found.append(Claim(match[1], match[3], uid, folder_uid=owner, phase="trace"))
+            claim = Claim(match[1], match[4], uid, owner, "trace", _UNSEEN, cut_short=bool(match[3]))
+            found.append(claim)
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import os
 import time
 from collections import Counter, deque
@@ -24,6 +25,7 @@ from penstock.intake import (
     inspecting,
     letters,
     names,
+    patience,
     ports,
     settings,
     settling,
@@ -65,8 +67,14 @@ class Clerk:
         self.questions: dict[asyncio.Task[dict[str, str]], list[Claim]] = {}
         self.held: dict[int, float] = {}
         self.refusals: Counter[int] = Counter()
+        self.nameless, self.homeless = patience.Patience(), patience.Patience()
         self.recovered = False
         self._trouble: OSError | None = None
+        self._synced = False
+        """Whether every claim has reached the disk, also those of an earlier process."""
+        self._broken: frozenset[str] = frozenset()
+        self._astray: float | None = None
+        """When a claim last failed, unless that is long ago: its rename may have been done all the same."""
 
     # -- what Slurm has answered -----------------------------------------------------------------------------
     def collect(self) -> None:
@@ -85,12 +93,18 @@ class Clerk:
 
     def _answered(self, claim: Claim, answer: answers.Answer) -> None:
         now = self.clock.now()
+        if answer.kind != "unknown" and not answer.passing:
+            self.homeless.restore(claim.uid)
         if answer.kind == "accepted":
             self._note(claim, entries.ACCEPTED, words=answer.words, job_id=answer.job_id)
             log.info("%r of uid %d is job %s", claim.name, claim.uid, answer.job_id)
             claim.phase, claim.tries, claim.due = "file", 0, 0.0
             self.refusals.pop(claim.uid, None)
             self.refusals.pop(EVERYBODY, None)
+        elif answer.passing and not self.homeless.is_over(claim.uid, now):
+            self._note(claim, entries.WAITING, words=answer.words)
+            claim.phase = "check"
+            self._delay(claim, f"waits: {answer.words}", now)
         elif answer.kind == "rejected":
             log.info("%r of uid %d is refused by Slurm: %s", claim.name, claim.uid, answer.words)
             details = [f"  {line}" for line in answer.words.splitlines()]
@@ -99,12 +113,12 @@ class Clerk:
         elif answer.kind == "later":
             self._note(claim, entries.WAITING, words=answer.words)
             claim.phase, claim.words = "check", f"waits: {answer.words}"
-            self._hold(EVERYBODY if "connect failure" in answer.words else claim.uid, now)
+            self._hold(EVERYBODY if answer.away else claim.uid, now)
         else:
             log.warning(
                 "%r of uid %d: not known whether it was submitted: %s", claim.name, claim.uid, answer.words
             )
-            claim.phase, claim.doubted, claim.due = "ask", now, now
+            claim.phase, claim.missed, claim.tries, claim.due = "ask", math.inf, 0, now
 
     def _found(self, asked: list[Claim], question: asyncio.Task[dict[str, str]]) -> None:
         now = self.clock.now()
@@ -118,10 +132,13 @@ class Clerk:
                 self._answered(claim, answers.Answer("accepted", job_id=found[claim.token]))
             elif error is not None:
                 claim.words = f"waits: Slurm cannot be asked whether it has it: {error}"
+                claim.missed = math.inf  # an accounting that is back may not have been told yet
                 claim.later(now, least=ASK_AGAIN)
-            elif now - claim.doubted >= self.site.uncertain_seconds:
+            elif claim.asked - claim.missed >= self.site.uncertain_seconds:
                 claim.phase, claim.tries = "check", 0
             else:
+                if claim.missed > now:
+                    claim.missed, claim.tries = now, 0
                 claim.later(now, least=ASK_AGAIN)
 
     def _hold(self, uid: int, now: float) -> None:
@@ -137,9 +154,8 @@ class Clerk:
         """Understand what an earlier process has left, here and in the journal."""
         left = claims.left(folder)
         for claim in left:
-            claim.entry = self.journal.get(claim.token)
-            self.claims[claim.token] = claim
-            self._resume(claim)
+            self._take_up(claim)
+        self.slurm.keep_doubt([claim.token for claim in left if claim.phase == "trace"])
         for entry in self.journal.open():
             if entry.token not in self.claims:
                 self._close(entry)
@@ -149,14 +165,16 @@ class Clerk:
         for stranger, count in claims.strangers(folder, self.instance).items():
             log.warning("%d files are in the hands of intake %s: --adopt it if it is gone", count, stranger)
 
-    def _resume(self, claim: Claim) -> None:
+    def _take_up(self, claim: Claim) -> None:
+        claim.entry = self.journal.get(claim.token)
+        self.claims[claim.token] = claim
         state = claim.entry.state if claim.entry else ""
         if state in (entries.ACCEPTED, entries.PROCESSED, entries.REFUSED, entries.FAILED):
             claim.phase = "file"
-        elif state == entries.WAITING:
+        elif state == entries.WAITING and not self.slurm.rebooted():  # else a later try may be forgotten
             claim.phase = "check"
         elif not state and not claim.token.startswith(self.instance):  # another host has its traces
-            claim.phase, claim.doubted = "ask", self.clock.now()
+            claim.phase = "ask"
 
     def _close(self, entry: entries.Entry) -> None:
         """The file is not in .work/: it was moved just before the end, or somebody has removed it."""
@@ -169,11 +187,27 @@ class Clerk:
     def scan(self, folder: dropfolder.Folder, moved: frozenset[str]) -> None:
         """See what has come and what has settled."""
         now = self.clock.now()
+        if self._astray is not None:
+            self._find_astray(folder, since=self._astray, now=now)
         found = listing.take(folder, hidden=names.is_hidden, user_folders=self.site.user_folders)
+        for name, words in found.broken.items():
+            if name not in self._broken:
+                log.warning("%r cannot be looked at: %s", name, words)
+        self._broken = frozenset(found.broken)
         self.tracker.observe(found, now=now, moved=moved, full=dropfolder.is_full(folder))
         self.lines = {}
         for watched in self.tracker.ready(now):
             self.lines.setdefault(watched.sight.uid, deque()).append(watched)
+
+    def _find_astray(self, folder: dropfolder.Folder, *, since: float, now: float) -> None:
+        """A server may do a rename whose answer nobody waited for, also a little later."""
+        for claim in claims.left(folder):
+            if claim.token not in self.claims:
+                log.warning("%r of uid %d was claimed although the NAS said no", claim.name, claim.uid)
+                self._take_up(claim)
+                self._synced = False
+        if now - since >= claims.LONGEST_WAIT:
+            self._astray = None
 
     def advance(self, folder: dropfolder.Folder) -> None:
         """Move on everything that can be moved on now."""
@@ -188,6 +222,10 @@ class Clerk:
         chosen = self._next(now)
         if len(chosen) < self._slots() and self._claim(folder, now):
             chosen = self._next(now)
+        if chosen and not self._synced:
+            os.fsync(folder.work)
+            os.fsync(folder.submit)
+            self._synced = True
         for claim in chosen:
             try:
                 self._check(folder, claim, now)
@@ -197,11 +235,11 @@ class Clerk:
             raise self._trouble
 
     def _trace(self, claim: Claim, now: float) -> None:
-        if self.slurm.running(claim.token):
-            claim.due = now + self.site.poll_seconds
-            return
+        running = self.slurm.running(claim.token)
         answer = self.slurm.trace(claim.token)
-        if answer is None:
+        if running and (answer is None or answer.kind != "accepted"):  # --wait runs as long as the job
+            claim.due = now + self.site.poll_seconds
+        elif answer is None:
             claim.phase = "check"
         else:
             self._answered(claim, answer)
@@ -218,7 +256,7 @@ class Clerk:
             question = self.slurm.find(uid, {claim.token for claim in group}, since=since)
             self.questions[asyncio.ensure_future(question)] = group
             for claim in group:
-                claim.phase = "busy"
+                claim.phase, claim.asked = "busy", now
 
     def _next(self, now: float) -> list[Claim]:
         """Claimed files whose time has come, as many as can be submitted now."""
@@ -242,19 +280,17 @@ class Clerk:
             try:
                 claim = self._take(folder, watched)
             except OSError as error:  # of this file, or of all: others are tried before it is said
-                trouble = error
+                trouble, self._astray = error, now
                 continue
             if claim is not None:
                 busy[claim.uid] += 1
                 taken = True
-        if taken:
-            os.fsync(folder.work)
-            os.fsync(folder.submit)
         self._trouble = None if taken else trouble
         return taken
 
     def _take(self, folder: dropfolder.Folder, watched: settling.Watched) -> Claim | None:
         suspect = watched.cut_short and not watched.complete
+        self._synced = False
         claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
         self.tracker.forget(watched.key)
         if claim is not None:
@@ -279,15 +315,21 @@ class Clerk:
         elif isinstance(verdict, inspecting.Unsettled):
             claim.sign, claim.due = verdict.sign, now + self.site.settle_seconds
             claim.words = "still being written"
+        elif isinstance(verdict, verdicts.Refused) and self._may_pass(verdict, now):
+            self._delay(claim, f"waits: {verdict.words}", now)
         elif isinstance(verdict, verdicts.Refused):
             claim.uid, claim.mode = verdict.uid, verdict.mode
             log.warning("%r of uid %d is refused: %s", claim.name, claim.uid, verdict.words)
             self._refuse(claim, verdict.words, verdict.letter)
         else:
             claim.uid, claim.mode, claim.words = verdict.submission.uid, verdict.mode, ""
+            self.nameless.restore(claim.uid)
             self._note(claim, entries.SUBMITTING, sha256=verdict.sha256)
             claim.phase = "busy"
             self.submissions[asyncio.ensure_future(self.slurm.submit(verdict.submission))] = claim
+
+    def _may_pass(self, verdict: verdicts.Refused, now: float) -> bool:
+        return verdict.passing and not self.nameless.is_over(verdict.uid, now)
 
     def _refuse(self, claim: Claim, words: str, letter: str) -> None:
         self._note(claim, entries.REFUSED, words=words, letter=letter)

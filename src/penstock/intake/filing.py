@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import stat
 from collections.abc import Iterator
 
 import msgspec
@@ -18,7 +19,7 @@ from penstock.intake import names
 from penstock.journal import entries
 from penstock.nas import dropfolder, moving
 
-_MOST_ALIKE = 10_000
+_MOST_ALIKE = 100
 
 
 def today() -> str:
@@ -31,7 +32,7 @@ def processed(
     """Move the file to processed/<day>/<name>.<job>."""
     day = entry.day or today()
     with dropfolder.inside(folder.processed, day, make=0o755) as place:
-        target = _free(place, f"{os.fsdecode(entry.name)}.{entry.job_id}")
+        target = _free(place, f"{os.fsdecode(entry.name)}.{entry.job_id}", entry.token)
         _move(moving.Spot(folder.work, work_name), moving.Spot(place, target))
     done = msgspec.structs.replace(
         entry, state=entries.PROCESSED, day=day, target=os.fsencode(target), letter=""
@@ -58,17 +59,19 @@ def _move(source: moving.Spot, target: moving.Spot) -> None:
         moving.move(source, target, inode=there.st_ino)
 
 
-def _free(place: int, name: str) -> str:
-    """The name, or the first of its numbered likes that nobody has."""
-    for candidate in _alike(name):
+def _free(place: int, name: str, token: str) -> str:
+    """The name, or the first of its likes that nobody has."""
+    for candidate in _alike(name, token):
         if moving.look(moving.Spot(place, candidate)) is None:
             return candidate
     raise FileExistsError(name)
 
 
-def _alike(name: str) -> Iterator[str]:
+def _alike(name: str, token: str) -> Iterator[str]:
+    """Numbered ones first; whoever sends the same file all day gets a name that nobody else can have."""
     yield name
     yield from (f"{name}.{number}" for number in range(2, _MOST_ALIKE))
+    yield f"{name}.{token}"
 
 
 def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
@@ -77,7 +80,7 @@ def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
     draft = f".{entry.token}"
     _write(place, draft, content, uid=entry.uid, mode=0o600 | (mode & 0o044))
     try:
-        for target in _alike(_short(names.shown(os.fsdecode(entry.name)))):
+        for target in _alike(_short(names.shown(os.fsdecode(entry.name))), entry.token):
             if _reserve(place, draft, target, content):
                 return target
         raise FileExistsError(entry.name)
@@ -87,20 +90,24 @@ def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
 
 
 def _short(name: str) -> str:
-    """Room for the ending, whatever the name was."""
-    return os.fsdecode(os.fsencode(name)[:200])
+    """Room for the ending, whatever the name was; no half a character, which not every NAS takes."""
+    return os.fsencode(name)[:200].decode(errors="ignore")
 
 
 def _reserve(place: int, draft: str, target: str, content: bytes) -> bool:
-    """Give the draft this target's letter name; True also when an earlier attempt of ours has done so."""
+    """Give the draft this target's letter name; True also when an earlier attempt of ours has done so.
+
+    It has the name only if the target was free before: an attempt that was cut off has taken nobody's place.
+    """
     letter = target + wellknown.ERROR_SUFFIX
+    if _has(place, letter, content):
+        return True
+    if moving.look(moving.Spot(place, target)) is not None:
+        return False
     try:
         os.link(draft, letter, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
-    except FileExistsError:
-        return _content(place, letter) == content
-    if moving.look(moving.Spot(place, target)) is not None:
-        os.unlink(letter, dir_fd=place)
-        return False
+    except FileExistsError:  # another's, or our own whose answer got lost
+        return _has(place, letter, content)
     return True
 
 
@@ -114,7 +121,11 @@ def _write(place: int, name: str, content: bytes, *, uid: int, mode: int) -> Non
         os.fsync(descriptor)
 
 
-def _content(place: int, name: str) -> bytes:
+def _has(place: int, name: str, content: bytes) -> bool:
+    """Whether that is a file with this content: refused pipes and links lie here, too, under users' names."""
+    there = moving.look(moving.Spot(place, name))
+    if there is None or not stat.S_ISREG(there.st_mode):
+        return False
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
     with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(1 << 20)
+        return stream.read(len(content) + 1) == content

@@ -41,6 +41,8 @@ class Refusal(msgspec.Struct, frozen=True):
     advice: str
     uid: int
     mode: int = 0
+    passing: bool = False
+    """The host may only be unable to tell at the moment: not to be held against the file at once."""
 
 
 class Unsettled(msgspec.Struct, frozen=True):
@@ -85,9 +87,13 @@ def _inspect_open(descriptor: int, name: str, limits: Limits, expected: listing.
     try:
         user = acting.User.of(found.st_uid)
     except errors.UsageError:
-        return _no(found, f"its owner, number {found.st_uid}, is no user of this host", "Ask the operators.")
-    if found.st_mode & stat.S_IWGRP and not (limits.group_writable or _is_private(found.st_gid, user)):
-        return _no(found, "others in its group may write to it", "chmod g-w the file and copy it again.")
+        reason = f"its owner, number {found.st_uid}, is no user of this host"
+        return _no(found, reason, "Ask the operators.", passing=True)
+    if found.st_mode & stat.S_IWGRP and not limits.group_writable:
+        private = _is_private(found.st_gid, user)
+        if not private:
+            advice = "chmod g-w the file and copy it again."
+            return _no(found, "others in its group may write to it", advice, passing=private is None)
     sign = listing.Sign.of(found)
     if expected is not None and sign != expected:
         return Unsettled(sign)
@@ -118,18 +124,20 @@ def _refusal(found: os.stat_result, name: str, limits: Limits) -> Refusal | None
     return None
 
 
-def _no(found: os.stat_result, reason: str, advice: str) -> Refusal:
-    return Refusal(reason, advice, found.st_uid, stat.S_IMODE(found.st_mode))
+def _no(found: os.stat_result, reason: str, advice: str, *, passing: bool = False) -> Refusal:
+    return Refusal(reason, advice, found.st_uid, stat.S_IMODE(found.st_mode), passing)
 
 
-def _is_private(gid: int, user: acting.User) -> bool:
-    """Whether the group is the user's own, with nobody else in it, as many systems make one for each user."""
+def _is_private(gid: int, user: acting.User) -> bool | None:
+    """Whether the group is the user's own, with nobody else in it, as many systems make one for each user;
+    None when the host does not know the group.
+    """
     if gid != user.gid:
         return False
     try:
         group = grp.getgrgid(gid)
     except KeyError:
-        return False
+        return None
     return group.gr_name == user.name and set(group.gr_mem) <= {user.name}
 
 

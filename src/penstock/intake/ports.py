@@ -20,6 +20,12 @@ class Slurm(Protocol):
 
     def running(self, token: str) -> bool: ...
 
+    def rebooted(self) -> bool:
+        """Whether traces, and the last writes to the journal, may have been lost with the power."""
+
+    def keep_doubt(self, tokens: Collection[str]) -> None:
+        """Whoever comes next must know, too, that these may have been submitted before the host's boot."""
+
     def clear(self, token: str) -> None: ...
 
 
@@ -40,6 +46,12 @@ class RealSlurm:
 
     def running(self, token: str) -> bool:
         return self.spool.running(token)
+
+    def rebooted(self) -> bool:
+        return not self.spool.same_boot
+
+    def keep_doubt(self, tokens: Collection[str]) -> None:
+        self.spool.keep_doubt(tokens)
 
     def clear(self, token: str) -> None:
         self.spool.clear(token)

@@ -73,7 +73,7 @@ class Intake:
             began = self.desk.clock.now()
             if began >= self._next_scan or (self.wake.is_set() and began >= self._earliest_scan):
                 self.wake.clear()
-                self.desk.scan(folder, self.watch.moved() if self.watch else frozenset())
+                self.desk.scan(folder, self._moved())
                 took = self.desk.clock.now() - began
                 self._earliest_scan = began + max(BREATH_SECONDS, SCAN_SHARE * took)
                 self._next_scan = max(began + self.site.poll_seconds, self._earliest_scan)
@@ -85,9 +85,24 @@ class Intake:
         )
         self.marker = database.fact(self.desk.journal.connection, "marker", marker)
         self.watch = events.watch(self.path / wellknown.DROP_SUBMIT)
-        if self.watch:
-            asyncio.get_running_loop().add_reader(self.watch.descriptor, self.wake.set)
+        self._listen()
         self.prepared = True
+
+    def _listen(self) -> None:
+        if self.watch:
+            asyncio.get_running_loop().add_reader(self.watch.descriptor, self._woken)
+
+    def _woken(self) -> None:
+        """Once: the news stay readable until they are read, which is at the next look."""
+        if self.watch:
+            asyncio.get_running_loop().remove_reader(self.watch.descriptor)
+        self.wake.set()
+
+    def _moved(self) -> frozenset[str]:
+        """Read the news, and listen for more."""
+        moved = self.watch.moved() if self.watch else frozenset()
+        self._listen()
+        return moved
 
     def _unprepare(self) -> None:
         """What comes back may be another mount of it: nothing of the old one is watched any longer."""

@@ -1,7 +1,9 @@
 """When is a file complete? When it has stopped changing, or its writer says so.
 
-Time is our own monotonic clock. The NAS's times are only compared with earlier ones of the same file, so it
-does not matter how wrong its clock is.
+Time is our own monotonic clock. The NAS's times are only compared with each other, so it does not matter how
+wrong its clock is. Whatever looks like a writer's word but may be about another file is none: a marker that
+is older than the file is left of an earlier one of that name, and an inode number alone says nothing, since
+file systems give the number of a file that was removed to the next one.
 """
 
 from __future__ import annotations
@@ -33,31 +35,39 @@ class Watched:
         return self.sight.folder, self.sight.name
 
 
+def _declares(marker: listing.Sight | None, sight: listing.Sight) -> bool:
+    """Whether the marker is of the file's owner and was made when the file was as it is now."""
+    if marker is None or marker.uid != sight.uid:
+        return False
+    return marker.sign.mtime_ns >= sight.sign.mtime_ns and marker.changed_ns >= sight.changed_ns
+
+
 class Tracker:
     """Remembers what submit/ looked like."""
 
     def __init__(self, settle: float) -> None:
         self.settle = settle
         self.watched: dict[Key, Watched] = {}
-        self._hidden: frozenset[int] = frozenset()
+        self._hidden: frozenset[listing.Sign] = frozenset()
 
     def observe(
         self, found: listing.Listing, *, now: float, moved: Set[str] = frozenset(), full: bool = False
     ) -> None:
-        """Take in one look; what is no longer there is forgotten."""
+        """Take in one look; what is no longer there is forgotten, but not what could not be looked at."""
         markers = {
-            (sight.folder, names.marked(sight.name)): sight.uid
+            (sight.folder, names.marked(sight.name)): sight
             for sight in found.sights
             if names.marked(sight.name)
         }
         files = [sight for sight in found.sights if not names.marked(sight.name)]
-        self.watched = {
+        kept = {key: watched for key, watched in self.watched.items() if found.broken.keys() & set(key)}
+        self.watched = kept | {
             watched.key: watched for watched in (self._updated(sight, now, full) for sight in files)
         }
         for watched in self.watched.values():
             sight = watched.sight
-            declared = markers.get(watched.key) == sight.uid
-            renamed = sight.sign.inode in self._hidden or (not sight.folder and sight.name in moved)
+            declared = _declares(markers.get(watched.key), sight)
+            renamed = sight.sign in self._hidden or (not sight.folder and sight.name in moved)
             watched.complete = watched.complete or declared or renamed
         self._hidden = found.hidden
 

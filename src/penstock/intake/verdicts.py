@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from penstock.intake import claims, inspecting, letters, names, settings
 from penstock.nas import acting, dropfolder, moving
-from penstock.sbatch import compiler, options
+from penstock.sbatch import compiler, diagnostics, getopt, options
 from penstock.slurm import submitting
 
 AGAIN = "Correct it and copy it to submit/ again."
@@ -21,6 +22,8 @@ class Refused(msgspec.Struct, frozen=True):
     letter: str
     uid: int
     mode: int
+    passing: bool = False
+    """It may be over soon: to be waited for before it is said."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -31,13 +34,32 @@ class Wanted(msgspec.Struct, frozen=True):
     mode: int
 
 
+def _no_jobs(name: str, given: Sequence[getopt.Setting]) -> Iterator[diagnostics.Diagnostic]:
+    """Lines with which sbatch makes no job of the script: it would be asked for one for ever."""
+    for setting in given:
+        if setting.option.key == "test-only":
+            place = setting.provenance
+            yield diagnostics.Diagnostic(
+                "error",
+                place.line,
+                place.column,
+                "no-job",
+                f"with --test-only ({name}:{place.line}) sbatch only says when a job could start, "
+                "and submits none",
+                "remove --test-only; `sbatch --test-only` on a login node answers at once",
+            )
+
+
 class Judge:
     """Looks at claimed files by the site's rules."""
 
     def __init__(self, site: settings.Settings) -> None:
         self.site = site
         self.limits = inspecting.Limits(site.largest_bytes, site.group_writable)
-        self.context = compiler.Context(release=options.release_of(site.slurm_release))
+        self.context = compiler.Context(
+            release=options.release_of(site.slurm_release),
+            other_gres=True,  # sbatch reads slurm.conf and says no itself
+        )
 
     def judge(
         self, folder: dropfolder.Folder, claim: claims.Claim
@@ -49,7 +71,7 @@ class Judge:
             return found
         if isinstance(found, inspecting.Refusal):
             letter = letters.refusal(claim.name, claim.token, found.reason, found.advice)
-            return Refused(found.reason, letter, found.uid, found.mode)
+            return Refused(found.reason, letter, found.uid, found.mode, found.passing)
         return self._against(claim, found) or self._wanted(claim, found)
 
     def _against(self, claim: claims.Claim, script: inspecting.Script) -> Refused | None:
@@ -63,12 +85,12 @@ class Judge:
         done = compiler.compile_script(
             script.data, name=names.for_slurm(claim.name), variables={}, context=self.context
         )
-        if done.ok:
+        found = (*done.diagnostics, *_no_jobs(claim.name, done.given))
+        count = sum(one.severity == "error" for one in found)
+        if not count:
             return None
-        count = sum(one.severity == "error" for one in done.diagnostics)
         reason = "the script has an error" if count == 1 else f"the script has {count} errors"
-        details = letters.findings(script.data, done.diagnostics)
-        return self._refused(claim, script, reason, AGAIN, details)
+        return self._refused(claim, script, reason, AGAIN, letters.findings(script.data, found))
 
     def _refused(
         self,

@@ -6,6 +6,7 @@ Why not a library: docs/decisions/0002. Every request has a timeout; what cannot
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from penstock.kube import decoding, execs, kubeconfig, paths, refusals, types
 Manifest = Mapping[str, Any]
 
 TIMEOUT = 15.0
+LONGEST = 60.0  # for a whole answer: one that comes byte by byte is never late by TIMEOUT
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
 """For requests: the pool looks at each of its connections before every request, so it must stay small."""
@@ -80,10 +82,10 @@ class KubeClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        async with self._stream(paths.path_of(resource), query, read_timeout=SILENCE) as lines:
-            async for line in lines.aiter_lines():
-                if line:
-                    event = decoding.decode(line.encode(), types.Event)
+        async with self._stream(paths.path_of(resource), query, read_timeout=SILENCE) as response:
+            async for line in _lines(response.aiter_bytes()):
+                if line.strip():
+                    event = decoding.decode(line, types.Event)
                     if event.type == "ERROR":
                         status = decoding.decode(event.object, types.ApiStatus)
                         refusals.raise_status(status, status.code)
@@ -116,7 +118,7 @@ class KubeClient:
         timeout = httpx2.Timeout(TIMEOUT, read=read_timeout)
         try:
             async with self._streams.stream("GET", path, params=query, timeout=timeout) as response:
-                if response.status_code >= 400:
+                if not response.is_success:
                     await response.aread()
                     refusals.raise_for(response.content, response.status_code, response.headers)
                 yield response
@@ -135,14 +137,29 @@ class KubeClient:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         headers |= {"Accept": accept} if accept else {}
         try:
-            response = await self._http.request(method, path, params=query, content=body, headers=headers)
-        except httpx2.HTTPError as error:
+            async with asyncio.timeout(LONGEST):
+                response = await self._http.request(method, path, params=query, content=body, headers=headers)
+        except (httpx2.HTTPError, TimeoutError) as error:
             self._on_answer(method, "none")
             raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
         self._on_answer(method, str(response.status_code))
-        if response.status_code >= 400:
+        if not response.is_success:
             refusals.raise_for(response.content, response.status_code, response.headers)
+        if response.content[:1] != b"{":
+            raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered")
         return response.content
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines end with a line feed only: text of anybody's pod may hold what else can break lines."""
+    rest: list[bytes] = []
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        for other in others:
+            yield b"".join(rest)
+            rest = [other]
+    yield b"".join(rest)
 
 
 def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncClient:
@@ -156,10 +173,14 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
         base_url=access.server,
         headers={"Accept": "application/json", "User-Agent": "penstock"},
         auth=authorize,
-        verify=access.tls if access.tls is not None else True,
         timeout=TIMEOUT,
         trust_env=False,
-        limits=limits,
+        transport=httpx2.AsyncHTTPTransport(
+            verify=access.tls if access.tls is not None else True,
+            trust_env=False,
+            limits=limits,
+            socket_options=execs.KEEP_ASKING,
+        ),
     )
 
 

@@ -18,12 +18,18 @@ import wsproto
 from wsproto import events
 
 from penstock import errors
-from penstock.kube import decoding, kubeconfig, paths, refusals
+from penstock.kube import addresses, decoding, kubeconfig, paths, refusals
 
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
 TIMEOUT = 10.0
 QUIET_SECONDS = 60  # a peer that says nothing for so long is asked by the kernel whether it is still there
+KEEP_ASKING = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, QUIET_SECONDS // 4),
+)
+"""A stream may be silent for hours: only the kernel can tell that from a peer that is gone."""
 Output = tuple[int, bytes]
 """Which of the command's streams (1 or 2), and what it printed there."""
 
@@ -64,47 +70,53 @@ async def stream(
                     break
                 yield channel, data
     except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:
-        raise errors.KubeUnavailable(f"cannot run a command in pod {name}: {error or 'no answer'}") from error
+        raise errors.KubeUnavailable(f"cannot run a command in pod {name}: {_words(error)}") from error
     if not status.status:
         raise errors.KubeUnavailable("the API closed the connection without a result")
     if status.status != "Success":
         raise errors.KubeError(f"a command in pod {name} failed: {status.message or 'no reason given'}")
 
 
+def _words(error: Exception) -> str:
+    return str(error) or "no answer"
+
+
 @contextlib.asynccontextmanager
 async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[AsyncIterator[Output]]:
     """A connection, and what comes over it by channel."""
-    address = urllib.parse.urlsplit(access.server)
-    port = address.port or (443 if address.scheme == "https" else 80)
+    address = addresses.parse(access.server)
     async with asyncio.timeout(TIMEOUT):
-        reader, writer = await asyncio.open_connection(address.hostname, port, ssl=access.tls)
-    _keep_asking(writer.get_extra_info("socket"))
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=access.tls)
+    for option in KEEP_ASKING:
+        writer.get_extra_info("socket").setsockopt(*option)
     try:
         connection = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         token = access.bearer
         headers = [(b"Authorization", f"Bearer {token}".encode())] if token else []
-        host = f"{address.hostname}:{port}"
-        request = events.Request(host=host, target=target, subprotocols=[PROTOCOL], extra_headers=headers)
+        request = events.Request(
+            host=address.authority,
+            target=address.prefix + target,
+            subprotocols=[PROTOCOL],
+            extra_headers=headers,
+        )
         writer.write(connection.send(request))
         yield _by_channel(_events(connection, reader, writer))
     finally:
         writer.transport.abort()  # all is said; a polite end of TLS would outlive a caller's event loop
 
 
-def _keep_asking(sock: socket.socket) -> None:
-    """A stream may be silent for hours: only the kernel can tell that from a peer that is gone."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, QUIET_SECONDS // 4)
-
-
 async def _events(
     connection: wsproto.WSConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> AsyncIterator[events.Event]:
+    """A command may be silent for hours; whether it is run at all is said at once."""
+    until: float | None = asyncio.get_running_loop().time() + TIMEOUT
     while True:
-        data = await reader.read(65536)
+        async with asyncio.timeout_at(until):
+            data = await reader.read(65536)
         connection.receive_data(data or None)
         for event in connection.events():
+            if isinstance(event, events.AcceptConnection):
+                until = None
             yield event
             if isinstance(event, events.Ping):
                 writer.write(connection.send(event.response()))

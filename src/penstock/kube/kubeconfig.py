@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import logging
 import os
 import ssl
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from penstock import errors
+from penstock.kube import addresses
 
 log = logging.getLogger(__name__)
 
@@ -79,12 +82,26 @@ def load(path: Path, *, context: str = "") -> Access:
             f"{path}: user of context {chosen!r} logs in through a plugin, which a daemon cannot use",
             hint="give penstockd a service account token or a client certificate",
         )
+    server = str(cluster.get("server") or "").rstrip("/")
+    if not server:
+        raise errors.UsageError(f"{path}: the cluster of context {chosen!r} has no server")
+    with _of_file(path):
+        scheme = addresses.parse(server).scheme
     return Access(
-        server=str(cluster["server"]).rstrip("/"),
+        server=server,
         token=str(user.get("token") or ""),
         token_file=_token_file(user, path),
-        tls=_tls(cluster, user, path),
+        tls=_tls(cluster, user, path) if scheme == "https" else None,
     )
+
+
+@contextlib.contextmanager
+def _of_file(path: Path) -> Iterator[None]:
+    """Errors within begin with the file's name."""
+    try:
+        yield
+    except errors.UsageError as error:
+        raise errors.UsageError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -92,7 +109,7 @@ def _read(path: Path) -> dict[str, Any]:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise errors.UsageError(f"cannot read kubeconfig {path}: {error.strerror}") from error
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError) as error:
         raise errors.UsageError(f"{path} is not a kubeconfig: {error}") from error
     if not isinstance(document, dict):
         raise errors.UsageError(f"{path} is not a kubeconfig: a mapping is expected")
@@ -100,9 +117,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _named(document: dict[str, Any], plural: str, singular: str, name: str, path: Path) -> dict[str, Any]:
-    for entry in document.get(plural) or ():
+    entries = document.get(plural) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise errors.UsageError(f"{path}: {plural} must be a list of mappings")
+    for entry in entries:
         if entry.get("name") == name:
-            found: dict[str, Any] = entry.get(singular) or {}
+            found = entry.get(singular) or {}
+            if not isinstance(found, dict):
+                raise errors.UsageError(f"{path}: {singular} {name!r} must be a mapping")
             return found
     raise errors.UsageError(f"{path}: no {singular} named {name!r}")
 
@@ -115,20 +137,32 @@ def _token_file(user: dict[str, Any], path: Path) -> TokenFile | None:
     return found
 
 
-def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLContext | None:
-    if not str(cluster["server"]).startswith("https:"):
-        return None
-    context = ssl.create_default_context()
-    authority = _bytes(cluster, "certificate-authority", path)
-    if authority:
-        context = ssl.create_default_context(cadata=authority.decode("ascii"))
-    if cluster.get("insecure-skip-tls-verify"):
+def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLContext:
+    context = _trusting(_bytes(cluster, "certificate-authority", path), path)
+    unchecked = cluster.get("insecure-skip-tls-verify") or False
+    if not isinstance(unchecked, bool):
+        raise errors.UsageError(f"{path}: insecure-skip-tls-verify must be true or false, not {unchecked!r}")
+    if unchecked:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     certificate, key = _bytes(user, "client-certificate", path), _bytes(user, "client-key", path)
-    if certificate and key:
-        _load_client_certificate(context, certificate, key)
+    if certificate and not key:
+        raise errors.UsageError(f"{path}: there is a client-certificate and no client-key")
+    if certificate:
+        _load_client_certificate(context, certificate, key, path)
     return context
+
+
+def _trusting(authority: bytes, path: Path) -> ssl.SSLContext:
+    """This authority, or without one those of the machine."""
+    if not authority:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cadata=authority.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise errors.UsageError(
+            f"{path}: certificate-authority holds no PEM certificates: {error}"
+        ) from error
 
 
 def _bytes(entry: dict[str, Any], name: str, path: Path) -> bytes:
@@ -143,12 +177,17 @@ def _bytes(entry: dict[str, Any], name: str, path: Path) -> bytes:
     return b""
 
 
-def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, path: Path) -> None:
     """The ssl module takes files only; this one is never visible under a name for longer than the call."""
     descriptor, name = tempfile.mkstemp(prefix="penstock-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(certificate + b"\n" + key)
-        context.load_cert_chain(name)
+        context.load_cert_chain(name, password="")  # OpenSSL would ask a person for the one of a locked key
+    except (ssl.SSLError, ValueError) as error:
+        raise errors.UsageError(
+            f"{path}: client-certificate and client-key are no PEM certificate with its key: {error}",
+            hint="A key under a passphrase cannot be used by a daemon.",
+        ) from error
     finally:
         Path(name).unlink()

@@ -4,6 +4,7 @@ to give.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping
 
@@ -15,6 +16,7 @@ from penstock.model import jobs, numbers, resources
 
 CLOCK_SLACK = 2.0
 """Seconds by which the clocks of two machines may differ."""
+SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script died of a signal
 # Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
 HOPELESS = frozenset(
     {
@@ -46,19 +48,34 @@ def _up(text: str | int | float, factor: int) -> int:
 
 
 def requested(pod: types.Pod) -> resources.Amount:
-    """What the pod takes of its node: its containers and sidecars together, or its biggest init container if
-    that is more.
+    """What the pod takes of its node, as kube-scheduler counts it.
+
+    CPU and memory that the pod names as a whole stand in place of what its containers ask for; what the
+    runtime itself costs comes on top.
     """
-    total = amount(pod.spec.overhead)
-    for container in pod.spec.containers:
-        total += amount(container.resources.requests)
-    peak = resources.Amount()
-    for container in pod.spec.init_containers:
+    total, whole = _of_containers(pod.spec), pod.spec.resources.requests
+    named = amount(whole)
+    if "cpu" in whole:
+        total = dataclasses.replace(total, millicpus=named.millicpus)
+    if "memory" in whole:
+        total = dataclasses.replace(total, memory=named.memory)
+    return total + amount(pod.spec.overhead)
+
+
+def _of_containers(spec: types.PodSpec) -> resources.Amount:
+    """Containers and sidecars together, or, if that is more, an init container and the sidecars that were
+    started before it.
+    """
+    sidecars, peak = resources.Amount(), resources.Amount()
+    for container in spec.init_containers:
         own = amount(container.resources.requests)
         if container.restart_policy == "Always":
-            total += own
+            sidecars += own
         else:
-            peak = peak.largest(own)
+            peak = peak.largest(sidecars + own)
+    total = sidecars
+    for container in spec.containers:
+        total += amount(container.resources.requests)
     return total.largest(peak)
 
 
@@ -79,6 +96,12 @@ def looking_state(pod: types.Pod) -> types.ContainerState:
 
 def _state_of(name: str, statuses: Iterable[types.ContainerStatus]) -> types.ContainerState:
     return next((status.state for status in statuses if status.name == name), types.ContainerState())
+
+
+def signal_of(end: types.Terminated) -> int:
+    """The signal that the script died of; 0 when it exited, were it with a number that looks like one."""
+    told = end.message.partition("\n")[0].strip() == SIGNAL_WORD
+    return end.exit_code - 128 if told and end.exit_code > 128 else 0
 
 
 def has_started(pod: types.Pod) -> bool:

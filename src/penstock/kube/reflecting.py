@@ -33,6 +33,7 @@ API sends no bookmark either, until the watch ends.
 """
 OPINION_SECONDS = 1
 OPINION_PATIENCE = 5.0  # a watch that neither tells nor ends is no reason not to start
+FIRST_DELAY = 0.1
 STALE_AFTER = 30.0  # without a working watch for that long the picture is not to be trusted
 AT_ONCE = 20  # how many missing objects are asked for together; one that is there is enough
 OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup
@@ -128,6 +129,10 @@ class Reflector(Generic[T]):
         """Show an object that we have just made or read, before the watch does."""
         self._take(key_of(obj.metadata), self.view(obj))
 
+    def gone(self, obj: T) -> None:
+        """The API itself has said that this very object is no more."""
+        self._bury(key_of(obj.metadata), obj)
+
     @contextlib.contextmanager
     def subscribe(self, key: str) -> Iterator[Changes[T]]:
         """Every change of one object from now on, beginning with what is known of it."""
@@ -145,17 +150,19 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """For ever: follow, and after a failure wait a little longer each time."""
-        delay = 0.1
+        delay = FIRST_DELAY
         while True:
+            began = self._clock.now()
             try:
                 await self.follow()
-                delay = 0.1
-            except errors.KubeGone:
-                log.info("%s: watch expired, listing again", self._resource)
             except errors.KubeError as error:
+                has_listed = self._broken_since is None
                 self._mark_broken()
+                if has_listed and self._clock.now() - began > STALE_AFTER:
+                    delay = FIRST_DELAY  # it went well for long: this is no failure after a failure
                 wait = max(delay, error.retry_after)
-                log.warning("%s: %s; trying again in %.1f s", self._resource, error.message, wait)
+                level = logging.INFO if isinstance(error, errors.KubeGone) else logging.WARNING
+                log.log(level, "%s: %s; trying again in %.1f s", self._resource, error.message, wait)
                 await self._clock.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311  # jitter, not a secret
                 delay = min(delay * 2, 5.0)
 
@@ -175,7 +182,7 @@ class Reflector(Generic[T]):
         self._on_list(self._resource)
         found, version = await self._list()
         self._require_current(version)
-        lied = await self._lacks_what_is_there(found)
+        lied = await self._lacks_what_is_there(found, version)
         for key, obj in found.items():
             self._take(key, obj)
         if lied:
@@ -205,6 +212,8 @@ class Reflector(Generic[T]):
             found.update((key_of(item.metadata), self.view(item)) for item in page.items)
             if not page.metadata.continue_:
                 return found, page.metadata.resource_version
+            if query.get("continue") == page.metadata.continue_:
+                raise errors.KubeUnavailable("a list does not go on: the same page came twice")
             query["continue"] = page.metadata.continue_
 
     def _require_current(self, version: str) -> None:
@@ -216,20 +225,27 @@ class Reflector(Generic[T]):
         if self._old_lists < OLD_LISTS:
             raise errors.KubeUnavailable(f"a list from the past: {version} after {self._highest}")
         log.warning("%s: the cluster has gone back to version %s", self._resource, version)
-        self._old_lists, self._highest = 0, ""
+        self._old_lists, self._highest, self._dead = 0, "", versions.Tombstones()
         self.objects = {key: _of_no_version(obj) for key, obj in self.objects.items()}
 
-    async def _lacks_what_is_there(self, found: dict[str, T]) -> str:
-        """Drop what is truly gone; the name of an object that the list should have had, if there is one."""
-        missing = [key for key in self.objects if key not in found]
+    async def _lacks_what_is_there(self, found: dict[str, T], version: str) -> str:
+        """Drop what is truly gone; the name of an object that the list should have had, if there is one.
+
+        What is younger than the list was made while its pages came.
+        """
+        missing = [
+            (key, obj)
+            for key, obj in self.objects.items()
+            if key not in found and not versions.is_older(version, obj.metadata.resource_version)
+        ]
         for first in range(0, len(missing), AT_ONCE):
-            keys = missing[first : first + AT_ONCE]
-            there = await asyncio.gather(*map(self._is_there, keys))
-            for key, still in zip(keys, there, strict=True):
+            some = missing[first : first + AT_ONCE]
+            there = await asyncio.gather(*(self._is_there(key) for key, _ in some))
+            for (key, obj), still in zip(some, there, strict=True):
                 if still:
                     return key
                 if key in self.objects:
-                    self._drop(key, self.objects[key])
+                    self._bury(key, obj)
         return ""
 
     async def _is_there(self, key: str) -> bool:

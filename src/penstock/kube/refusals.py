@@ -44,7 +44,8 @@ def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) 
 
 def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> NoReturn:
     """The error that a Status object means."""
-    kind = _ERRORS.get(code, errors.KubeUnavailable if code >= 500 else errors.KubeError)
+    is_refusal = 400 <= code < 500
+    kind = _ERRORS.get(code, errors.KubeError if is_refusal else errors.KubeUnavailable)
     if code == 403 and _NO_RIGHT.search(status.message):
         kind = errors.KubeNotAllowed
     error = kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)

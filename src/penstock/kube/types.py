@@ -20,7 +20,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """spec.containers[].resources"""
+    """spec.containers[].resources, and spec.resources of a pod as a whole"""
 
     requests: dict[str, str | int | float] = {}
 
@@ -41,6 +41,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     containers: list[Container] = []
     init_containers: list[Container] = []
     overhead: dict[str, str | int | float] = {}
+    resources: Requirements = Requirements()
 
 
 class Terminated(msgspec.Struct, frozen=True, rename="camel"):
@@ -131,11 +132,18 @@ class NodeSpec(msgspec.Struct, frozen=True):
     taints: list[Taint] = []
 
 
+class NodeFeatures(msgspec.Struct, frozen=True, rename="camel"):
+    """status.features of a node: what its container runtime can do"""
+
+    supplemental_groups_policy: bool = False
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """status of a node"""
 
     allocatable: dict[str, str | int | float] = {}
     conditions: list[Condition] = []
+    features: NodeFeatures = NodeFeatures()
 
 
 class Node(msgspec.Struct, frozen=True):

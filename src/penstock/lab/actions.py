@@ -16,8 +16,16 @@ def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
         return False
     with locking.lock(place.directory):
         lab = _load_or_none(place) if force else spec.load(place)
+        if lab is None:
+            places.require_only_ours(place.directory)
         teardown.tear_down(place, lab)
     return True
+
+
+def is_made(place: paths.LabPaths) -> bool:
+    """Whether a lab has come up here before, whatever of it runs now."""
+    lab = _load_or_none(place)
+    return lab is not None and lab.complete
 
 
 def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:

@@ -7,6 +7,7 @@ again without a trace; one that was up before keeps everything, for its owner ma
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from penstock.lab import (
     components,
     configuration,
     files,
+    interrupts,
     locking,
     paths,
     places,
@@ -70,12 +72,15 @@ def bring_up(
         is_there = spec.exists(place)
         lab = _repairable(place, wishes) if is_there else _planned(place, wishes, environment, claims)
         try:
+            if lab.user_created:
+                users.ensure_created(place, lab.user)  # first: another lab may choose that name meanwhile
             lab = programs.with_programs(lab, listener=listener, environment=environment)
             lab = choosing.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
         except BaseException:
             if not lab.complete:
-                teardown.tear_down(place, lab)
+                with interrupts.put_off():
+                    teardown.tear_down(place, lab)
             raise
 
 
@@ -186,7 +191,8 @@ def _locked_directory(place: paths.LabPaths) -> Iterator[None]:
     try:
         with commands.os_errors(doing=f"making {place.directory}"):
             place.directory.parent.mkdir(parents=True, exist_ok=True)
-            files.directory(place.directory)
+            files.directory(place.directory, owner=files.Owner(os.geteuid(), os.getegid()))
+        places.require_ours(place.directory)  # until now its maker could put something there
         with locking.lock(place.directory):
             yield
     except BaseException:

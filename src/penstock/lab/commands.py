@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from penstock import errors, wellknown
-from penstock.lab import passwd
+from penstock.lab import interrupts, passwd
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_SPACE_TEXTS = ("No space left on device", "Disk is full", "Disk full", "Errcode: 28", "error 28")
@@ -35,7 +35,11 @@ def run(
     timeout: float = 60.0,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a clean environment; with `check`, a failure is a LabError with its last line."""
+    """Run a program with a clean environment; with `check`, a failure is a LabError with its last line.
+
+    While we clean up it has a process group of its own: a terminal sends Ctrl-C to all of ours, and a userdel
+    that is ended by it fails the clean-up.
+    """
     try:
         result = subprocess.run(
             list(argv),
@@ -47,6 +51,7 @@ def run(
             env=base_environment() | dict(environment or {}),
             cwd="/",
             check=False,
+            process_group=0 if interrupts.are_put_off() else None,
             **passwd.identity(user),
         )
     except FileNotFoundError as error:

@@ -31,8 +31,10 @@ class Component:
     port: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     start_seconds: float = 60.0
-    recover_seconds: float = 10.0
-    """How long one that runs may be unwell before it is replaced: its peers may just have been restarted."""
+    recover_seconds: float = 30.0
+    """How long one that runs may be unwell before it is replaced: its peers may just have been restarted, and
+    an answer may take a third of that on a busy machine.
+    """
     stop_seconds: float = 5.0
 
 

@@ -15,9 +15,8 @@ from penstock import errors
 from penstock.intake import status
 from penstock.lab import commands, environment, paths, ports
 
-SECONDS = 3.0
 ANSWER_SECONDS = 10.0
-"""A Slurm command on a busy machine."""
+"""Any answer on a busy machine, where a daemon may have to wait seconds for its turn."""
 SILENCE_SECONDS = 30.0
 _BROKEN_NODE_STATES = ("down", "fail", "error", "unk", "*")
 
@@ -30,7 +29,7 @@ def nothing() -> str:
 def unix_socket(path: Path, *, greets: bool = False) -> str:
     """Somebody accepts connections there, and with `greets` also speaks first."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(SECONDS)
+        client.settimeout(ANSWER_SECONDS)
         try:
             client.connect(os.fspath(path))
             return "" if not greets or client.recv(1) else "closes connections"
@@ -112,7 +111,9 @@ def kubernetes(certificate: Path, port: int) -> str:
         return f"does not listen on port {port}"
     try:
         context = ssl.create_default_context(cafile=str(certificate))
-        connection = http.client.HTTPSConnection(ports.LOOPBACK, port, timeout=SECONDS, context=context)
+        connection = http.client.HTTPSConnection(
+            ports.LOOPBACK, port, timeout=ANSWER_SECONDS, context=context
+        )
         try:
             connection.request("GET", "/readyz")
             status = connection.getresponse().status

@@ -14,7 +14,10 @@ from penstock import errors
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[None]:
     """Keep others away from the lab in this directory; LabError when somebody is at it already."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        raise _gone(directory) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -22,6 +25,20 @@ def lock(directory: Path) -> Iterator[None]:
             raise errors.LabError(
                 f"another penstock is working on the lab in {directory}: try again later"
             ) from None
+        if not is_at_its_place(descriptor, directory):
+            raise _gone(directory)
         yield
     finally:
         os.close(descriptor)
+
+
+def is_at_its_place(descriptor: int, path: Path) -> bool:
+    """A lock on what was removed in the meantime keeps nobody away from the next one there."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _gone(directory: Path) -> errors.LabError:
+    return errors.LabError(f"another penstock has just removed the lab in {directory}: try again")

@@ -18,6 +18,8 @@ DEFAULT_PARENT = Path("/var/lib/penstock-lab")
 MAX_DIRECTORY_BYTES = 64
 """107 less `/spool/n9999/n9999_4294967294.4294967294`, a socket of slurmstepd, less a little."""
 SPEC_NAME = "lab.json"
+CLUSTER_NAME = "kubernetes"
+"""What a cluster of the lab's own keeps: see lab.kubernetes.layout."""
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,21}")
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._+/-]+")
 
@@ -291,6 +293,15 @@ class LabPaths:
     @property
     def nas_results(self) -> Path:
         return self.nas / "results"
+
+
+def is_known(entry: str) -> bool:
+    """Whether a lab has something of this name in its directory, finished or being written."""
+    place = LabPaths(Path("/lab"))
+    names = {name for name, part in vars(LabPaths).items() if isinstance(part, property)}
+    parts = {getattr(place, name).relative_to(place.directory).parts[0] for name in names}
+    known = parts | {CLUSTER_NAME}
+    return entry in known or any(entry.startswith(f".{name}.") for name in known)
 
 
 def choose_directory(*, directory: str, name: str, environment: str) -> Path:

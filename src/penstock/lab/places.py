@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from penstock import errors
-from penstock.lab import commands, files, passwd, paths, spec, users
+from penstock.lab import commands, files, passwd, paths, spec
 
 SLURM = "slurm"
 MUNGE = "munge"
@@ -39,6 +39,18 @@ def require_ours(directory: Path) -> None:
         )
 
 
+def require_only_ours(directory: Path) -> None:
+    """Complain when there is something beside an unreadable lab.json that no lab makes: other programs have
+    files of that name, too.
+    """
+    strange = sorted(entry.name for entry in directory.iterdir() if not paths.is_known(entry.name))
+    if strange:
+        raise errors.UsageError(
+            f"{directory} has {', '.join(strange[:3])}, which no lab makes: nothing was touched",
+            hint="If it is a lab after all, move that elsewhere first.",
+        )
+
+
 def _has_content(directory: Path) -> bool:
     """Anything but a lab.json that was being written when its writer was killed."""
     return any(not entry.name.startswith(f".{paths.SPEC_NAME}.") for entry in directory.iterdir())
@@ -61,9 +73,7 @@ def free_megabytes(directory: Path) -> int:
 
 
 def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
-    """All directories, and the lab's own user, whose home is one of them."""
-    if lab.user_created:
-        users.ensure_created(place, lab.user)
+    """All directories; the user whose home is one of them is there."""
     slurm, munge = passwd.owner_of(SLURM), passwd.owner_of(MUNGE)
     for path in (place.etc, place.bin, place.libexec, place.run, place.log, place.spool, place.gpu_devices):
         files.directory(path)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock import errors, wellknown
 
-KEPT_VARIABLES = (wellknown.ENV_LAB, "PYTHONPATH")
+KEPT_VARIABLES = (wellknown.ENV_LAB, wellknown.ENV_CACHE, "PYTHONPATH")
 """What the call depends on; sudo drops everything else."""
 PROBE_SECONDS = 20
 
@@ -35,9 +35,12 @@ def require_root(arguments: Sequence[str]) -> None:
 
 
 def rerun_command(arguments: Sequence[str], *, kept: Mapping[str, str]) -> list[str]:
-    """This very program with these arguments and the kept part of the environment."""
+    """This very program with these arguments and the kept part of the environment.
+
+    `-P`, or root would import whatever somebody has put into the directory that the caller is in.
+    """
     settings = [f"{name}={value}" for name, value in kept.items()]
-    return ["/usr/bin/env", *settings, sys.executable, "-m", "penstock", *arguments]
+    return ["/usr/bin/env", *settings, sys.executable, "-P", "-m", "penstock", *arguments]
 
 
 def _works_without_password(sudo: str) -> bool:

@@ -62,7 +62,7 @@ def alive(identity: Identity) -> bool:
 def memory_bytes(identity: Identity) -> int:
     """Resident memory; 0 when the process is gone."""
     try:
-        status = (PROC / str(identity.pid) / "status").read_text()
+        status = (PROC / str(identity.pid) / "status").read_text(errors="replace")
     except OSError:
         return 0
     for line in status.splitlines():
@@ -134,9 +134,11 @@ def wait_gone(identities: Iterable[Identity], *, seconds: float) -> list[Identit
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (state) on: the second may hold blanks and brackets."""
+    """Fields of /proc/PID/stat from the third (state) on: the second may hold blanks and brackets, and half
+    a letter where the kernel has cut a name after 15 bytes.
+    """
     try:
-        text = (PROC / str(pid) / "stat").read_text()
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
     return text.rpartition(")")[2].split()
@@ -149,7 +151,7 @@ def _look(pid: int) -> Process | None:
         return None
     try:
         folder = PROC / str(pid)
-        name = (folder / "comm").read_text().strip()
+        name = (folder / "comm").read_text(errors="replace").strip()
         argv = tuple((folder / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1])
         uid = folder.stat().st_uid
     except OSError:

@@ -6,13 +6,14 @@ that nobody makes processes behind the back of the clean-up that follows.
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.lab import commands
+from penstock.lab import commands, interrupts
 
 WORKERS = 8
 
@@ -40,21 +41,26 @@ def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], 
     """Do every step as soon as those it waits for are done; the first error is raised once nothing runs."""
     waiting = {step.name: step for step in steps}
     _require_known(waiting)
+    running: dict[futures.Future[None], str] = {}
+    ended: queue.SimpleQueue[futures.Future[None]] = queue.SimpleQueue()
     done: set[str] = set()
     with futures.ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        running: dict[futures.Future[None], str] = {}
         try:
             while waiting or running:
                 for step in [step for step in waiting.values() if done.issuperset(step.after)]:
-                    running[pool.submit(_timed, step, listener)] = waiting.pop(step.name).name
+                    with interrupts.heard_later():
+                        future = pool.submit(_timed, step, listener)
+                        future.add_done_callback(ended.put)
+                    running[future] = waiting.pop(step.name).name
                 if not running:
                     raise ValueError(f"steps wait for each other: {sorted(waiting)}")
-                finished, _ = futures.wait(running, return_when=futures.FIRST_COMPLETED)
-                for future in finished:
-                    done.add(running.pop(future))
-                    future.result()
+                future = ended.get()
+                done.add(running.pop(future))
+                future.result()
         except BaseException:
-            give_up()
+            with interrupts.put_off():
+                give_up()
+                pool.shutdown(cancel_futures=True)
             raise
 
 

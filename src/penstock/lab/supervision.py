@@ -55,9 +55,14 @@ class Supervisor:
             child.poll()
 
     def ensure(self, component: components.Component) -> bool:
-        """Leave a healthy component alone, restart any other; True when something was started."""
+        """Leave a healthy component alone, restart any other; True when something was started.
+
+        Once everything is given up nothing is stopped any more: it may only have been slow to answer.
+        """
         if self._recovers(component):
             return False
+        if self.cancel.is_set():
+            raise errors.LabError(f"{component.name}: start given up")
         self.stop(component)
         self.start(component)
         return True

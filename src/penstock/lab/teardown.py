@@ -15,10 +15,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock import errors
+from penstock.devcluster import processes as devcluster
 from penstock.lab import commands, components, files, paths, processes, spec, supervision, users
-from penstock.lab.kubernetes import choosing
+from penstock.lab.kubernetes import cgroups, choosing, mounting
 
 DAEMON_NAMES = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmstepd"})
+OUR_PROGRAMS = (
+    ("-m", "penstock.devcluster"),
+    ("-m", "penstock.lab.faultproxy"),
+    ("-m", "penstock.lab.kubernetes.nodeview"),
+    ("-m", "penstock", "daemon"),
+    ("-m", "penstock", "intake"),
+    ("-m", "penstock", "collector"),
+)
+"""How components of ours go on after the interpreter; a test holds this against the table of components."""
 _ROUNDS = 20
 
 
@@ -35,9 +45,9 @@ def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 def end_processes(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
     """End every process of the lab, recorded or not."""
     _stop_in_order(place, lab)
-    if lab is not None:
-        choosing.clear(place, lab)
+    choosing.clear(place, lab)
     _end_the_rest(place, lab)
+    cgroups.remove(devcluster.cgroup_name(place.devcluster_data))  # there only if the dev cluster was killed
 
 
 def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
@@ -52,9 +62,12 @@ def _stop_in_order(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 
 
 def _stop_together(place: paths.LabPaths, group: list[components.Component]) -> None:
+    """One look says who lives and whose children are whose: a record's pid may be somebody else's by now."""
     records = [supervision.read_record(place, component.name) for component in group]
-    running = [record.identity for record in records if record is not None]
-    below = processes.descendants([identity.pid for identity in running], processes.snapshot())
+    everything = processes.snapshot()
+    living = {process.identity for process in everything}
+    running = [record.identity for record in records if record is not None and record.identity in living]
+    below = processes.descendants([identity.pid for identity in running], everything)
     processes.end(running, grace=max(component.stop_seconds for component in group))
     for process in below:
         processes.send(process.identity, signal.SIGKILL)
@@ -78,11 +91,11 @@ def belonging(
     place: paths.LabPaths, everything: list[processes.Process], *, created_uid: int | None
 ) -> list[processes.Process]:
     """The processes that are the lab's and nobody else's."""
-    recorded = {record.pid for record in _records(place) if processes.alive(record.identity)}
+    recorded = {record.identity for record in _records(place)}
     own = [
         process
         for process in everything
-        if process.pid in recorded
+        if process.identity in recorded
         or (created_uid is not None and process.uid == created_uid)
         or _is_launcher(place, process)
         or _is_our_program(place, process)
@@ -101,11 +114,9 @@ def _is_launcher(place: paths.LabPaths, process: processes.Process) -> bool:
 
 
 def _is_our_program(place: paths.LabPaths, process: processes.Process) -> bool:
-    """The dev cluster, penstockd or collector of this lab, should its record be lost."""
-    ours = process.argv[1:3] == ("-m", "penstock.devcluster") or (
-        process.argv[1:3] == ("-m", "penstock") and process.argv[3:4] in (("daemon",), ("collector",))
-    )
-    return ours and any(word.startswith(f"{place.directory}/") for word in process.argv)
+    """A Python program that this lab has started, should its record be lost."""
+    is_ours = any(process.argv[1 : 1 + len(words)] == words for words in OUR_PROGRAMS)
+    return is_ours and any(word.startswith(f"{place.directory}/") for word in process.argv)
 
 
 def _records(place: paths.LabPaths) -> Iterable[supervision.Record]:
@@ -116,16 +127,17 @@ def _records(place: paths.LabPaths) -> Iterable[supervision.Record]:
 
 
 def _unmount(directory: Path) -> None:
-    """Undo every mount below the lab, the innermost first."""
-    below = [point for point in _mount_points() if point.startswith(f"{directory}/")]
-    for point in sorted(below, key=len, reverse=True):
-        if commands.run(("umount", point), check=False).returncode != 0:
-            commands.run(("umount", "--lazy", point))
-
-
-def _mount_points() -> list[str]:
-    lines = (processes.PROC / "self/mountinfo").read_text().splitlines()
-    return [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    """Undo every mount below the lab, the innermost first, until a look finds none: one may hide another, and
+    what is removed through a mount that was missed is somebody's data.
+    """
+    for _ in range(_ROUNDS):
+        below = [point for point in mounting.all_mounts() if point.startswith(f"{directory}/")]
+        if not below:
+            return
+        for point in sorted(below, key=len, reverse=True):
+            if commands.run(("umount", point), check=False).returncode != 0:
+                commands.run(("umount", "--lazy", point), check=False)
+    raise errors.LabError(f"still mounted, so nothing below {directory} was removed: {', '.join(below)}")
 
 
 def _remove_tree(place: paths.LabPaths) -> None:

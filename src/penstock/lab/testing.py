@@ -29,6 +29,8 @@ COMMAND_SECONDS = 120
 """Only a failure takes that long: tests wait for what they need, on a machine that may be busy."""
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.25
+NOT_THE_END = ("REQUEUED", "PENDING")
+"""What the accounting says, with an end, of an attempt that was sent back."""
 Result = subprocess.CompletedProcess[str]
 
 
@@ -100,18 +102,21 @@ class RunningLab:
         raise AssertionError("there is always a last look")
 
     def accounted(self, job_id: str, fields: str = "State,ExitCode", *, timeout: float = 120) -> list[str]:
-        """The fields of the job's record in the accounting, once it has ended there."""
+        """The fields of the job's record in the accounting, once it has ended there: not of an attempt that
+        was sent back, which has an end, too.
+        """
         argv = (
             "sacct",
             "--noheader",
             "--parsable2",
             "--allocations",
             f"--jobs={job_id}",
-            f"--format=End,{fields}",
+            f"--format=End,State,{fields}",
         )
         for _ in looks(timeout):
-            end, *values = self.run(argv).stdout.strip().split("|")
-            if end not in ("", "Unknown"):
+            end, _, rest = self.run(argv).stdout.strip().partition("|")
+            state, *values = rest.split("|")
+            if end not in ("", "Unknown") and state not in NOT_THE_END:
                 return values
         raise TimeoutError(f"job {job_id} has not ended in the accounting")
 

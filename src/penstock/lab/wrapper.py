@@ -26,7 +26,7 @@ def render(library: Path) -> str:
     files.remove(library)
     return render_for(
         interpreter=sys.executable,
-        substitute=_substitute() if not open_to_all(Path(sys.executable).resolve()) else "",
+        substitute="" if _interpreter_is_open(Path(sys.executable)) else _substitute(),
         import_path=":".join(_within_reach(place, library) for place in _import_places()),
         needs_import_path="PYTHONPATH" in os.environ,
     )
@@ -53,6 +53,11 @@ def render_for(
 def open_to_all(path: Path) -> bool:
     """Whether any user may reach and execute this file."""
     return all(part.stat().st_mode & stat.S_IXOTH for part in (path, *path.parents))
+
+
+def _interpreter_is_open(interpreter: Path) -> bool:
+    """Both the link in a virtual environment, by which the wrapper calls it, and what it leads to."""
+    return open_to_all(interpreter) and open_to_all(interpreter.resolve())
 
 
 def _substitute() -> str:

@@ -59,6 +59,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     launched: float
     partition: str
     qos: str = ""
+    submission: str = ""
+    """Of the job, see model.jobs: Slurm may give its number to another one later."""
     shares: tuple[Share, ...] = ()
     image: str = ""
     workdir: bytes = b""

@@ -54,6 +54,10 @@ class Allocation:
     partition: str
     qos: str = ""
     account: str = ""
+    gid: int | None = None
+    """The group that the job was submitted with; its user's own where Slurm does not tell."""
+    submission: str = ""
+    """The same for all attempts of a job, another for one that gets its number later; empty if not known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,10 +69,13 @@ class JobDetails:
     qos: str
     state: str = ""
     account: str = ""
+    gid: int | None = None
     prepared: bool = True
     """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
     submitted: int = 0
-    """Seconds since 1970; 0 where Slurm does not tell."""
+    """Seconds since 1970, anew with every requeue; 0 where Slurm does not tell."""
+    submission: str = ""
+    """When our job_submit.lua saw it: requeues do not change that."""
 
     @property
     def is_over(self) -> bool:
@@ -81,6 +88,10 @@ class JobDetails:
             "TIMEOUT",
             "PREEMPTED",
             "NODE_FAIL",
+            "BOOT_FAIL",
+            "DEADLINE",
+            "OUT_OF_MEMORY",
+            "REVOKED",
         }
 
     def allocation(self, identity: JobIdentity) -> Allocation:
@@ -90,6 +101,8 @@ class JobDetails:
             partition=self.partition,
             qos=self.qos,
             account=self.account,
+            gid=self.gid,
+            submission=self.submission,
         )
 
 

@@ -24,11 +24,14 @@ class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A partition; `max_time` in any form --time takes, empty for no limit."""
+    """A partition; `max_time` in any form --time takes, empty for no limit; `image` where it has its own."""
 
     max_time: str = ""
     default: bool = False
     bridged: bool = True
+    image: str = ""
+    whole: bool = True
+    """Whether all its nodes are among the site's `nodes`; else what fits there is not known."""
 
 
 class InstanceClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,12 +46,15 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The site; every field has the default of a plain Slurm."""
 
     slurm: str = "22.05"
+    complete: bool = True
+    """Whether what is not named here does not exist. An existing slurm.conf can be changed by others at any
+    time: a partition, feature, GRES or GPU type that is not known then is a warning and no error."""
     gres_types: tuple[str, ...] = ("gpu",)
     max_array_size: int = 1001
     partitions: dict[str, PartitionView] = {}
     nodes: tuple[NodeKind, ...] = ()
     registries: tuple[str, ...] = ()
-    """Registries images may come from; empty allows all."""
+    """Prefixes of images that jobs may use; empty allows all."""
     forbidden_directives: tuple[str, ...] = ()
     """#K8S_ directives users may not write, by their name without the prefix."""
     default_image: str = ""
@@ -62,6 +68,17 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=lambda: {"cpu": 0, "gpu1": 1, "gpu2": 2, "gpu4": 4, "gpu8": 8}
     )
     """GPUs of each flavour of `penstock mkinst`."""
+
+    def partitions_of(self, named: str) -> list[str]:
+        """Those of a --partition list that are known; without one, the default."""
+        if not named:
+            return [name for name, partition in self.partitions.items() if partition.default]
+        return [name for name in named.split(",") if name in self.partitions]
+
+    def image_in(self, partition: str) -> str:
+        """The image of jobs there that name none."""
+        found = self.partitions.get(partition)
+        return found.image if found and found.image else self.default_image
 
     def gpu_resource(self, gpu_type: str = "") -> str:
         """What a pod with GPUs of that type asks for; without a type, what all nodes with GPUs have."""

@@ -38,9 +38,5 @@ class JobView(msgspec.Struct, frozen=True):
     stdout: bytes = b""
     """Where the attempt under way writes, as the kernel names it; empty when there is none."""
     stderr: bytes = b""
-
-    @property
-    def waits_for(self) -> str:
-        """Why it was sent back to the queue, if nothing has happened to it since."""
-        last = self.timeline[-1] if self.timeline else None
-        return last.text if last and last.name == REFUSED else ""
+    waits_for: str = ""
+    """Why it was sent back to the queue, if nothing has happened to it since."""

@@ -111,9 +111,20 @@ def _be_the_child(user: User, function: Callable[[], Any], writing: int) -> NoRe
         answer = _Answer(message=error.message, hint=error.hint)
     except BaseException:  # noqa: BLE001  # it is passed on whole; nothing may unwind past the fork
         answer = _Answer(message="the step broke", trace=traceback.format_exc())
-    with contextlib.suppress(BrokenPipeError):
-        _write_all(writing, msgspec.json.encode(answer))
-    os._exit(0)
+    try:
+        _write_all(writing, _packed(answer))
+    finally:
+        os._exit(0)
+
+
+def _packed(answer: _Answer) -> bytes:
+    """Words may have names of files in them, which need not be text."""
+    said = (answer.message, answer.hint, answer.trace)
+    words = (text.encode(errors="backslashreplace").decode() for text in said)
+    try:
+        return msgspec.json.encode(_Answer(answer.result, answer.errno, *words))
+    except (TypeError, ValueError):
+        return msgspec.json.encode(_Answer(message="the step broke", trace=traceback.format_exc()))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -40,6 +40,7 @@ def prepare(path: Path, *, instance: str, known: str, readme: str) -> str:
         marker = _marker(root)
         if known and marker != known:
             raise _another(path, marker)
+        _require_own(root, path)  # before anything is made in it: its modes are set by name
         if not marker:
             marker = secrets.token_hex(16)
             atomic.write(path / wellknown.DROP_MARKER, f"{marker}\n".encode())
@@ -119,26 +120,33 @@ def _another(path: Path, found: str) -> errors.NasUnavailable:
 
 
 def _make(directory: int, name: str, mode: int) -> None:
+    """With its mode from the first moment: what is there is never changed, so it must not be half made."""
+    before = os.umask(0)
     try:
         os.mkdir(name, mode, dir_fd=directory)
     except FileExistsError:
         return
-    os.chmod(name, mode, dir_fd=directory)
+    finally:
+        os.umask(before)
+    os.chmod(name, mode, dir_fd=directory)  # where a default ACL has its say
 
 
 def _require_safe(folder: Folder, path: Path) -> None:
     """Whoever may write a directory may swap what is in it: only submit/ is open, and it is sticky."""
     for name in ("root", "processed", "failed", "work"):
-        found = os.fstat(getattr(folder, name))
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            shown = path if name == "root" else path / name
-            raise errors.NasUnavailable(
-                f"{shown} must belong to root and be writable by nobody else",
-                hint=f"chown root {shown}; chmod go-w {shown}; over NFS, export it with no_root_squash.",
-            )
+        _require_own(getattr(folder, name), path if name == "root" else path / name)
     submit = os.fstat(folder.submit)
     if submit.st_uid != os.geteuid() or (submit.st_mode & 0o022 and not submit.st_mode & stat.S_ISVTX):
         raise errors.NasUnavailable(
             f"{path / wellknown.DROP_SUBMIT} must belong to root and be sticky",
             hint=f"chown root {path}/submit; chmod 1777 {path}/submit",
+        )
+
+
+def _require_own(directory: int, shown: Path) -> None:
+    found = os.fstat(directory)
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise errors.NasUnavailable(
+            f"{shown} must belong to root and be writable by nobody else",
+            hint=f"chown root {shown}; chmod go-w {shown}; over NFS, export it with no_root_squash.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -32,45 +32,62 @@ class Sight(msgspec.Struct, frozen=True):
     sign: Sign
     uid: int
     regular: bool = True
+    changed_ns: int = 0
+    """When the NAS last saw it change; a program that copies can set mtime to anything, and this never."""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Everything there: files that count, inodes of those that do not, and folders nobody asked for."""
+    """Everything there: files that count, signs of those that do not, and folders nobody asked for; and what
+    could not be looked at, with the reason.
+    """
 
     sights: tuple[Sight, ...]
-    hidden: frozenset[int] = frozenset()
+    hidden: frozenset[Sign] = frozenset()
     folders: tuple[str, ...] = ()
+    broken: Mapping[str, str] = {}
 
 
 def take(folder: dropfolder.Folder, *, hidden: Callable[[str], bool], user_folders: bool) -> Listing:
-    """List submit/ and, if the site wants them, the users' folders in it."""
+    """List submit/ and, if the site wants it, users' folders in it; one file's trouble is no other's."""
     sights: list[Sight] = []
-    unseen: set[int] = set()
+    unseen: set[Sign] = set()
     folders: list[str] = []
+    broken: dict[str, str] = {}
     for entry in os.scandir(folder.submit):
-        if hidden(entry.name):
-            unseen.add(entry.inode())
-        elif entry.is_dir(follow_symlinks=False):
-            folders.append(entry.name)
-        else:
-            sights.extend(_sight("", entry))
+        try:
+            if hidden(entry.name):
+                unseen.update(_signs(entry))
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                sights.extend(_sight("", entry))
+        except OSError as error:
+            broken[entry.name] = error.strerror or str(error)
     for name in folders if user_folders else ():
-        sights.extend(_below(folder, name, hidden, unseen))
-    return Listing(tuple(sights), frozenset(unseen), tuple(folders))
+        try:
+            sights.extend(_below(folder, name, hidden, unseen))
+        except OSError as error:
+            broken[name] = error.strerror or str(error)
+    return Listing(tuple(sights), frozenset(unseen), tuple(folders), broken)
 
 
 def _below(
-    folder: dropfolder.Folder, name: str, hidden: Callable[[str], bool], unseen: set[int]
+    folder: dropfolder.Folder, name: str, hidden: Callable[[str], bool], unseen: set[Sign]
 ) -> Iterator[Sight]:
     try:
         with dropfolder.inside(folder.submit, name) as inner:
             for entry in os.scandir(inner):
                 if hidden(entry.name):
-                    unseen.add(entry.inode())
+                    unseen.update(_signs(entry))
                 elif not entry.is_dir(follow_symlinks=False):
                     yield from _sight(name, entry)
     except errors.NasUnavailable:
         return  # removed, or made a link, since it was listed
+
+
+def _signs(entry: os.DirEntry[str]) -> Iterator[Sign]:
+    if not entry.is_dir(follow_symlinks=False):
+        yield from (seen.sign for seen in _sight("", entry))
 
 
 def _sight(folder: str, entry: os.DirEntry[str]) -> Iterator[Sight]:
@@ -79,4 +96,5 @@ def _sight(folder: str, entry: os.DirEntry[str]) -> Iterator[Sight]:
     except FileNotFoundError:
         return  # deleted since it was listed
     if not stat.S_ISDIR(found.st_mode):
-        yield Sight(folder, entry.name, Sign.of(found), found.st_uid, stat.S_ISREG(found.st_mode))
+        regular = stat.S_ISREG(found.st_mode)
+        yield Sight(folder, entry.name, Sign.of(found), found.st_uid, regular, found.st_ctime_ns)

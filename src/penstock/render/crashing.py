@@ -7,7 +7,7 @@ import re
 POINTS = "points.py"
 _PYTHON = re.compile(rb"^( *)# crash point: ([a-z.-]+)$", re.MULTILINE)
 _LUA = re.compile(rb"^( *)-- crash point: ([a-z.-]+)$", re.MULTILINE)
-_IMPORT = b"from . import wire\n"
+_IMPORT = re.compile(rb"^from \. import .+$", re.MULTILINE)
 _LUA_CALL = (
     rb"\1if os.rename('%(folder)s/\2', '%(folder)s/\2.reached') then "
     rb"while os.rename('%(folder)s/\2.reached', '%(folder)s/\2.reached') do os.execute('sleep 0.02') end end"
@@ -19,7 +19,10 @@ def armed(source: bytes, folder: str) -> bytes:
     if not _PYTHON.search(source):
         return source
     call = rb"\1points.reach(%r, '\2')" % folder
-    return _PYTHON.sub(call, source.replace(_IMPORT, _IMPORT + b"from . import points\n", 1))
+    importing, count = _IMPORT.subn(rb"\g<0>, points", source, count=1)
+    if not count:
+        raise ValueError("a hook with crash points imports nothing of ours: import them there anew")
+    return _PYTHON.sub(call, importing)
 
 
 def armed_lua(source: bytes, folder: str) -> bytes:

@@ -33,7 +33,7 @@ def apply(
         spec["volumes"].append({"name": "shm", "emptyDir": memory})
         container["volumeMounts"].append({"name": "shm", "mountPath": SHARED_MEMORY})
     if asked.node_selector:
-        spec["nodeSelector"] = spec.get("nodeSelector", {}) | asked.node_selector
+        spec["nodeSelector"] = _selector(spec.get("nodeSelector", {}), asked.node_selector)
     if asked.tolerations:
         spec["tolerations"] = [*spec.get("tolerations", ()), *map(_toleration, asked.tolerations)]
     if asked.pull_secrets:
@@ -44,6 +44,16 @@ def apply(
     return manifest
 
 
+def _selector(sites: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Both: where the site names a label, its value is the partition's or the GPU's and no choice."""
+    for name in sites.keys() & own.keys():
+        if sites[name] != own[name]:
+            raise errors.UsageError(
+                f"#K8S_NODE_SELECTOR={name}={own[name]}: this job's nodes have {sites[name]!r} there"
+            )
+    return sites | own
+
+
 def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
     """Runs before the job's container and its mounts are made; takes no more than that one will."""
     requests = {name: container["resources"]["requests"][name] for name in ("cpu", "memory")}
@@ -51,10 +61,15 @@ def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
     return {name: container[name] for name in ("imagePullPolicy", "securityContext") if name in container} | {
         "name": wellknown.LOOKING_NAME,
         "image": image,
-        "command": [word.replace("$(", "$$(") for word in words],
+        "command": [literally(word) for word in words],
         "resources": {"requests": requests, "limits": dict(requests)},
         "volumeMounts": [dict(one) for one in container["volumeMounts"]],
     }
+
+
+def literally(text: str) -> str:
+    """For places where a kubelet puts variables in: it makes `$$` a dollar, and replaces `$(NAME)`."""
+    return text.replace("$", "$$")
 
 
 def _add_mount(container: Manifest, mount: Mount, shared: tuple[str, ...]) -> None:

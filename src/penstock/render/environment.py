@@ -26,8 +26,7 @@ _NEVER = frozenset(
     (
         b"SLURM_CONF", b"CUDA_VISIBLE_DEVICES", b"NVIDIA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES",
         b"HIP_VISIBLE_DEVICES", b"ZE_AFFINITY_MASK", b"GPU_DEVICE_ORDINAL",
-        # no shell lets these be set: bash ends when it is tried
-        b"UID", b"EUID", b"PPID", b"SHELLOPTS", b"BASHOPTS", b"BASH_VERSINFO",
+        *(name.encode() for name in wellknown.SHELLS_OWN),
     )
 )  # fmt: skip
 _PUT_ASIDE = wellknown.PUT_ASIDE.encode()

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from importlib import resources
 
 from penstock import wellknown
+from penstock.hooks import armed
 from penstock.model import releases
 from penstock.render import crashing
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
-MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py")
+MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "armed.py")
 ADMIT_SECONDS = 20  # Slurm waits for PrologSlurmctld with the nodes taken: better requeue than wait for long
 
 
@@ -32,6 +33,8 @@ class HookSettings:
     release_timeout: int
     """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
     slurm_conf: str
+    state_dir: str
+    """StateSaveLocation: where PrologSlurmctld finds the environments of jobs."""
     slurm_commands: str = "/usr/bin"
     """Where to look for squeue first."""
     root_may_submit: bool = False
@@ -54,9 +57,11 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
     return (
         *modules,
         RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
-        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", settings.admit_timeout), 0o755),
+        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", **_admitting(settings)), 0o755),
         RenderedFile(
-            wellknown.EPILOG, _partition_program(settings, "release", settings.release_timeout), 0o755
+            wellknown.EPILOG,
+            _partition_program(settings, "release", seconds=settings.release_timeout),
+            0o755,
         ),
         RenderedFile(wellknown.TASK_PROLOG, _guard("task_prolog.sh", settings), 0o755),
         RenderedFile(wellknown.SESSION, _guard("session.sh", settings), 0o755),
@@ -88,7 +93,11 @@ def _program(module: str, call: str) -> bytes:
     return f"{HEAD}from {PACKAGE} import {module}\n\n{module}.{call}\n".encode()
 
 
-def _partition_program(settings: HookSettings, question: str, seconds: int) -> bytes:
+def _admitting(settings: HookSettings) -> dict[str, object]:
+    return {"seconds": settings.admit_timeout, "state": settings.state_dir}
+
+
+def _partition_program(settings: HookSettings, question: str, **how: object) -> bytes:
     """A hook that Slurm runs for every job: leaves at once, before any import, when the partition is none of
     ours.
     """
@@ -96,7 +105,8 @@ def _partition_program(settings: HookSettings, question: str, seconds: int) -> b
     guard = (
         f'import posix\n\nif posix.environ.get(b"SLURM_JOB_PARTITION") not in {bridged!r}:\n    sys.exit(0)\n'
     )
-    call = f"from {PACKAGE} import ask\n\nask.{question}({settings.socket!r}, seconds={seconds})\n"
+    words = ", ".join((repr(settings.socket), *(f"{name}={value!r}" for name, value in how.items())))
+    call = f"from {PACKAGE} import ask\n\nask.{question}({words})\n"
     return (HEAD + guard + call).encode()
 
 
@@ -121,6 +131,7 @@ def _job_submit(settings: HookSettings) -> bytes:
         b"@ROOT_MAY_SUBMIT@": str(settings.root_may_submit).lower(),
         b"@MARK@": wellknown.ADMIN_MARK,
         b"@PUT_ASIDE@": wellknown.PUT_ASIDE,
+        b"@LOADERS@": ", ".join(f'"{name}"' for name in armed.LOADERS),
         b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
     }
     text = _source("job_submit.lua")

@@ -31,6 +31,7 @@ class Instance:
     gpus: int
     wish: PodSpec
     gpu_resource: str = wellknown.GPU_RESOURCE
+    partition: str = ""
 
 
 def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
@@ -92,4 +93,4 @@ def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
     )
     identity = jobs.JobIdentity(job_id=instance.job_id, restart=0, uid=instance.owner.uid)
     shares = tuple(jobs.NodeShare(node=f"node-{rank}", amount=amount) for rank in range(ranks))
-    return jobs.Allocation(identity=identity, shares=shares, partition="")
+    return jobs.Allocation(identity=identity, shares=shares, partition=instance.partition)

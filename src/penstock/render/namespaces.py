@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock import wellknown
 from penstock.model import launches
+from penstock.render import pods
 
 NAME = "penstock"
 NETWORK_POLICIES = "networkpolicies.networking.k8s.io"
@@ -21,7 +22,8 @@ Manifest = dict[str, Any]
 
 def render_namespace(name: str, owner: launches.Owner, *, shared: bool = False) -> Manifest:
     """Labelled with whose it is: the user's, or when it is shared, the account's."""
-    whose = {wellknown.LABEL_ACCOUNT: owner.account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
+    account = pods.label_of(owner.account)
+    whose = {wellknown.LABEL_ACCOUNT: account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": whose}}
 
 

@@ -40,6 +40,10 @@ class PodSettings:
     """The Slurm cluster's name, which tells our pods from those of another Slurm on the same Kubernetes."""
     trusted_partitions: frozenset[str] = frozenset()
     """Partitions in mode `trust`: nothing is checked, kube-scheduler places."""
+    allowed_images: tuple[str, ...] = ()
+    """Prefixes of images that jobs may use; none allows all."""
+    forbidden_directives: frozenset[str] = frozenset()
+    """#K8S_ directives that scripts may not have, by their name without the prefix."""
     image_pull_policy: str = ""
     image_pull_secrets: tuple[str, ...] = ()
     priority_classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -86,9 +90,9 @@ def secret_name(identity: jobs.JobIdentity) -> str:
     return f"slurm-{identity.job_id}-{identity.restart}"
 
 
-def label_of(cluster: str) -> str:
-    """The cluster's name as a label's value."""
-    return _NO_LABEL.sub("-", cluster)[:63].strip("-_.")
+def label_of(name: str) -> str:
+    """The name of a cluster or an account as a label's value."""
+    return _NO_LABEL.sub("-", name)[:63].strip("-_.")
 
 
 def labels_of(identity: jobs.JobIdentity, cluster: str = "") -> dict[str, str]:
@@ -148,8 +152,9 @@ def render_pod(
     owner: launches.Owner,
     request: launches.LaunchRequest,
     settings: PodSettings,
+    strict_groups: bool = False,
 ) -> Manifest:
-    """One rank's pod, not bound to its node yet."""
+    """One rank's pod, not bound to a node yet; `strict_groups` where its node keeps groups of images out."""
     identity = allocation.identity
     manifest: Manifest = {
         "apiVersion": "v1",
@@ -165,7 +170,7 @@ def render_pod(
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": settings.kill_wait,
-            "securityContext": _pod_security(owner),
+            "securityContext": _pod_security(owner, strict_groups=strict_groups),
             "containers": [_container(allocation, rank, request, settings)],
             "volumes": _volumes(identity, settings) + _output_volume(rank, request, settings),
         },
@@ -199,8 +204,9 @@ def _site_choices(allocation: jobs.Allocation, rank: int, settings: PodSettings)
     return chosen
 
 
-def _pod_security(owner: launches.Owner) -> Manifest:
+def _pod_security(owner: launches.Owner, *, strict_groups: bool) -> Manifest:
     return {
+        **({"supplementalGroupsPolicy": "Strict"} if strict_groups else {}),
         "runAsUser": owner.uid,
         "runAsGroup": owner.gid,
         "runAsNonRoot": owner.uid != 0,
@@ -244,9 +250,9 @@ def _process(rank: int, request: launches.LaunchRequest) -> Manifest:
     pairs = [
         (name.decode(errors="replace"), value.decode(errors="replace")) for name, value in _variables(request)
     ]
-    found: Manifest = {"env": [{"name": name, "value": value.replace("$(", "$$(")} for name, value in pairs]}
+    found: Manifest = {"env": [{"name": name, "value": directives.literally(value)} for name, value in pairs]}
     if request.arguments:
-        found["args"] = [word.decode(errors="replace").replace("$(", "$$(") for word in request.arguments]
+        found["args"] = [directives.literally(word.decode(errors="replace")) for word in request.arguments]
     workdir = request.pod.workdir
     return found | ({"workingDir": workdir} if workdir else {})
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock import errors
 from penstock.model import cluster as model
 from penstock.model import releases
 
@@ -74,7 +75,7 @@ def _slurmdbd(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"StorageHost={cluster.database.host}"
     yield f"StorageUser={cluster.database.user or cluster.slurm_user}"
     if cluster.database.password:
-        yield f"StoragePass={cluster.database.password}"
+        yield f"StoragePass={_quoted(cluster.database.password)}"
     yield f"StorageLoc={cluster.database.name}"
     yield f"PidFile={cluster.places.pid_dir}/slurmdbd.pid"
     yield f"LogFile={cluster.places.log_dir}/slurmdbd.log"
@@ -218,6 +219,15 @@ def _default_memory_per_cpu(cluster: model.SlurmCluster) -> int:
     if cluster.priorities.memory_per_cpu is not None:
         return cluster.priorities.memory_per_cpu
     return max(1, min(node.memory_mb // node.cpus for node in cluster.nodes) // 2)
+
+
+def _quoted(secret: str) -> str:
+    """A value with blanks and number signs in it, as Slurm reads it back."""
+    if '"' in secret or not secret.isprintable():
+        raise errors.UsageError(
+            "the database's password has a quotation mark or a line break in it, which Slurm cannot read"
+        )
+    return '"' + secret.replace("\\", "\\\\").replace("#", "\\#") + '"'
 
 
 def _typed(node: model.NodeSpec) -> str:

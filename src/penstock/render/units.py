@@ -24,10 +24,10 @@ def render(name: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def _start(usual: str, command: str, slurm_commands: str) -> dict[str, str]:
-    """The line that starts the program, and what takes its place."""
-    start = f"{_environment(slurm_commands)}ExecStart={command}\n"
-    return {f"ExecStart={PROGRAM} {usual}\n": start}
+def _start(command: str, usual: str, *, program: str, config: str, slurm_commands: str) -> dict[str, str]:
+    """The line that starts the command with its `usual` settings, and what takes its place."""
+    start = f"{_environment(slurm_commands)}ExecStart={program} {command} --config {config}\n"
+    return {f"ExecStart={PROGRAM} {command} --config /etc/penstock/{usual}.json\n": start}
 
 
 def _environment(slurm_commands: str) -> str:
@@ -48,9 +48,7 @@ def penstockd(
     """penstockd as SlurmUser; `runtime` is its socket's folder."""
     is_usual = runtime.startswith("/run/")
     folder = f"RuntimeDirectory={runtime.removeprefix('/run/')}" if is_usual else "# no folder below /run"
-    start = _start(
-        "daemon --config /etc/penstock/penstockd.json", f"{program} daemon --config {config}", slurm_commands
-    )
+    start = _start("daemon", "penstockd", program=program, config=config, slurm_commands=slurm_commands)
     return render(
         PENSTOCKD,
         {
@@ -64,9 +62,7 @@ def penstockd(
 
 def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: str, state: str) -> str:
     """The intake, once the NAS is mounted."""
-    start = _start(
-        "intake --config /etc/penstock/intake.json", f"{program} intake --config {config}", slurm_commands
-    )
+    start = _start("intake", "intake", program=program, config=config, slurm_commands=slurm_commands)
     return render(
         INTAKE,
         {
@@ -79,11 +75,7 @@ def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: st
 
 def collector(*, program: str, config: str, slurm_commands: str, nas: str, results: str, state: str) -> str:
     """The collector, once the NAS is mounted."""
-    start = _start(
-        "collector --config /etc/penstock/collector.json",
-        f"{program} collector --config {config}",
-        slurm_commands,
-    )
+    start = _start("collector", "collector", program=program, config=config, slurm_commands=slurm_commands)
     return render(
         COLLECTOR,
         {

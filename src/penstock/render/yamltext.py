@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
+_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -49,4 +50,12 @@ def _scalar(value: Any) -> str:
         return value
     if isinstance(value, tuple):
         return "[]"
+    if isinstance(value, str):
+        return _NOT_ASCII.sub(_escaped, json.dumps(value, ensure_ascii=False))
     return json.dumps(value)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """YAML has one escape for a character that JSON writes as two, and refuses halves of it."""
+    number = ord(match[0])
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

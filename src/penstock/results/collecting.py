@@ -12,21 +12,33 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import NoneType
 
 import msgspec
 
 from penstock import errors
 from penstock.model import attempts, numbers
 from penstock.nas import acting, atomic
-from penstock.results import finding, gathering, placing, settings, summary, telling
+from penstock.results import (
+    copying,
+    finding,
+    gathering,
+    keeping,
+    placing,
+    recognising,
+    settings,
+    summary,
+    telling,
+)
 from penstock.slurm import accounting
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60.0
 GIVEN_UP = "given-up"
+TOLD = "told"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Job:
     attempt: attempts.Attempt
     record: accounting.EndedAttempt | None
     user: acting.User
+    is_last: bool = False
+    """The last try: what fails for days must not keep the job's later attempts waiting for ever."""
 
     @property
     def final(self) -> Path:
@@ -57,30 +71,56 @@ def collect(chosen: settings.Settings, path: Path, record: accounting.EndedAttem
     """Whether the results are whole now and the record is gone."""
     with _locked(path) as content:
         if content is None:
-            return True
+            return not path.exists()  # else a child of a collector that was killed is still at it
         placing.prepare(chosen.folder, chosen.state)
         attempt = msgspec.json.decode(content, type=attempts.Attempt)
+        is_last = time.time() >= attempt.closed + chosen.give_up_seconds
         try:
-            job = Job(chosen, path, attempt, record, acting.User.of(attempt.uid))
+            known = _remembered(chosen, attempt, record)
+            job = Job(chosen, path, attempt, known, acting.User.of(attempt.uid), is_last)
             found = _build(job)
-        except errors.PenstockError as error:
-            return _failed(chosen, path, attempt, error.message)
+        except (errors.PenstockError, OSError) as error:
+            return _failed(chosen, path, attempt, str(error), is_last=is_last)
         if not found.complete:
-            return _failed(chosen, path, attempt, found.problem)
+            return _failed(chosen, path, attempt, found.problem, is_last=is_last)
         _finish(job, found)
         return True
 
 
-def _failed(chosen: settings.Settings, path: Path, attempt: attempts.Attempt, problem: str) -> bool:
-    """To be tried again; but what fails for days must not keep the job's later attempts waiting for ever."""
-    if time.time() < attempt.closed + chosen.give_up_seconds:
+def _failed(
+    chosen: settings.Settings, path: Path, attempt: attempts.Attempt, problem: str, *, is_last: bool
+) -> bool:
+    """To be tried again, or put away; whether nothing is left to do."""
+    if not is_last:
         log.warning("job %d: results are incomplete: %s", attempt.job_id, problem)
         return False
     kept = chosen.state / GIVEN_UP
     kept.mkdir(mode=0o700, exist_ok=True)
     path.rename(kept / path.name)
+    _told(chosen, attempt).unlink(missing_ok=True)
     log.error("job %d: results stay incomplete, the record is in %s: %s", attempt.job_id, kept, problem)
     return True
+
+
+def _told(chosen: settings.Settings, attempt: attempts.Attempt) -> Path:
+    return chosen.state / TOLD / f"{summary.attempt_id(attempt)}.json"
+
+
+def _remembered(
+    chosen: settings.Settings, attempt: attempts.Attempt, record: accounting.EndedAttempt | None
+) -> accounting.EndedAttempt | None:
+    """What Slurm tells of the attempt, or told at an earlier try: it forgets, and the folder has its name
+    from that.
+    """
+    path = _told(chosen, attempt)
+    if record is None:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=accounting.EndedAttempt)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    atomic.write(path, msgspec.json.encode(record), mode=0o600, durable=False)
+    return record
 
 
 @contextmanager
@@ -107,6 +147,7 @@ def _content(path: Path, descriptor: int) -> bytes | None:
 
 
 def _build(job: Job) -> gathering.Gathered:
+    _take_back(job)
     previous = _previous(job)
     placing.own_folder(job.partial, job.user)
     plan = gathering.Plan(
@@ -118,32 +159,48 @@ def _build(job: Job) -> gathering.Gathered:
         previous=str(job.final) if previous is not None else "",
         previous_number=previous or 0,
         overtaken=_overtaken(job),
+        is_last=job.is_last,
         limits=job.settings.limits,
     )
     found = acting.run_as(
         job.user, lambda: gathering.gather(plan), type=gathering.Gathered, timeout=job.settings.job_seconds
     )
-    if not found.complete and not os.path.lexists(job.final):
-        job.partial.rename(job.final)  # for its owner to see; it is taken back before the next try
-    elif found.complete:
+    if found.complete:
         _put_in_place(job)
+    elif found.says_so and not copying.is_there(job.final):
+        job.partial.rename(job.final)  # for its owner to see; it is taken back before the next try
     return found
+
+
+def _take_back(job: Job) -> None:
+    """What was shown under the task's own number before Slurm told of which array it is."""
+    shown = job.settings.folder / str(job.attempt.job_id)
+    if shown == job.final or copying.is_there(job.partial) or not copying.is_there(shown):
+        return
+    with suppress(PermissionError):  # another job's of that number, which its owner has closed
+        if _look(job, shown).attempt_id == summary.attempt_id(job.attempt):
+            shown.rename(job.partial)
+
+
+def _look(job: Job, folder: Path) -> recognising.Existing:
+    """Nothing of what is not the user's."""
+    if not placing.belongs_to(folder, job.user):
+        return recognising.Existing()
+    return acting.run_as(
+        job.user, lambda: recognising.look(folder), type=recognising.Existing, timeout=LOOK_SECONDS
+    )
 
 
 def _previous(job: Job) -> int | None:
     """The number of the earlier attempt whose folder has our name; what else has it makes room."""
-    if not os.path.lexists(job.final):
+    if not copying.is_there(job.final):
         return None
-    there = gathering.Existing()
-    if placing.belongs_to(job.final, job.user):
-        there = acting.run_as(
-            job.user, lambda: gathering.look(job.final), type=gathering.Existing, timeout=LOOK_SECONDS
-        )
+    there = _look(job, job.final)
     if there.attempt_id == summary.attempt_id(job.attempt):
-        if not os.path.lexists(job.partial):
+        if not copying.is_there(job.partial):
             job.final.rename(job.partial)
         return None
-    if there.job_id == job.attempt.job_id and 0 <= there.restarts < job.attempt.restart:
+    if recognising.continues(job.attempt, there):
         return there.restarts
     aside = placing.set_aside(job.final)
     log.warning("%s was of another job of that number: it is %s now", job.final, aside.name)
@@ -159,14 +216,18 @@ def _overtaken(job: Job) -> bool:
 
 
 def _put_in_place(job: Job) -> None:
+    """What the owner has put into the old folder meanwhile is moved; a storage that fails is waited for."""
     placing.put_in_place(job.partial, job.final, job.old)
-    if os.path.lexists(job.old):
+    if copying.is_there(job.old):
         try:
             acting.run_as(
-                job.user, lambda: gathering.empty(job.old), type=int, timeout=job.settings.job_seconds
+                job.user,
+                lambda: keeping.clear(job.old, job.final),
+                type=NoneType,
+                timeout=job.settings.job_seconds,
             )
             job.old.rmdir()
-        except (OSError, errors.ActingError) as error:
+        except (PermissionError, errors.ActingError) as error:
             log.warning("job %d: %s is left over: %s", job.attempt.job_id, job.old, error)
 
 
@@ -176,3 +237,4 @@ def _finish(job: Job, found: gathering.Gathered) -> None:
         telling.leave(job.settings.state, job.path.name, folder=job.final, summary=found.summary)
     job.path.unlink()
     atomic.sync_directory(job.path.parent)
+    _told(job.settings, job.attempt).unlink(missing_ok=True)

@@ -110,13 +110,43 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def is_same(source: os.stat_result, target: Path) -> bool:
-    """Whether the target is what a copy of that file would be; seconds, for not every server keeps more."""
+def is_there(path: Path) -> bool:
+    """Whether anything has that name; a storage that does not answer, for which os.path.lexists says no, may
+    not be taken for an empty one.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_same(source: Path, target: Path) -> bool:
+    """Whether the target is what a copy of the source would be.
+
+    Size and time only spare us reading: files of one name are often of one size and written in one second.
+    Seconds, for not every server keeps more.
+    """
+    here = source.lstat()
     try:
         there = target.lstat()
     except FileNotFoundError:
         return False
-    if (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino):
+    if os.path.samestat(here, there):
         return True
-    close = abs(there.st_mtime - source.st_mtime) < 1
-    return stat.S_ISREG(there.st_mode) and there.st_size == source.st_size and close
+    close = abs(there.st_mtime - here.st_mtime) < 1
+    alike = stat.S_ISREG(there.st_mode) and there.st_size == here.st_size and close
+    return alike and _same_content(source, target)
+
+
+def _same_content(source: Path, target: Path) -> bool:
+    """Of a target that cannot be read nobody knows, so it is not."""
+    try:
+        there = open_file(target)
+    except (PermissionError, NotAFile):
+        return False
+    with os.fdopen(there, "rb") as one, os.fdopen(open_file(source), "rb") as other:
+        while chunk := one.read(_CHUNK):
+            if chunk != other.read(_CHUNK):
+                return False
+        return not other.read(1)

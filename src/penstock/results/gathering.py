@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 
@@ -18,15 +17,12 @@ import msgspec
 from penstock import wellknown
 from penstock.model import attempts
 from penstock.nas import atomic
-from penstock.results import checksums, copying, outputs, settings
+from penstock.results import checksums, copying, keeping, outputs, recognising, settings
 from penstock.results import summary as summarising
 from penstock.slurm import accounting
 
 STDOUT, STDERR, OUTPUTS = "stdout.log", "stderr.log", "outputs"
-_ATTEMPT = re.compile(r"attempt-(\d+)")
 _UNFINISHED = re.compile(r"\.(?:job_summary\.json|job_summary\.txt|checksums\.txt|std(?:out|err)\.log)\..{8}")
-_EARLIER = re.compile(rb"attempt-\d+/")
-_MOST_SUMMARY = 4 << 20
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,16 +39,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     previous_number: int = 0
     overtaken: bool = False
     """A later attempt has begun, and writes to the same output files."""
+    is_last: bool = False
+    """If something is missing after this try, too, it is given up."""
     limits: settings.Limits = settings.Limits()
-
-
-class Existing(msgspec.Struct, frozen=True):
-    """What a results folder says of itself; its owner may have written anything there."""
-
-    attempt_id: str = ""
-    job_id: int = -1
-    restarts: int = -1
-    complete: bool = False
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -62,23 +51,8 @@ class Gathered(msgspec.Struct, frozen=True):
     """job_summary.json, as text."""
     complete: bool
     problem: str = ""
-
-
-def look(folder: Path) -> Existing:
-    """Whose attempt lies there."""
-    try:
-        descriptor = copying.open_file(folder / summarising.JSON_NAME)
-        with os.fdopen(descriptor, "rb") as stream:
-            found = msgspec.json.decode(stream.read(_MOST_SUMMARY), type=Existing)
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-        copying.NotAFile,
-        msgspec.MsgspecError,
-        UnicodeDecodeError,
-    ):
-        return Existing()
-    return msgspec.structs.replace(found, complete=(folder / checksums.NAME).is_file())
+    says_so: bool = True
+    """Whether the folder has a summary of this: without one nobody would know it again."""
 
 
 def gather(plan: Plan) -> Gathered:
@@ -86,16 +60,17 @@ def gather(plan: Plan) -> Gathered:
     os.umask(0o022)
     folder, notes = Path(plan.folder), outputs.Notes()
     mark = folder / wellknown.OUTPUTS_COPIED
-    done = look(folder)
+    done = recognising.look(folder)
     if done.complete and done.attempt_id == summarising.attempt_id(plan.attempt):
         mark.unlink(missing_ok=True)
         return Gathered(summary=(folder / summarising.JSON_NAME).read_text(), complete=True)
     found = summarising.summarise(plan.attempt, plan.record, user=plan.user, now=time.time())
     if plan.record is None:
-        notes.add("Slurm did not tell how the job ended")
+        notes.say("Slurm did not tell how the job ended")
     try:
         _tidy(folder)
-        _keep_earlier(plan, folder)
+        if plan.previous:
+            keeping.link_earlier(Path(plan.previous), folder, number=plan.previous_number)
         _take_logs(plan, folder, notes)
         measured = _take_outputs(plan, folder, notes)
         found = msgspec.structs.replace(found, outputs=measured, notes=notes.all(), complete=True)
@@ -103,27 +78,33 @@ def gather(plan: Plan) -> Gathered:
         atomic.write(folder / checksums.NAME, checksums.of_folder(folder))
         mark.unlink(missing_ok=True)
     except (OSError, RecursionError) as error:
-        return _incomplete(folder, found, notes, error)
+        return _incomplete(folder, msgspec.structs.replace(found, given_up=plan.is_last), notes, error)
     return Gathered(summary=summarising.as_json(found).decode(), complete=True)
 
 
 def _tidy(folder: Path) -> None:
-    """Remove files that were being written when somebody stopped us."""
+    """Remove files that were being written when somebody stopped us.
+
+    Our own files lie at the top of an attempt; further down such names are the owner's.
+    """
     for within, _, names in os.walk(folder):
+        place = Path(within)
+        at_top = place == folder or (place.parent == folder and place.name != OUTPUTS)
         for name in names:
-            if name.startswith(copying.UNFINISHED) or _UNFINISHED.fullmatch(name):
+            if name.startswith(copying.UNFINISHED) or (at_top and _UNFINISHED.fullmatch(name)):
                 Path(within, name).unlink()
 
 
 def _incomplete(folder: Path, found: summarising.Summary, notes: outputs.Notes, error: Exception) -> Gathered:
-    problem = getattr(error, "strerror", None) or str(error)
+    problem, says_so = getattr(error, "strerror", None) or str(error), True
     found = msgspec.structs.replace(found, complete=False, problem=problem, notes=notes.all())
     try:
         (folder / checksums.NAME).unlink(missing_ok=True)
         _write_summary(folder, found)
     except OSError as also:
-        problem = f"{problem}; nor could the summary be written: {also.strerror}"
-    return Gathered(summary=summarising.as_json(found).decode(), complete=False, problem=problem)
+        problem, says_so = f"{problem}; nor could the summary be written: {also.strerror}", False
+    text = summarising.as_json(found).decode()
+    return Gathered(summary=text, complete=False, problem=problem, says_so=says_so)
 
 
 def _write_summary(folder: Path, found: summarising.Summary) -> None:
@@ -141,20 +122,22 @@ def _take_logs(plan: Plan, folder: Path, notes: outputs.Notes) -> None:
     merged = attempt.stderr == attempt.stdout
     _take_log(b"/dev/null" if merged else attempt.stderr, folder / STDERR, plan, notes)
     if plan.overtaken:
-        notes.add("a later attempt began before this one was collected: its output may be among this one's")
+        notes.say("a later attempt began before this one was collected: its output may be among this one's")
 
 
 def _take_log(source: bytes, target: Path, plan: Plan, notes: outputs.Notes) -> None:
+    if plan.overtaken and copying.is_there(target):
+        return  # from an earlier try, when the original was more this attempt's than it is now
     if source in (b"/dev/null", b""):
         atomic.write(target, b"")
         return
     try:
         left_out = copying.copy(source, target, at_most=plan.limits.log_bytes)
         if left_out:
-            notes.add(f"{target.name}: the last {left_out} bytes are only in {os.fsdecode(source)}")
+            notes.say(f"{target.name}: the last {left_out} bytes are only in {os.fsdecode(source)}")
     except (FileNotFoundError, PermissionError, NotADirectoryError, copying.NotAFile) as error:
         why = getattr(error, "strerror", None) or "no regular file"
-        notes.add(f"{target.name}: {source.decode(errors='replace')} could not be read: {why}")
+        notes.say(f"{target.name}: {source.decode(errors='replace')} could not be read: {why}")
         atomic.write(target, b"")
 
 
@@ -168,12 +151,12 @@ def _take_outputs(plan: Plan, folder: Path, notes: outputs.Notes) -> summarising
     if attempt.outputs and attempt.workdir_is_shared:
         _take_named(plan, target, notes)
     elif attempt.outputs and not copied:
-        notes.add(
+        notes.say(
             "#K8S_OUTPUTS: the container ended before its files were copied out, or had nowhere to put them"
         )
     if not attempt.output_dir:
         why = "the image ran its own entrypoint" if attempt.own_entrypoint else "pods do not see the results"
-        notes.add(f"PENSTOCK_OUTPUT_DIR was not set: {why}")
+        notes.say(f"PENSTOCK_OUTPUT_DIR was not set: {why}")
     target.mkdir(exist_ok=True)
     for line in outputs.oddities(target):
         notes.add(line)
@@ -191,55 +174,6 @@ def _take_named(plan: Plan, target: Path, notes: outputs.Notes) -> None:
     for pattern in plan.attempt.outputs:
         finder.collect(pattern)
     if finder.left_out:
-        notes.add(
+        notes.say(
             f"{finder.left_out} files that #K8S_OUTPUTS names are beyond the site's limits and were left"
         )
-
-
-# -- earlier attempts ------------------------------------------------------------------------------
-
-
-def _keep_earlier(plan: Plan, folder: Path) -> None:
-    """Earlier attempts by links: they are in two places until one of them is removed."""
-    if not plan.previous:
-        return
-    own = folder / f"attempt-{plan.previous_number}"
-    own.mkdir(exist_ok=True)
-    for entry in sorted(Path(plan.previous).iterdir()):
-        earlier = _ATTEMPT.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
-        if entry.name == checksums.NAME:
-            atomic.write(own / entry.name, _own_lines(entry))
-        else:
-            _link_tree(entry, (folder if earlier else own) / entry.name)
-
-
-def _own_lines(path: Path) -> bytes:
-    """The attempt's own checksums: the attempts before it do not lie below it any more."""
-    with os.fdopen(copying.open_file(path), "rb") as stream:
-        listed = checksums.parse(stream.read())
-    return b"".join(
-        checksums.line(digest, name) for name, digest in listed.items() if not _EARLIER.match(name)
-    )
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
-    if source.is_symlink():
-        if not target.is_symlink():
-            target.symlink_to(source.readlink())
-    elif source.is_dir():
-        target.mkdir(exist_ok=True)
-        for entry in sorted(source.iterdir()):
-            _link_tree(entry, target / entry.name)
-    elif source.is_file():
-        copying.link_or_copy(source, target)
-
-
-def empty(folder: Path) -> int:
-    """Remove all that is in the folder, but not itself; how much could not be."""
-    for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            entry.unlink()
-    return len(list(folder.iterdir()))

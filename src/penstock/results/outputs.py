@@ -9,33 +9,49 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from penstock import wellknown
-from penstock.results import checksums, copying, globbing, settings, summary
+from penstock.results import checksums, copying, globbing, opening, settings, summary
 
 MOST_NOTES = 20
+_HERE_ALONE = (
+    errno.EPERM, errno.EACCES, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
+    errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL,
+)  # fmt: skip
+"""What says something of one file, or of its name, and not of the storage: waiting would not help."""
 
 
 @dataclasses.dataclass
 class Notes:
-    """What the owner should know, within reason."""
+    """What the owner should know, within reason; names in it need not be text."""
 
     lines: list[str] = dataclasses.field(default_factory=list)
     more: int = 0
+    general: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Names in it need not be text."""
+        """Of one file among many."""
         if len(self.lines) < MOST_NOTES:
-            self.lines.append(text.encode(errors="surrogateescape").decode(errors="replace"))
+            self.lines.append(_as_text(text))
         else:
             self.more += 1
 
+    def say(self, text: str) -> None:
+        """Of the whole: never left out, whatever there is to say of single files."""
+        self.general.append(_as_text(text))
+
     def all(self) -> tuple[str, ...]:
-        return (*self.lines, f"and {self.more} more of these") if self.more else tuple(self.lines)
+        more = [f"and {self.more} more of these"] if self.more else []
+        return (*self.general, *self.lines, *more)
+
+
+def _as_text(text: str) -> str:
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def take_folder(source: Path, target: Path, notes: Notes) -> bool:
@@ -44,24 +60,33 @@ def take_folder(source: Path, target: Path, notes: Notes) -> bool:
     Its mark goes beside the folder, where it is found again if we have to come back.
     """
     with contextlib.suppress(FileNotFoundError):
-        try:
-            source.rename(target)
-        except OSError as error:
-            if not target.is_dir() or isinstance(error, PermissionError):
-                raise
-            _move_into(source, target, notes)
+        if stat.S_ISDIR(source.lstat().st_mode):
+            _move_folder(source, target, notes)
+        else:  # a link or a file that the script has put in its place: kept as that, never followed
+            target.mkdir(exist_ok=True)
+            source.rename(free_name(target / "PENSTOCK_OUTPUT_DIR", notes))
     mark = target.parent / wellknown.OUTPUTS_COPIED
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), opening.opened(target):
         (target / wellknown.OUTPUTS_COPIED).rename(mark)
     if target.is_dir():
-        target.chmod(0o755)
+        target.chmod(0o555 if opening.is_closed(target) else 0o755)
     return mark.exists()
+
+
+def _move_folder(source: Path, target: Path, notes: Notes) -> None:
+    try:
+        opening.move(source, target)
+    except OSError as error:
+        if not target.is_dir() or isinstance(error, PermissionError):
+            raise
+        _move_into(source, target, notes)
 
 
 def _move_into(source: Path, target: Path, notes: Notes) -> None:
     """Both are there: entry by entry, beside what has the same name."""
-    for entry in sorted(source.iterdir()):
-        entry.rename(free_name(target / entry.name, notes))
+    with opening.opened(source), opening.opened(target):
+        for entry in sorted(source.iterdir()):
+            opening.move(entry, free_name(target / entry.name, notes))
     source.rmdir()
 
 
@@ -78,32 +103,46 @@ class Finder:
     files: int = 0
     bytes: int = 0
     left_out: int = 0
+    met_results: bool = False
+    seen: set[str] = dataclasses.field(default_factory=set)
+    """A file that several patterns name, or `**` at several levels, is one."""
 
     def collect(self, pattern: str) -> None:
         """Everything that fits one pattern."""
         found = False
         for way in globbing.matches(str(self.workdir), pattern):
             found = True
-            try:
-                for file in self._within(way):
+            for file in self._within(way):
+                if file not in self.seen:
+                    self.seen.add(file)
                     self._take(file)
-            except (PermissionError, FileNotFoundError) as error:
-                self.notes.add(f"{way}: {error.strerror}")
         if not found:
             self.notes.add(f"#K8S_OUTPUTS={pattern}: nothing there")
 
     def _within(self, way: str) -> Iterator[str]:
         """The file itself, or all files of a folder; links are named and left alone."""
         path = self.workdir / way
-        if path.is_symlink():
-            self.notes.add(f"{way}: a link, not followed")
-        elif path == self.avoid:
-            return
-        elif path.is_dir():
-            for entry in sorted(path.iterdir()):
-                yield from self._within(f"{way}/{entry.name}")
-        else:
-            yield way
+        try:
+            if path.is_symlink():
+                self.notes.add(f"{way}: a link, not followed")
+            elif self._is_results(path):
+                self._note_results(way)
+            elif path.is_dir():
+                for entry in sorted(path.iterdir()):
+                    yield from self._within(f"{way}/{entry.name}")
+            else:
+                yield way
+        except OSError as error:
+            self._note(way, error)
+
+    def _note_results(self, way: str) -> None:
+        if not self.met_results:
+            self.notes.add(f"{way}: in the results folder, from which nothing is collected")
+        self.met_results = True
+
+    def _is_results(self, path: Path) -> bool:
+        """Other jobs', that is; one that works in a results folder means what it names there."""
+        return self.avoid in (path, *path.parents) and self.avoid not in self.workdir.parents
 
     def _take(self, way: str) -> None:
         source = self.workdir / way
@@ -112,9 +151,17 @@ class Finder:
             if not stat.S_ISREG(before.st_mode):
                 self.notes.add(f"{way}: no regular file")
             elif self._fits(before.st_size):
-                self._put(source, self.target / way, before)
-        except (PermissionError, FileNotFoundError, copying.NotAFile) as error:
-            self.notes.add(f"{way}: {getattr(error, 'strerror', None) or 'no regular file'}")
+                self._put(source, self.target / way)
+        except copying.NotAFile:
+            self.notes.add(f"{way}: no regular file")
+        except OSError as error:
+            self._note(way, error)
+
+    def _note(self, way: str, error: OSError) -> None:
+        """Of one that stays where it is; trouble with the storage is raised."""
+        if error.errno not in _HERE_ALONE:
+            raise error
+        self.notes.add(f"{way}: {error.strerror}")
 
     def _fits(self, size: int) -> bool:
         if self.files >= self.limits.output_files or self.bytes + size > self.limits.output_bytes:
@@ -124,19 +171,18 @@ class Finder:
         self.bytes += size
         return True
 
-    def _put(self, source: Path, target: Path, before: os.stat_result) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if copying.is_same(before, target):
-            return
-        chosen = free_name(target, self.notes, same_as=before)
-        if not copying.is_same(before, chosen):
-            copying.link_or_copy(source, chosen, link_from=self.limits.link_bytes)
+    def _put(self, source: Path, target: Path) -> None:
+        opening.make_folders(target.parent)
+        chosen = free_name(target, self.notes, same_as=source)
+        if not copying.is_there(chosen):
+            with opening.opened(target.parent):
+                copying.link_or_copy(source, chosen, link_from=self.limits.link_bytes)
 
 
-def free_name(path: Path, notes: Notes, *, same_as: os.stat_result | None = None) -> Path:
-    """The path, or one beside it when something else is there; or what an interrupted run put there."""
+def free_name(path: Path, notes: Notes, *, same_as: Path | None = None) -> Path:
+    """The path, or one beside it when something else is there; or where a copy of `same_as` is already."""
     chosen, number = path, 1
-    while os.path.lexists(chosen) and not (same_as and copying.is_same(same_as, chosen)):
+    while copying.is_there(chosen) and not (same_as and copying.is_same(same_as, chosen)):
         number += 1
         chosen = path.with_name(f"{path.name}.{number}")
     if chosen != path:

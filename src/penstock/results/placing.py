@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock import errors, wellknown
 from penstock.nas import acting, atomic
-from penstock.results import finding
+from penstock.results import copying, finding
 
 MARK = ".penstock-results"  # in the folder, with a random text that the state directory has too
 REMEMBERED = "results-mark"
@@ -90,7 +90,7 @@ def belongs_to(path: Path, user: acting.User) -> bool:
 def set_aside(path: Path) -> Path:
     """Give what is there another name, for it is of another job that had the same number."""
     number = 1
-    while os.path.lexists(aside := path.with_name(f"{path.name}.{number}")):
+    while copying.is_there(aside := path.with_name(f"{path.name}.{number}")):
         number += 1
     path.rename(aside)
     return aside
@@ -101,7 +101,7 @@ def put_in_place(partial: Path, final: Path, old: Path) -> None:
 
     Between the two renames there is a moment without either; whoever is stopped in it finds `partial` whole.
     """
-    if os.path.lexists(final):
+    if copying.is_there(final):
         final.rename(old)
     partial.rename(final)
     atomic.sync_directory(final.parent)

@@ -90,6 +90,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     restarts: int
     attempt_id: str
+    submission: str | None = None
+    """The same in all attempts of a job, and in no other job that had its number."""
     times: Times
     nodes: tuple[str, ...]
     pods: tuple[Pod, ...]
@@ -103,6 +105,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Outputs = Outputs()
     complete: bool = False
     problem: str = ""
+    given_up: bool = False
+    """What is missing will not come any more."""
     notes: tuple[str, ...] = ()
 
 
@@ -133,6 +137,7 @@ def summarise(
         reason=attempt.end.reason if attempt.end else "",
         restarts=attempt.restart,
         attempt_id=attempt_id(attempt),
+        submission=attempt.submission or None,
         times=_times(record, first, now),
         nodes=tuple(share.node for share in attempt.shares),
         pods=pods,
@@ -246,7 +251,8 @@ def as_text(summary: Summary) -> str:
     lines = []
     if not summary.complete:
         problem = f": {summary.problem}" if summary.problem else ""
-        lines += [f"INCOMPLETE, will be tried again{problem}", ""]
+        then = "given up" if summary.given_up else "will be tried again"
+        lines += [f"INCOMPLETE, {then}{problem}", ""]
     lines += [f"{name:<10} {value}" for name, value in _facts(summary) if value]
     lines += ["", *(f"* {note}" for note in summary.notes)] if summary.notes else []
     return "".join(f"{_one_line(line)}\n" for line in lines)

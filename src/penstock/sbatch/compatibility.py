@@ -48,10 +48,10 @@ refused.
 """
 
 _RESOURCES: Final = (
-    "`nodes=` (`--nodes`, `--ntasks`, `--nodelist`, `--gres`), `select=` (`--nodes`), `ncpus=` (`--mincpus`),"
-    " `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`), `walltime=` and `cput=` (`--time`),"
-    " `nice=`, `proc=` (`--constraint`), `accelerator=true` and `naccelerators=` (`--gres`);"
-    " others are passed over"
+    "`nodes=` (`--nodes`, `--ntasks`, `--nodelist`, `--gpus-per-node`), `select=` (`--nodes`),"
+    " `ncpus=` (`--mincpus`), `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`),"
+    " `walltime=` and `cput=` (`--time`), `nice=`, `proc=` (`--constraint`),"
+    " `accelerator=true` and `naccelerators=` (`--gres`); others are passed over"
 )
 
 _DIRECTIVES: Final = {
@@ -64,9 +64,9 @@ _DIRECTIVES: Final = {
     "ENV": "`NAME=value` for the script; may be repeated",
     "PULL_SECRET": "name of a Secret with the registry's credentials; may be repeated",
     "SHM_SIZE": "size of /dev/shm, as --mem is written",
-    "NODE_SELECTOR": "`label=value` a node must have; may be repeated",
+    "NODE_SELECTOR": "`label=value` a node must have, beside those that the site asks for; may be repeated",
     "TOLERATION": "`key[=value][:effect]`; may be repeated",
-    "PRIORITY_CLASS": "name of a PriorityClass",
+    "PRIORITY_CLASS": "name of a PriorityClass; none of Kubernetes' own (`system-…`)",
 }
 
 _TAIL: Final = """
@@ -74,10 +74,11 @@ _TAIL: Final = """
 
 `penstock validate --site FILE` reads a site file (YAML, see reference/site.md), or a small view of one as
 JSON or TOML, which is faster and which `penstock apply` writes, with these keys: `slurm` (release),
-`gres_types`, `max_array_size`, `partitions` (name: `max_time`, `default`, `bridged`), `nodes` (list of
-`count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries` (those allowed),
-`forbidden_directives`, `default_image`, `shared_mounts`, `namespace_pattern`, `kill_wait`, `classes` (name:
-`cpus`, `memory_mib`, `priority_class`) and `flavours` (name: GPUs).
+`complete` (`false`: what is not named here is a warning, not an error), `gres_types`, `max_array_size`,
+`partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?),
+`nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
+(prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `namespace_pattern`,
+`kill_wait`, `classes` (name: `cpus`, `memory_mib`, `priority_class`) and `flavours` (name: GPUs).
 """
 
 
@@ -94,9 +95,11 @@ def render() -> str:
     ]
     parts.append(_FOREIGN)
     parts += [_foreign_row(row) for row in foreign.rows()]
-    parts.append("\n## #K8S_ directives\n\nOne a line, `#K8S_NAME=value`, before the first command. ")
+    parts.append("\n## #K8S_ directives\n\nOne a line, `#K8S_NAME=value` without blanks around the sign, ")
+    parts.append("in UTF-8, before the first command. ")
     parts.append(
-        "A site may forbid any of them (`forbidden_directives`).\n\n| directive | meaning |\n|---|---|\n"
+        "A site may forbid any of them (`kubernetes.forbidden_directives` of the site file).\n\n"
+        "| directive | meaning |\n|---|---|\n"
     )
     parts += [f"| `#K8S_{name}` | {_DIRECTIVES[name]} |\n" for name in k8s.NAMES]
     parts.append(_TAIL)

@@ -6,7 +6,7 @@ Pure: nothing is read but the arguments, so it is the same on a login node, in a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from penstock.model.jobspec import JobSpec, PodSpec, Provenance
 from penstock.sbatch import (
     assemble,
+    bridged,
     conflicts,
     environment,
     lexer,
@@ -49,14 +50,24 @@ GPU_OPTIONS: Final = frozenset(
 ) | {"mem-per-gpu", "spread-job"}
 """What needs the rules of gpus.py; --spread-job because it counts nodes after them."""
 
+MOST_READ_ANEW: Final = 2000
+"""Foreign lines times components: far beyond what people write, and still under a second."""
+
 
 class Context(msgspec.Struct, frozen=True):
     """What the script is compiled for: Slurm's release, and what sbatch would read of slurm.conf."""
 
     release: str = options.DEFAULT_RELEASE
     gres_types: tuple[str, ...] = DEFAULT_TYPES
+    other_gres: bool = False
+    """Whether Slurm may have more GresTypes: then others are a warning."""
     site: SiteView | None = None
     lint: bool = False
+
+    @property
+    def known_gres(self) -> tuple[str, ...] | None:
+        """Names that are right and no others; None when others may be."""
+        return None if self.other_gres else self.gres_types
 
 
 DEFAULT_CONTEXT: Final = Context()
@@ -91,28 +102,42 @@ def compile_script(
     report = Report()
     table = options.table(context.release)
     script = source.read(data, report)
-    groups = _script_settings(script, table, report)
+    groups = _few_enough(_script_settings(script, table, report), script, report)
     pod, pod_provenance = _pod(script, report)
     remarks.about_lines(script, report)
     outside = [*environment.settings(variables or {}, table), *_command_line(arguments, table, report)]
-    every: list[Setting] = []
+    every: list[list[Setting]] = []
     built = []
+    shared = _in_force(setting for setting in groups[0] if setting.option.key in INHERITED)
     for number, group in enumerate(groups):
-        inherited = [setting for setting in groups[0] if number and setting.option.key in INHERITED]
-        own = [*inherited, *group]
+        own = [*shared, *group] if number else group
         given = [*own, *_foreign(script, own, outside, table, Report() if number else report), *outside]
-        every.extend(given)
+        every.append(given)
         built.append(_component(given, report, context, name, script.interpreter, pod, pod_provenance))
     if not report.failed:
         _advise(built, context, report)
-    if len(groups) > 1:
-        report.warning(
-            Place(),
-            "hetjob",
-            f"a heterogeneous job of {len(groups)} components; bridged partitions refuse it",
-        )
+    bridged.check(built, every, context.site, report)
     failed = report.failed
-    return Compilation(() if failed else tuple(built), report.without(silenced), tuple(every))
+    flat = tuple(setting for given in every for setting in given)
+    return Compilation(() if failed else tuple(built), report.without(silenced), flat)
+
+
+def _few_enough(groups: list[list[Setting]], script: source.Script, report: Report) -> list[list[Setting]]:
+    """Every component reads all #PBS and #BSUB lines anew."""
+    if len(groups) == 1 or len(groups) * len(script.foreign) <= MOST_READ_ANEW:
+        return groups
+    message = f"{len(script.foreign)} #PBS or #BSUB lines in {len(groups)} components of a heterogeneous job"
+    report.error(Place(script.foreign[0].number, 1), "too-many-directives", message, "write them as #SBATCH")
+    return groups[:1]
+
+
+def _in_force(given: Iterable[Setting]) -> list[Setting]:
+    """The last of each option: thousands of lines are not to be read again for thousands of components."""
+    last: dict[str, Setting] = {}
+    for setting in given:
+        last.pop(setting.option.key, None)
+        last[setting.option.key] = setting
+    return list(last.values())
 
 
 def _component(
@@ -124,7 +149,7 @@ def _component(
     pod: PodSpec,
     pod_provenance: Mapping[str, Provenance],
 ) -> JobSpec:
-    values = settings.resolve(given, report, context.gres_types, context.release)
+    values = settings.resolve(given, report, context.known_gres, context.release)
     conflicts.check(values, report)
     asked = shape(values, report)
     conflicts.check_shape(values, asked, report)
@@ -137,6 +162,8 @@ def _component(
 
 def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
     """Hold what was understood against the site, and look for what is unwise."""
+    if context.other_gres:
+        _doubt_gres(jobs, context, report)
     if context.site is not None:
         from penstock.sbatch import sitecheck
 
@@ -147,6 +174,27 @@ def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
 
         for job in jobs:
             lint.check(job, context.site, report)
+
+
+def _doubt_gres(jobs: list[JobSpec], context: Context, report: Report) -> None:
+    """sbatch knows the GresTypes of its slurm.conf; whoever does not can only doubt."""
+    known = (*context.gres_types, "cpu")
+    for job in jobs:
+        names = dict.fromkeys(
+            each.name for each in job.gres.everything if not each.name.startswith("license/")
+        )
+        for name in names:
+            if name not in known:
+                _doubt(name, job, context, report)
+
+
+def _doubt(name: str, job: JobSpec, context: Context, report: Report) -> None:
+    from penstock.sbatch import nearest, sitecheck
+
+    near = nearest.nearest(name, context.gres_types)
+    hint = f"did you mean {near}?" if near else f"known here: {', '.join(context.gres_types) or 'none'}"
+    message = f"{name!r} may be no generic resource of this site"
+    report.warning(sitecheck.place_of(job, "gres"), "unknown-gres", message, hint)
 
 
 def _with_gpus(values: settings.Values, asked: Shape, report: Report) -> Shape:

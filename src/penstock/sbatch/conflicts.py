@@ -75,8 +75,8 @@ def _time_min(values: Values, report: Report) -> None:
 def check_shape(values: Values, shape: Shape, report: Report) -> None:
     """Conflicts that show only once nodes and tasks are counted."""
     match = _PLANE.match(str(values.get("distribution", "")))
-    counted = "ntasks" in values or not rules.holds("plane-needs-tasks", values.release)
-    tasks = shape.tasks if shape.tasks_firm and counted else 1
+    by_node = "ntasks-per-node" in values and not rules.holds("plane-needs-tasks", values.release)
+    tasks = shape.tasks if shape.tasks_firm and ("ntasks" in values or by_node) else 1
     if match and (tasks or 1) <= int(match.group(1)[:9]) * (shape.nodes.minimum - 1):
         message = f"too few tasks for blocks of {match.group(1)} on {shape.nodes.minimum} nodes"
         report.error(

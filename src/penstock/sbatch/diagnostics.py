@@ -7,11 +7,14 @@ accepted, and something in it will not do what its writer thinks. *info*: worth 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Severity = Literal["error", "warning", "info"]
+
+MOST_HINTED: Final = 200
+"""A guess at what was meant takes a millisecond, and a script may have ten thousand mistakes."""
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
@@ -51,6 +54,11 @@ class Report:
     def _add(self, severity: Severity, place: Place, code: str, message: str, hint: str) -> None:
         told = f"{place.origin}: {message}" if place.origin else message
         self.diagnostics.append(Diagnostic(severity, place.line, place.column, code, told, hint))
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether so much was found that looking for what was meant costs more than it helps."""
+        return len(self.diagnostics) > MOST_HINTED
 
     @property
     def failed(self) -> bool:

@@ -104,7 +104,7 @@ def _tokens(lines: Sequence[Line], system: str, escaped: bool, report: Report) -
 
 
 class Translation:
-    """Settings in sbatch's own words, and what --gres says so far: GPUs of #PBS lines are added to it."""
+    """Settings in sbatch's own words, and what --gres says so far: accelerators of #PBS lines are added."""
 
     def __init__(self, system: str, table: options.Table, report: Report, gres: str) -> None:
         self.found: list[Setting] = []
@@ -138,8 +138,7 @@ class Translation:
         if len(value) > LONGEST_VALUE:
             raise Problem(f"{len(value)} characters are more than {LONGEST_VALUE}")
         if row.becomes == "*" and row.short == "l":
-            own = rules.holds("pbs-gpus-per-node", self._table.release)
-            pairs = pbs.resources(value, self._gres, gpus_of_nodes=own)
+            pairs = pbs.resources(value, self._gres)
             self._gres = next((text for name, text in reversed(pairs) if name == "gres"), self._gres)
             return pairs
         if row.becomes == "*":

@@ -141,7 +141,7 @@ class Parser:
         if other:
             self._report.error(token.place, "option-not-in-release", f"--{name} {other}")
             return
-        hint = nearest.hint_for_option(name, self._table)
+        hint = "" if self._report.long_enough else nearest.hint_for_option(name, self._table)
         self._report.error(token.place, "unknown-option", f"sbatch has no option --{name}", hint)
 
     def _unknown_short(self, token: Token, letter: str) -> None:

@@ -73,7 +73,7 @@ def _by_type(values: Values) -> dict[str, Counts]:
             found.setdefault(gres.type, {})[field] = gres.count
     entries: tuple[Gres, ...] = values.get("gres", ())
     for gres in entries:
-        if gres.name == "gpu":
+        if gres.name == "gpu" and gres.count:
             found.setdefault(gres.type, {})["node"] = gres.count
     return {kind: Counts(**counts) for kind, counts in found.items() if any(counts.values())}
 

@@ -1,16 +1,21 @@
 """Image references by the OCI rules: [registry[:port]/]path[:tag][@digest].
 
-The first part is a registry when it has a dot or a colon or is `localhost`; else the reference is one of
-the default registry, which a site may not allow.
+The first part is a registry when it has a dot or a colon or is `localhost`; else the container runtime takes
+the image from docker.io, and one without a folder from docker.io/library. A site that allows some images only
+judges that full name, so that nothing gets in by a shorter one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem
 
+DEFAULT_REGISTRY: Final = "docker.io"
 _HOST = Pattern(
     r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*(?::[0-9]{1,5})?"
 )
@@ -46,15 +51,57 @@ def parse(text: str) -> Image:
     return Image(registry, path, tag, digest)
 
 
+def full_name(text: str) -> str:
+    """The image as a container runtime asks for it: with its registry and, on docker.io, its folder."""
+    first, slash, rest = text.partition("/")
+    if not slash or not _is_host(first):
+        first, rest = DEFAULT_REGISTRY, text
+    if first == DEFAULT_REGISTRY and "/" not in rest:
+        rest = f"library/{rest}"
+    return f"{first}/{rest}"
+
+
+def is_allowed(image: str, prefixes: Iterable[str]) -> bool:
+    """Whether the image begins with one of the prefixes, part by part; no prefixes allow every image."""
+    wanted, given = full_name(image), [full for prefix in prefixes for full in _full_prefixes(prefix)]
+    return not given or any(_begins(wanted, prefix) for prefix in given)
+
+
+def _full_prefixes(prefix: str) -> Iterator[str]:
+    """`registry.example.org` is a registry, `debian` an image, `team/` a folder; `hub:5000` may be a registry
+    with its port or an image with its tag, and `docker.io/debian` an image or a folder.
+    """
+    first, slash, rest = prefix.partition("/")
+    name, _, port = first.partition(":")
+    dotted = "." in name or name == "localhost"
+    if slash and _is_host(first):
+        yield prefix
+    if not slash and (dotted or port.isdecimal()):
+        yield f"{prefix}/"
+    on_default = first == DEFAULT_REGISTRY and bool(rest) and "/" not in rest
+    if on_default or not (dotted or (slash and _is_host(first))):
+        yield full_name(prefix)
+
+
+def _begins(image: str, prefix: str) -> bool:
+    if image == prefix or prefix.endswith(("/", ":")):
+        return image.startswith(prefix)
+    return image.startswith(tuple(f"{prefix}{sign}" for sign in "/:@"))
+
+
 def _valid_digest(digest: str) -> bool:
     if not _DIGEST.fullmatch(digest):
         return False
     return not digest.startswith("sha256:") or len(digest) == 71
 
 
+def _is_host(first: str) -> bool:
+    return "." in first or ":" in first or first == "localhost"
+
+
 def _split_registry(body: str) -> tuple[str, str]:
     first, slash, rest = body.partition("/")
-    if not slash or not ("." in first or ":" in first or first == "localhost"):
+    if not slash or not _is_host(first):
         return "", body
     if not _HOST.fullmatch(first) and not _IPV6.fullmatch(first):
         raise Problem(f"{first!r} is no registry", "host or host:port")

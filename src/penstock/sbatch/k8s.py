@@ -1,9 +1,10 @@
 """#K8S_ directives: what a script asks of its pods.
 
-`#K8S_NAME=value`, one a line, before the first command like any directive. The value is the rest of the
-line; blanks around it and a comment after ` #` are not part of it; quotes around all of it are taken
-off. Of MOUNT, ENV, OUTPUTS, NODE_SELECTOR, TOLERATION and PULL_SECRET there may be several; of the
-others a second one is an error, because nobody can tell which was meant.
+`#K8S_NAME=value`, one a line, before the first command like any directive, without blanks around the sign:
+job_submit.lua takes nothing else. The value is the rest of the line; blanks after it and a comment after
+` #` are not part of it; quotes around all of it are taken off. Of MOUNT, ENV, OUTPUTS, NODE_SELECTOR,
+TOLERATION and PULL_SECRET there may be several; of the others a second one is an error, because nobody can
+tell which was meant.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock import wellknown
 from penstock.model.jobspec import Mount, PodSpec, Provenance, Toleration
-from penstock.sbatch import images, nearest
+from penstock.sbatch import images, lexer, nearest
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.source import K8S_MAGIC, Line
@@ -89,6 +91,13 @@ def _secret(value: str) -> str:
     return value
 
 
+def _priority_class(value: str) -> str:
+    """None of Kubernetes' own: nothing evicts such a pod, and kubelets make room for it by ending others."""
+    if value.startswith("system-"):
+        raise Problem(f"{value!r} is not for jobs", "name a PriorityClass of the site's")
+    return _secret(value)
+
+
 def _shm(value: str) -> int:
     amount = sizes.memory(re.sub(r"(?i)ib?$", "", value) if re.search(r"(?i)[kmgt]ib?$", value) else value)
     if amount <= 0:
@@ -119,7 +128,7 @@ SINGLE: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "SCRIPT": ("script", _inside),
     "COMMAND": ("command", _command),
     "SHM_SIZE": ("shm_mib", _shm),
-    "PRIORITY_CLASS": ("priority_class", _secret),
+    "PRIORITY_CLASS": ("priority_class", _priority_class),
 }
 SEVERAL: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "OUTPUTS": ("outputs", _outputs),
@@ -137,6 +146,7 @@ def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, P
     """The pod's wishes, and where each came from."""
     fields: dict[str, Any] = {}
     provenance: dict[str, Provenance] = {}
+    variables: list[tuple[str, Place]] = []
     for line in lines:
         read = _read(line, report)
         if read is None:
@@ -155,7 +165,19 @@ def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, P
             report.error(place, "invalid-k8s-value", f"#K8S_{name}: {problem.message}", problem.hint)
             continue
         provenance[field] = Provenance("script", f"#K8S_{name}", line.number, place.column)
+        if name == "ENV":
+            variables.append((value.partition("=")[0], place))
+    if not fields.get("own_entrypoint"):
+        _require_free(variables, report)
     return PodSpec(**_frozen(fields)), {f"pod.{key}": value for key, value in provenance.items()}
+
+
+def _require_free(variables: list[tuple[str, Place]], report: Report) -> None:
+    """The shell that runs the script would end before it."""
+    for name, place in variables:
+        if name in wellknown.SHELLS_OWN:
+            message = f"#K8S_ENV: {name} belongs to the shell that runs the script"
+            report.error(place, "invalid-k8s-value", message, "choose another name")
 
 
 def _store(fields: dict[str, Any], name: str, field: str, value: Any) -> None:
@@ -189,12 +211,27 @@ def _read(line: Line, report: Report) -> tuple[str, str, Place] | None:
         report.error(start, "unknown-directive", f"#K8S_{written} is not known", f"did you mean #K8S_{name}?")
         return None
     place = Place(line.number, match.start(3) + 1)
-    if "=" not in sign or not rest:
-        hint = f"write #K8S_{name}={rest or 'value'}"
+    if sign != "=" or not rest or rest[0] in lexer.BLANK:
+        hint = f"write #K8S_{name}={rest.strip(lexer.BLANK) or 'value'}"
         report.error(place, "invalid-k8s-value", f"#K8S_{name} is not of the form #K8S_NAME=value", hint)
         return None
     value = _value(rest, name, report, place)
-    return None if value is None else (name, value, place)
+    if value is None or not _is_text(
+        value, name, report, Place(line.number, place.column + rest.find(value))
+    ):
+        return None
+    return name, value, place
+
+
+def _is_text(value: str, name: str, report: Report, place: Place) -> bool:
+    """Kubernetes takes UTF-8 and nothing else; other bytes came to us as surrogates."""
+    for offset, char in enumerate(value) if not value.isascii() else ():
+        if "\ud800" <= char <= "\udfff":
+            where = Place(place.line, place.column + offset)
+            message = f"#K8S_{name}: byte 0x{ord(char) & 0xFF:02x} of the value is not UTF-8"
+            report.error(where, "invalid-k8s-value", message, "save the script as UTF-8")
+            return False
+    return True
 
 
 def _value(rest: str, name: str, report: Report, place: Place) -> str | None:
@@ -212,6 +249,6 @@ def _value(rest: str, name: str, report: Report, place: Place) -> str | None:
 
 
 def _unknown(written: str, report: Report, place: Place) -> None:
-    found = nearest.nearest(written.upper(), NAMES)
+    found = "" if report.long_enough else nearest.nearest(written.upper(), NAMES)
     hint = f"did you mean #K8S_{found}?" if found else f"known: {', '.join(NAMES)}"
     report.error(place, "unknown-directive", f"{K8S_MAGIC}{written} is not known", hint)

@@ -49,9 +49,8 @@ def mail_types(letters: str) -> str:
     return ",".join(MAIL[letter] for letter in letters if letter in MAIL) or letters
 
 
-def resources(text: str, gres: str, *, gpus_of_nodes: bool = False) -> list[tuple[str, str]]:
-    """-l: options and values in order; `gres` is what --gres says so far, because GPUs are added to it, but
-    for those of nodes= where they have an option of their own."""
+def resources(text: str, gres: str) -> list[tuple[str, str]]:
+    """-l: options and values in order; `gres` is what --gres says so far: accelerators are added to it."""
     found: list[tuple[str, str]] = []
     position = 0
     while known := _NAME.search(text, position):
@@ -62,16 +61,9 @@ def resources(text: str, gres: str, *, gpus_of_nodes: bool = False) -> list[tupl
         if option:
             found.append((option, _plain(name, value)))
             continue
-        gpus = ""
         if name == "nodes=":
-            counted, gpus = _nodes(value)
-            found += counted
-            if gpus and gpus_of_nodes:
-                found.append(("gpus-per-node", gpus))
-                continue
-        elif name in ("accelerator=", "naccelerators="):
-            gpus = _accelerators(name, value)
-        if gpus:
+            found += _nodes(value)
+        elif name in ("accelerator=", "naccelerators=") and (gpus := _accelerators(name, value)):
             gres = f"{gres},gpu:{gpus}" if gres else f"gpu:{gpus}"
             found.append(("gres", gres))
     return found
@@ -96,8 +88,8 @@ def _accelerators(name: str, value: str) -> str:
     return value
 
 
-def _nodes(value: str) -> tuple[list[tuple[str, str]], str]:
-    """nodes=: counts and names joined by + and :, all added up; and the GPUs of a node."""
+def _nodes(value: str) -> list[tuple[str, str]]:
+    """nodes=: counts and names joined by + and :, all added up; and the GPUs of a node, the last of them."""
     nodes = per_node = 0
     names: list[str] = []
     gpus = ""
@@ -116,4 +108,6 @@ def _nodes(value: str) -> tuple[list[tuple[str, str]], str]:
         found.append(("ntasks", str(per_node * (nodes or 1))))
     if names:
         found.append(("nodelist", ",".join(names)))
-    return found, gpus
+    if gpus:
+        found.append(("gpus-per-node", gpus))
+    return found

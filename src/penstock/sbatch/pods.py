@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from penstock import errors
 from penstock.model.jobspec import PodSpec
 from penstock.sbatch import diagnostics, k8s, source
 
 
-def pod_of(script: bytes) -> PodSpec:
+def pod_of(script: bytes, *, forbidden: Collection[str] = ()) -> PodSpec:
     """The directives of a script that Slurm has accepted; UsageError names the first line that is wrong."""
     lines = source.read(script, diagnostics.Report()).k8s
     report = diagnostics.Report()
-    found, *_ = k8s.parse(lines, report)
+    found, provenance = k8s.parse(lines, report)
     for diagnostic in report.without(()):
         if diagnostic.severity == "error":
             raise errors.UsageError(f"line {diagnostic.line}: {diagnostic.message}", hint=diagnostic.hint)
+    for origin in provenance.values():
+        if origin.name.removeprefix(source.K8S_MAGIC) in forbidden:
+            raise errors.UsageError(f"line {origin.line}: {origin.name} is not allowed at this site")
     return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Setting, Token
 from penstock.sbatch.lexer import MOST_WORDS, Words
-from penstock.sbatch.source import Line, Script
+from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.source import K8S_MAGIC, MAGIC, Line, Script
+
+_K8S_WORD = Pattern(r"^[ \t#]*K8S[_ \t\-]", re.IGNORECASE)
 
 
 def about_lines(script: Script, report: Report) -> None:
@@ -17,14 +22,17 @@ def about_lines(script: Script, report: Report) -> None:
         hint = f"move it above line {command.number}: {shorten(command.text.strip())}"
         report.warning(Place(line.number, 1), "directive-after-command", message, hint)
     for line in script.almost:
-        word = line.text.strip().partition(" -")[0]
-        message = f"{word!r} is a comment to sbatch"
-        report.info(
-            Place(line.number, 1),
-            "almost-directive",
-            message,
-            "write #SBATCH at the line's start if it is meant",
-        )
+        _about_almost(line, report)
+
+
+def _about_almost(line: Line, report: Report) -> None:
+    word, reader, meant = line.text.strip().partition(" -")[0], " to sbatch", MAGIC
+    if _K8S_WORD.search(word):
+        word, _, value = line.text.strip().partition("=")
+        name = _K8S_WORD.sub("", word).strip().upper().replace("-", "_")
+        reader, meant = "", f"{K8S_MAGIC}{name}={shorten(value.strip())}"
+    hint = f"write {meant} at the line's start if it is meant"
+    report.info(Place(line.number, 1), "almost-directive", f"{word!r} is a comment{reader}", hint)
 
 
 def about_words(line: Line, words: Words, report: Report) -> None:

@@ -22,6 +22,9 @@ from penstock.sbatch.values.registry import NEED_TYPES, grammar
 LONGEST_VALUE: Final = 128 * 1024
 """Longer than any text slurmctld accepts in a job."""
 
+LEAST: Final = {"ntasks": 0, "cpus-per-task": 1}
+"""What sbatch looks at once more after it has read all options."""
+
 
 class Given(msgspec.Struct, frozen=True):
     """The value in force of one option."""
@@ -74,7 +77,7 @@ class Values:
 def resolve(
     settings: Iterable[Setting],
     report: Report,
-    gres_types: tuple[str, ...],
+    gres_types: tuple[str, ...] | None,
     release: str = options.DEFAULT_RELEASE,
 ) -> Values:
     """Parse every value, keep the last one of each option."""
@@ -108,7 +111,7 @@ def _share_or_not(given: dict[str, Given], setting: Setting, report: Report, rel
 _REFUSED = object()
 
 
-def _value(setting: Setting, report: Report, gres_types: tuple[str, ...]) -> Any:
+def _value(setting: Setting, report: Report, gres_types: tuple[str, ...] | None) -> Any:
     option = setting.option
     if option.argument == "none":
         return True
@@ -125,11 +128,16 @@ def _value(setting: Setting, report: Report, gres_types: tuple[str, ...]) -> Any
         return grammar(option.grammar)(text)
     except Problem as problem:
         told = f"--{option.name}: {problem.message}"
-        if problem.odd:
+        if problem.odd and not _too_small(option, problem.value):
             report.warning(setting.place, "odd-value", told, problem.hint)
-            return _harmless(option)
+            return _harmless(option) if problem.value is None else max(problem.value, 1)
         report.error(setting.place, _code(option), told, problem.hint)
         return _REFUSED
+
+
+def _too_small(option: options.Option, value: int | None) -> bool:
+    """What became of a number too large may be one that sbatch refuses after all."""
+    return value is not None and value < LEAST.get(option.name, value)
 
 
 def _harmless(option: options.Option) -> Any:
@@ -154,7 +162,7 @@ def _more_mail(before: Given | None, value: Any, setting: Setting, report: Repor
             setting.place, "unknown-mail-type", f"--mail-type: sbatch drops {words}, which it does not know"
         )
     if known == ("NONE",):
-        return ()
+        return before.value if before else ()
     return (
         *(before.value if before else ()),
         *(name for name in known if not before or name not in before.value),

@@ -88,7 +88,10 @@ def _tasks(values: Values, nodes: NodeRange) -> tuple[int | None, bool]:
 
 
 def node_parts(values: Values) -> list[int]:
-    """Sockets, cores and threads asked of a node, 0 where nothing was: sbatch counts one task on each."""
+    """Sockets, cores and threads asked of a node, 0 where nothing was: sbatch counts one task on each.
+
+    A hint of the script or the command line wipes out the others, one of the environment does not.
+    """
     parts = list(values.get("extra-node-info", (0, 0, 0)))
     whole = values.given("extra-node-info")
     for index, name in enumerate(("sockets-per-node", "cores-per-socket", "threads-per-core")):
@@ -97,7 +100,11 @@ def node_parts(values: Values) -> list[int]:
             parts[index] = given.value
     if "hint" not in values or whole or "ntasks-per-core" in values or "threads-per-core" in values:
         return parts
-    hinted = {"memory_bound": [0, 1, 1], "multithread": [0, 0, 0]}.get(values.get("hint"), [0, 0, 1])
+    hinted = [0, 0, 0] if values.chosen("hint") else list(parts)
+    for word in values.get("hint"):
+        sockets = 0 if word == "compute_bound" else hinted[0]
+        cores = {"compute_bound": 0, "memory_bound": 1}.get(word, hinted[1])
+        hinted = [sockets, cores, 0 if word == "multithread" else 1]
     if rules.holds("hint-beside-node-parts", values.release):
         return [own or by_hint for own, by_hint in zip(parts, hinted, strict=True)]
     return hinted

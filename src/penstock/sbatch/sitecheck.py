@@ -5,26 +5,37 @@ Only what can never work is an error; what may have to wait is the scheduler's a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.sbatch import footprint, images, nearest
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.values import choices, times
-from penstock.sbatch.values.problem import Problem
+
+Say = Callable[[Place, str, str, str], None]
 
 
 def check(job: JobSpec, site: SiteView, report: Report) -> None:
     """Everything that is wrong with the job at this site."""
-    names = _partitions(job, site, report)
-    for name in names:
-        _time(job, site, name, report)
-    nodes = [kind for kind in site.nodes if _serves(kind, names)]
-    if nodes:
-        _features(job, nodes, report)
-        _gpu_types(job, nodes, report)
-        _fits(job, nodes, report)
+    names, unknown = _partitions(job, site, report)
+    if not unknown:
+        _time(job, site, names, report)
+        if all(site.partitions[name].whole for name in names) and (names or site.complete):
+            _nodes(job, site, names, report)
     _array(job, site, report)
-    _pod(job, site, report)
+    _directives(job, site, report)
+    for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.image_in, names or ("",))):
+        _registry(job, image, site, report)
+
+
+def _nodes(job: JobSpec, site: SiteView, partitions: list[str], report: Report) -> None:
+    nodes = [kind for kind in site.nodes if _serves(kind, partitions)]
+    if nodes:
+        doubt = report.error if site.complete else report.warning
+        _features(job, nodes, doubt)
+        _gpu_types(job, nodes, doubt)
+        _fits(job, nodes, report)
 
 
 def place_of(job: JobSpec, field: str) -> Place:
@@ -35,59 +46,58 @@ def place_of(job: JobSpec, field: str) -> Place:
     return Place(found.line, found.column)
 
 
-def _partitions(job: JobSpec, site: SiteView, report: Report) -> list[str]:
+def _partitions(job: JobSpec, site: SiteView, report: Report) -> tuple[list[str], bool]:
+    """The known ones that the job may run in, and whether it names others: of those nothing else is known."""
     if not site.partitions:
-        return []
-    if not job.partition:
-        return [name for name, partition in site.partitions.items() if partition.default]
-    known = []
-    for name in job.partition.split(","):
+        return [], False
+    unknown, say = False, report.error if site.complete else report.warning
+    for name in job.partition.split(",") if job.partition else ():
         if name in site.partitions:
-            known.append(name)
             continue
+        unknown = True
         near = nearest.nearest(name, site.partitions)
         hint = f"did you mean {near}?" if near else f"this site has {', '.join(site.partitions)}"
-        report.error(
-            place_of(job, "partition"), "unknown-partition", f"no partition is called {name!r}", hint
-        )
-    return known
+        say(place_of(job, "partition"), "unknown-partition", f"no partition is called {name!r}", hint)
+    return site.partitions_of(job.partition), unknown
 
 
-def _time(job: JobSpec, site: SiteView, name: str, report: Report) -> None:
-    longest = site.partitions[name].max_time
-    if not longest or job.time_limit is None:
-        return
-    limit = times.limit(longest)
-    if job.time_limit > limit:
+def _time(job: JobSpec, site: SiteView, names: list[str], report: Report) -> None:
+    """An error when no partition allows it; with another one that does, the job waits for that."""
+    over = [name for name in names if _is_over(job.time_limit, site.partitions[name].max_time)]
+    say = report.error if len(over) == len(names) else report.warning
+    for name in over:
+        longest = site.partitions[name].max_time
         wanted = "no limit" if job.time_limit == UNLIMITED else f"{job.time_limit} minutes"
         message = f"{wanted} asked for, partition {name} allows {longest}"
-        report.error(
-            place_of(job, "time_limit"), "over-max-time", message, f"ask for --time={longest} or less"
-        )
+        say(place_of(job, "time_limit"), "over-max-time", message, f"ask for --time={longest} or less")
+
+
+def _is_over(asked: int | None, longest: str) -> bool:
+    return asked is not None and bool(longest) and asked > times.limit(longest)
 
 
 def _serves(kind: NodeKind, partitions: list[str]) -> bool:
     return not kind.partitions or not partitions or bool(set(kind.partitions) & set(partitions))
 
 
-def _features(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
+def _features(job: JobSpec, nodes: list[NodeKind], say: Say) -> None:
     known = {feature for kind in nodes for feature in kind.features}
     for name in choices.feature_names(job.features):
         if name not in known:
             near = nearest.nearest(name, known)
             hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
             message = f"no node has the feature {name!r}"
-            report.error(place_of(job, "features"), "unknown-feature", message, hint)
+            say(place_of(job, "features"), "unknown-feature", message, hint)
 
 
-def _gpu_types(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
+def _gpu_types(job: JobSpec, nodes: list[NodeKind], say: Say) -> None:
     known = {kind.gpu_type for kind in nodes if kind.gpus and kind.gpu_type}
     for gres in job.gres.everything:
         if gres.name == "gpu" and gres.type and gres.type not in known:
             near = nearest.nearest(gres.type, known)
             hint = f"did you mean {near}?" if near else f"this site has {', '.join(sorted(known)) or 'none'}"
             message = f"no node has GPUs of type {gres.type!r}"
-            report.error(place_of(job, "gres"), "unknown-gpu-type", message, hint)
+            say(place_of(job, "gres"), "unknown-gpu-type", message, hint)
 
 
 def _fits(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
@@ -123,20 +133,16 @@ def _array(job: JobSpec, site: SiteView, report: Report) -> None:
         )
 
 
-def _pod(job: JobSpec, site: SiteView, report: Report) -> None:
+def _directives(job: JobSpec, site: SiteView, report: Report) -> None:
     for field, origin in job.provenance.items():
         name = origin.name.removeprefix("#K8S_")
         if field.startswith("pod.") and name in site.forbidden_directives:
             message = f"#K8S_{name} is not allowed at this site"
             report.error(Place(origin.line, 1), "forbidden-directive", message, "ask the site's operators")
-    image = job.pod.image or site.default_image
-    if not site.registries or not image:
-        return
-    try:
-        registry = images.parse(image).registry
-    except Problem:
-        return
-    if registry not in site.registries:
-        message = f"images from {registry or 'the default registry'} are not allowed at this site"
+
+
+def _registry(job: JobSpec, image: str, site: SiteView, report: Report) -> None:
+    if image and not images.is_allowed(image, site.registries):
+        message = f"the image {images.full_name(image)} is not allowed at this site"
         hint = f"allowed: {', '.join(site.registries)}"
         report.error(place_of(job, "pod.image"), "forbidden-registry", message, hint)

@@ -1,8 +1,8 @@
 """The script as sbatch reads it: what makes it unreadable at all, and which lines are directives.
 
 Directives end at the first line that is neither blank nor a comment. What is written after that line, or
-almost like a directive (`# SBATCH`, `##SBATCH`, `#sbatch`), is silently nothing to sbatch; people lose
-options that way, so those lines are kept apart here to be spoken about.
+almost like a directive (`# SBATCH`, `##SBATCH`, `#sbatch`, `#k8s_image=`), is silently nothing to sbatch and
+to us; people lose options that way, so those lines are kept apart here to be spoken about.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _FOREIGN = Pattern(r"^#(?:PBS|BSUB)[^\n]*", re.MULTILINE)
 _ALMOST = Pattern(
     r"^[ \t]*#[ \t#]*(?:SBATCH|SBTACH|SBACTH|SBATHC|SBATC|SBACH|SABTCH|BATCH)[ \t]+-{1,2}[A-Z][^\n]*",
     re.MULTILINE | re.IGNORECASE,
+)
+_ALMOST_K8S = Pattern(
+    r"^[ \t]*#[ \t#]*K8S[_ \t\-][ \t]*[A-Z][A-Z_\-]*[ \t]*=[^\n]*", re.MULTILINE | re.IGNORECASE
 )
 
 
@@ -78,13 +81,8 @@ def _unreadable(data: bytes, report: Report) -> bool:
         report.error(top, "empty-script", "the script contains only blanks")
         return True
     if len(data) > MAX_SCRIPT_BYTES:
-        size = f"{len(data) / 1048576:.1f} MiB"
-        report.error(
-            top,
-            "script-too-large",
-            f"the script has {size}; slurmctld takes 4 MiB by default",
-            "keep data in files",
-        )
+        message = "the script has more than 4 MiB, the most that slurmctld takes by default"
+        report.error(top, "script-too-large", message, "keep data in files")
     if b"\0" in data:
         report.error(
             _place(data, data.index(b"\0")),
@@ -144,11 +142,18 @@ def _scan(text: str, report: Report) -> Script:
         interpreter=_interpreter(text),
         directives=tuple(line for line in marked if not line.text.startswith(K8S_MAGIC)),
         k8s=tuple(line for line in marked if line.text.startswith(K8S_MAGIC)),
-        almost=tuple(line for line in _all(_ALMOST, header, 0, 1) if not line.text.startswith(MAGIC)),
+        almost=_almost(header),
         late=_late(text, end, command.number) if first else (),
         foreign=_all(_FOREIGN, text, 0, 1, MOST_DIRECTIVES) if "\n#PBS" in text or "\n#BSUB" in text else (),
         first_command=command,
     )
+
+
+def _almost(header: str) -> tuple[Line, ...]:
+    found = _all(_ALMOST, header, 0, 1, MOST_DIRECTIVES)
+    if "8S" in header or "8s" in header:
+        found += _all(_ALMOST_K8S, header, 0, 1, MOST_DIRECTIVES)
+    return tuple(line for line in found if not line.text.startswith((MAGIC, K8S_MAGIC)))
 
 
 def _interpreter(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from penstock import errors
+from penstock.sbatch import images, k8s
 from penstock.sbatch.values import problem, times
 from penstock.site import namespaces, wording
 from penstock.site.findings import Finding, Place
@@ -151,11 +152,18 @@ def _partition_times(site: Site, document: Document) -> Iterator[Mistake]:
 
 def _images(site: Site, document: Document) -> Iterator[Mistake]:
     allowed = site.registry.allowed
-    images: list[tuple[Place, str | None]] = [(("registry", "default_image"), site.registry.default_image)]
-    images += [(("partitions", name, "image"), each.image) for name, each in site.partitions.items()]
-    for place, image in images:
-        if image and allowed and not image.startswith(tuple(allowed)):
-            yield place, f"{image} is not allowed by `registry.allowed`", f"begin with {' or '.join(allowed)}"
+    named: list[tuple[Place, str | None]] = [(("registry", "default_image"), site.registry.default_image)]
+    named += [(("partitions", name, "image"), each.image) for name, each in site.partitions.items()]
+    for place, image in named:
+        if image and not images.is_allowed(image, allowed):
+            full = images.full_name(image)
+            yield place, f"{full} is not allowed by `registry.allowed`", f"begin with {' or '.join(allowed)}"
+
+
+def _directives(site: Site, document: Document) -> Iterator[Mistake]:
+    for number, name in enumerate(site.kubernetes.forbidden_directives):
+        if name not in k8s.NAMES:
+            yield _unknown(("kubernetes", "forbidden_directives", number), "directive", name, k8s.NAMES)
 
 
 def _priority_classes(site: Site, document: Document) -> Iterator[Mistake]:
@@ -269,6 +277,7 @@ RULES: Final[tuple[Callable[[Site, Document], Iterator[Mistake]], ...]] = (
     _defaults,
     _partition_times,
     _images,
+    _directives,
     _priority_classes,
     _quotas,
     _users,

@@ -7,9 +7,10 @@ from typing import Any
 from penstock import wellknown
 from penstock.model import cluster as model
 from penstock.model import releases, siteview
-from penstock.site import clusters, objects
+from penstock.site import clusters, objects, slurmviews
 from penstock.site.schema import Nas, Site
 from penstock.site.words import mebibytes
+from penstock.slurm import conffile
 
 
 def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
@@ -17,6 +18,8 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
     bridged = clusters.bridged_partitions(site)
     optional = {
         "trusted_partitions": [name for name in bridged if site.partitions[name].mode == "trust"],
+        "allowed_images": list(site.registry.allowed),
+        "forbidden_directives": list(site.kubernetes.forbidden_directives),
         "image_pull_policy": site.registry.pull_policy,
         "image_pull_secrets": list(site.registry.pull_secrets),
         "priority_classes": _by_partition(site, "priority_class", prefix="partition/"),
@@ -127,19 +130,20 @@ def _mount_sources(site: Site) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def view(site: Site, groups: clusters.Groups, *, release: releases.Release) -> siteview.SiteView:
-    """The site as the compiler of scripts sees it."""
+def view(
+    site: Site, groups: clusters.Groups, *, release: releases.Release, conf: conffile.Conf | None = None
+) -> siteview.SiteView:
+    """The site as the compiler of scripts sees it; `conf` is what an existing slurm.conf says without us."""
+    existing = slurmviews.Existing(conf)
     return siteview.SiteView(
         slurm=releases.text(release),
-        max_array_size=site.slurm.max_array_size,
-        partitions={
-            name: siteview.PartitionView(
-                max_time=each.max_time, default=each.default, bridged=each.mode != "host"
-            )
-            for name, each in site.partitions.items()
-        },
-        nodes=tuple(_kind(site, name, nodes) for name, nodes in groups.items() if nodes),
+        complete=site.slurm.manage == "whole",
+        gres_types=existing.gres_types(any(node.gpus for nodes in groups.values() for node in nodes)),
+        max_array_size=existing.max_array_size or site.slurm.max_array_size,
+        partitions=existing.partitions(site, groups),
+        nodes=tuple(_kind(site, name, nodes, existing) for name, nodes in groups.items() if nodes),
         registries=site.registry.allowed,
+        forbidden_directives=site.kubernetes.forbidden_directives,
         default_image=site.registry.default_image or "",
         shared_mounts=shared_mounts(site),
         namespace_pattern=site.kubernetes.namespace_pattern,
@@ -148,13 +152,15 @@ def view(site: Site, groups: clusters.Groups, *, release: releases.Release) -> s
     )
 
 
-def _kind(site: Site, group: str, nodes: tuple[model.NodeSpec, ...]) -> siteview.NodeKind:
+def _kind(
+    site: Site, group: str, nodes: tuple[model.NodeSpec, ...], existing: slurmviews.Existing
+) -> siteview.NodeKind:
     return siteview.NodeKind(
         count=len(nodes),
         cpus=min(node.cpus for node in nodes),
         memory_mib=min(node.memory_mb for node in nodes),
         gpus=min(node.gpus for node in nodes),
         gpu_type=nodes[0].gpu_type,
-        features=nodes[0].features,
+        features=existing.features(nodes),
         partitions=tuple(name for name, each in site.partitions.items() if group in each.nodes),
     )

@@ -181,6 +181,10 @@ class Kubernetes(Part):
     network_policy: Annotated[bool, Field(description="Users' namespaces refuse traffic from elsewhere.")] = (
         True
     )
+    forbidden_directives: Annotated[
+        tuple[Word, ...],
+        Field(description="`#K8S_` directives that scripts may not have, without the prefix, such as MOUNT."),
+    ] = ()
 
 
 class Penstockd(Part):
@@ -261,7 +265,12 @@ class Registry(Part):
     """Where images come from."""
 
     allowed: Annotated[
-        tuple[Image, ...], Field(description="Prefixes of images that jobs may use; none allows all.")
+        tuple[Image, ...],
+        Field(
+            description="Prefixes of images that jobs may use; none allows all. A prefix ends where a part "
+            "of the name ends: `registry.example.org/team` stands for that image and all below it. An image "
+            "without a registry counts as docker.io's (`debian:12` is `docker.io/library/debian:12`)."
+        ),
     ] = ()
     default_image: Annotated[Image | None, Field(description="Image of scripts that name none.")] = None
     pull_policy: Annotated[

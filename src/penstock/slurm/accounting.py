@@ -27,8 +27,11 @@ _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 _LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
 _HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
 _OVER = frozenset(
-    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
-)
+    (
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE",
+        "BOOT_FAIL", "REVOKED",
+    )
+)  # fmt: skip
 
 
 class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,17 +9,13 @@ import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from penstock import errors
+from penstock import errors, wellknown
 
 TIMEOUT = 20.0  # seconds; Slurm's own MessageTimeout is 10, after which its commands give up by themselves
-_UNSET = (
-    "SQUEUE_FORMAT",
-    "SQUEUE_FORMAT2",
-    "SINFO_FORMAT",
-    "SLURM_TIME_FORMAT",
-    "SQUEUE_STATES",
-    "SQUEUE_PARTITION",
-)
+_FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_")
+"""How variables begin that stand for options of one command: whose jobs, which partitions, what format."""
+_UNSET = frozenset({"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"})
+"""The same of all commands: which clusters, and how times and lists of tasks are written."""
 _AWAY = (
     "Unable to contact slurm controller",
     "Connection refused",
@@ -42,25 +38,61 @@ async def run(
     """Standard output of the command; SlurmUnavailable when the daemons do not answer, SlurmError when they
     say no.
     """
-    inherited = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=inherited | {"LC_ALL": "C", "SLURM_CONF": slurm_conf} | dict(environment),
-    )
+    process = await _start(argv, surroundings(slurm_conf) | dict(environment))
+    out, err = bytearray(), bytearray()
+    ends = (_hear(process.stdout, out), _hear(process.stderr, err), process.wait())
     try:
-        out, err = await asyncio.wait_for(process.communicate(), within)
+        await asyncio.wait_for(asyncio.gather(*ends), within)
     except TimeoutError:
-        raise errors.SlurmUnavailable(f"{argv[0]} did not answer within {within:g} s") from None
+        raise errors.SlurmUnavailable(_late(argv[0], within, _text(err))) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        _raise(argv[0], err.decode(errors="replace").strip())
+        _raise(argv[0], _text(err))
     return out.decode(errors="replace")
+
+
+async def _start(argv: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+    except OSError as error:  # not there while Slurm is being upgraded, or no process to be had
+        raise errors.SlurmUnavailable(f"cannot run {argv[0]}: {error.strerror or error}") from error
+
+
+def surroundings(slurm_conf: str) -> dict[str, str]:
+    """Our own variables without those by which a person makes Slurm's commands show less, or other clusters:
+    what is hidden from us would count as not there.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _UNSET and not name.startswith(_FILTERS)
+    }
+    return kept | {"LC_ALL": "C", wellknown.ENV_SLURM_CONF: slurm_conf}
+
+
+async def _hear(stream: asyncio.StreamReader | None, said: bytearray) -> None:
+    """All of it, bit by bit: what a command said counts although it does not end."""
+    while stream is not None and (chunk := await stream.read(65536)):
+        said += chunk
+
+
+def _text(said: bytearray) -> str:
+    return said.decode(errors="replace").strip()
+
+
+def _late(program: str, within: float, text: str) -> str:
+    """With its last complaint: without a slurm.conf Slurm's commands look for one for a minute."""
+    told = f": {text.splitlines()[-1]}" if text else ""
+    return f"{program} did not answer within {within:g} s{told}"
 
 
 def is_away(text: str) -> bool:

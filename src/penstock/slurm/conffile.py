@@ -3,20 +3,32 @@
 Slurm takes the last of two equal settings and complains about the first; so a line that we replace is put
 behind a mark instead, and what we add is one include line at the end. Taking the mark and that line away
 gives the administrator's own text back, with whatever was edited since.
+
+Of two settings on one line, other than those of a node's or a partition's, Slurm refuses the second.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from penstock.slurm import hostlists
 
 MARK: Final = "#penstock# "
+STOP: Final = "#penstock: the line before ends here"
+"""Before our own line where the last one would go on with it."""
 _SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
+_OPTION = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S+)')
+_PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
+_COMMENT = re.compile(r"(?<!\\)(?:\\\\)*(#.*)", re.DOTALL)
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*(\\\s*)$")
+_ESCAPED = re.compile(r"\\(.)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)", re.IGNORECASE)
+_RELATIVE = re.compile(rb"^(\s*include\s+)(?=[^/\s])", re.IGNORECASE | re.MULTILINE)
 _ROWS: Final = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
 MAX_INCLUDES: Final = 100
 
@@ -29,6 +41,10 @@ class Conf:
     nodes: frozenset[str]
     partitions: frozenset[str]
     default_partition: str = ""
+    rows: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """What each partition's line says, names of options in small letters."""
+    features: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    """Of nodes that have any."""
 
     def get(self, name: str) -> str:
         """A setting's value; empty when it has its default."""
@@ -38,51 +54,106 @@ class Conf:
 def parse(text: str, *, include: Callable[[str], str]) -> Conf:
     """The whole configuration; `include` reads another file by the name that stands there."""
     settings: dict[str, str] = {}
-    nodes: set[str] = set()
-    partitions: list[str] = []
-    default = ""
+    tables: dict[str, dict[str, dict[str, str]]] = {"nodename": {}, "partitionname": {}}
+    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in _lines(text, include, [0]):
         match = _SETTING.match(line)
         if match is None:
             continue
         name, value = match[1].lower(), match[2]
-        if name == "nodename" and value.split()[0].upper() != "DEFAULT":
-            nodes.update(hostlists.expand(value.split()[0]))
-        elif name == "partitionname" and value.split()[0].upper() != "DEFAULT":
-            partitions.append(value.split()[0])
-            default = partitions[-1] if re.search(r"(?i)\bDefault=YES\b", value) else default
+        if name in tables:
+            _row(value, tables[name], usual[name], expand=name == "nodename")
         elif name not in _ROWS:
-            settings[name] = value
-    return Conf(settings, frozenset(nodes), frozenset(partitions), default)
+            settings[name] = value.strip('"')
+    nodes, partitions = tables.values()
+    default = [name for name, row in partitions.items() if row.get("default", "").upper() == "YES"]
+    features = {name: _features(row) for name, row in nodes.items()}
+    return Conf(
+        settings,
+        frozenset(nodes),
+        frozenset(partitions),
+        default[-1] if default else "",
+        rows=partitions,
+        features={name: found for name, found in features.items() if found},
+    )
+
+
+def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *, expand: bool) -> None:
+    """A node's or partition's line; one of DEFAULT holds for all that come after it."""
+    key, rest = (*value.split(None, 1), "", "")[:2]
+    options = {_option(match[1]): match[2].strip('"') for match in _OPTION.finditer(rest)}
+    if not key or key.upper() == "DEFAULT":
+        usual.update(options)
+        return
+    for name in hostlists.expand(key) if expand else (key,):
+        table[name] = table.get(name, {}) | usual | options
+
+
+def _option(name: str) -> str:
+    """Slurm has two names for features."""
+    return "features" if name.lower() == "feature" else name.lower()
+
+
+def _features(row: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(filter(None, row.get("features", "").split(",")))
 
 
 def _lines(text: str, include: Callable[[str], str], count: list[int]) -> Iterator[str]:
-    """Logical lines: continued ones joined, comments gone, included files in place."""
-    for line in text.replace("\\\n", " ").splitlines():
-        plain = line.partition("#")[0]
-        match = _INCLUDE.match(plain)
+    """Logical lines, with included files in place."""
+    for logical in _logical(text):
+        joined = "".join(_content(line)[0] for line in logical)
+        match = _INCLUDE.match(joined)
         if match is None:
-            yield plain
+            yield joined
             continue
         count[0] += 1
         if count[0] <= MAX_INCLUDES:
             yield from _lines(include(match[1]), include, count)
 
 
+def _logical(text: str) -> Iterator[list[str]]:
+    """Lines that belong together, as they are: comments end before it is seen whether a line goes on."""
+    lines: list[str] = []
+    for line in _PHYSICAL.findall(text):
+        lines.append(line)
+        if not _content(line)[1]:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _content(line: str) -> tuple[str, bool]:
+    """A line without its comment, and whether the next one goes on with it, at once."""
+    comment = _COMMENT.search(line)
+    plain = line[: comment.start(1)] if comment else line
+    continued = _CONTINUED.search(plain)
+    if continued:
+        plain = plain[: continued.start(1)]
+    return _ESCAPED.sub(r"\1", plain).rstrip("\r\n"), continued is not None
+
+
 def bridged(text: str, *, include: str, settings: Collection[str]) -> str:
     """The text with our include file, and without the settings that it makes; nothing changes twice."""
     names = {name.lower() for name in settings}
-    kept = []
-    lines = plain(text, include=include).splitlines(keepends=True)
-    for line in lines:
-        match = _SETTING.match(line.partition("#")[0])
-        kept.append(f"{MARK}{line}" if match and match[1].lower() in names else line)
+    kept: list[str] = []
+    for logical in _logical(plain(text, include=include)):
+        match = _SETTING.match("".join(_content(line)[0] for line in logical))
+        mark = MARK if match and match[1].lower() in names else ""
+        kept += (f"{mark}{line}" for line in logical)
     end = "" if not kept or kept[-1].endswith("\n") else "\n"
+    if kept and _content(kept[-1])[1]:
+        end += f"{STOP}\n"
     return f"{''.join(kept)}{end}include {include}\n"
 
 
 def plain(text: str, *, include: str) -> str:
     """The text as it was before `bridged`."""
-    own = f"include {include}"
-    lines = [line for line in text.splitlines(keepends=True) if line.strip() != own]
+    own = (f"include {include}", STOP)
+    lines = [line for line in _PHYSICAL.findall(text) if line.strip() not in own]
     return "".join(line.removeprefix(MARK) for line in lines)
+
+
+def with_absolute_includes(text: bytes, folder: Path) -> bytes:
+    """The text for another folder: relative includes still lead to files of the one that it comes from."""
+    return _RELATIVE.sub(rb"\g<1>" + os.fsencode(folder).replace(b"\\", rb"\\") + b"/", text)

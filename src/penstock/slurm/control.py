@@ -9,6 +9,8 @@ from penstock import errors
 from penstock.model import jobs
 from penstock.slurm import commands, parsing
 
+LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
+
 
 @dataclasses.dataclass(frozen=True)
 class SlurmControl:
@@ -68,7 +70,8 @@ class SlurmControl:
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
-        await self._update(f"JobId={await self._named(job_id)}", f"Comment={text}")
+        said = "".join(each if each.isprintable() else " " for each in text[:LONGEST_COMMENT])
+        await self._update(f"JobId={await self._named(job_id)}", f"Comment={said}")
 
     async def requeue(self, job_id: int) -> None:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""
@@ -97,9 +100,16 @@ class SlurmControl:
         await self._update(f"NodeName={node}", "State=RESUME")
 
     async def drained(self) -> dict[str, str]:
-        """Nodes that are drained or down, with the reason as it was given."""
-        argv = ("sinfo", "--noheader", "--Node", "--states=drain", "--Format=NodeList:|,Reason:|")
-        text = await self._run(argv)
+        """Nodes that are drained, with the reason as it was given."""
+        return await self._nodes_that_are("drain")
+
+    async def given_to_nobody(self) -> dict[str, str]:
+        """Nodes on which Slurm starts no job, with the reason: drained, down or failing."""
+        return await self._nodes_that_are("drain,down,fail")
+
+    async def _nodes_that_are(self, states: str) -> dict[str, str]:
+        asked = (f"--states={states}", "--Format=NodeList:|,Reason:|")
+        text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked))
         lines = (line.split("|") for line in text.splitlines())
         return {fields[0].strip(): fields[1].strip() for fields in lines if len(fields) > 1}
 

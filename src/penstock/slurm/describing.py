@@ -10,7 +10,7 @@ from penstock.model import resources
 from penstock.slurm import commands, hostlists
 
 _WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
-_GPUS = re.compile(r"gpu(?::(?P<type>[\w.-]*[A-Za-z_.-][\w.-]*))?:(?P<count>\d+)")
+_GPUS = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?=[(,]|$)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

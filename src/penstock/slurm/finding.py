@@ -42,7 +42,7 @@ async def find(uid: int, tokens: Collection[str], *, since: float, slurm_conf: s
 def matches(text: str, tokens: Collection[str]) -> dict[str, str]:
     """Job ids by token, from lines of id, bar, command; an array's tasks count as the array."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         job, _, command = line.partition("|")
         number = re.match(r"\d+", job.strip())
         for token in TOKEN.findall(command):

@@ -55,11 +55,15 @@ def _expand_part(part: str) -> Iterator[str]:
 def _numbers(ranges: str) -> Iterator[str]:
     for piece in ranges.split(","):
         match = _RANGE.fullmatch(piece)
+        if not piece:
+            raise errors.SlurmError(f"an empty range in a host list: [{ranges[:80]}]")
         if match is None:
             yield piece
             continue
         if len(match[2]) > _DIGITS or len(match[1]) > _DIGITS:
             raise errors.SlurmError(f"a number of more than {_DIGITS} digits in a host list: {piece[:80]}")
+        if int(match[1]) > int(match[2]):
+            raise errors.SlurmError(f"a range in a host list goes backwards: {piece[:80]}")
         width = len(match[1])
         for number in range(int(match[1]), int(match[2]) + 1):
             yield f"{number:0{width}d}"

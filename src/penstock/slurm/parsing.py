@@ -2,8 +2,9 @@
 
 `scontrol show job -d` is the only place (on every release from 22.05) that tells a job's share of each node.
 It prints text of the user's too: the job's name on the first line, everything else after the lines we read.
-job_submit.lua keeps control characters out of names, so a line break in them cannot forge a field; still only
-the first block of node lines is believed.
+job_submit.lua keeps control characters out of names, so a line feed in them cannot forge a field; nothing
+else ends a line here, although Python breaks text at more (U+2028). Still only the first block of node lines
+is believed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ _NODE_LINE = re.compile(
     r" {5}Nodes=(?P<nodes>\S+) CPU_IDs=(?P<cpus>\S*) Mem=(?P<mem>\d{1,15}) GRES=(?P<gres>\S*)\s*"
 )
 _IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
+_GPU = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
+_GROUP_LINE = re.compile(r"^ {3}UserId=.* GroupId=.*\((\d{1,10})\) MCS_label=", re.MULTILINE)
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
 _MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
+_SUBMISSION = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK} (\d{{1,15}})\b", re.MULTILINE)
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
 _START_LINE = re.compile(r"^ {3}StartTime=(\d\S+) ", re.MULTILINE)
@@ -103,16 +106,17 @@ def details(text: str) -> jobs.JobDetails:
         qos=account["qos"] if account else "",
         account=account["account"] if account and account["account"] != "(null)" else "",
         state=state[1] if state else "",
+        gid=int(group[1]) if (group := _GROUP_LINE.search(text)) else None,
         prepared=_MARK_LINE.search(text) is not None,
         submitted=int(submitted[1]) if (submitted := _SUBMIT_LINE.search(text)) else 0,
+        submission=submission[1] if (submission := _SUBMISSION.search(text)) else "",
     )
 
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
     inside = False
-    for line in text.partition("\n\nJobId=")[
-        0
-    ].splitlines():  # an array's id shows all its tasks, its own first
+    own = text.partition("\n\nJobId=")[0]  # an array's id shows all its tasks, its own first
+    for line in own.split("\n"):
         match = _NODE_LINE.fullmatch(line)
         if match:
             inside = True

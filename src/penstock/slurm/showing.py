@@ -126,11 +126,13 @@ async def _not_accounted_yet(slurm_conf: str, job: str) -> JobRecord:
         raise errors.UsageError(
             f"Slurm knows no job {job}", hint="`squeue` and `sacct` list those it knows."
         ) from None
-    _, words = _fields(text)
+    _, words = _fields(_block_of(numbers.natural(job), text))
     job_id, user = numbers.natural(words.get("JobId", "")), words.get("UserId", "").partition("(")[0]
     if job_id is None:
         raise errors.SlurmError(f"scontrol printed something that we do not understand of job {job}")
-    bare = JobRecord(job_id, job, user, "", "", "", "", "", "")
+    array, task = (numbers.natural(words.get(name, "")) for name in ("ArrayJobId", "ArrayTaskId"))
+    shown_id = job if array is None or task is None else f"{array}_{task}"
+    bare = JobRecord(job_id, shown_id, user, "", "", "", "", "", "")
     return await _with_live_details(slurm_conf, bare)
 
 
@@ -141,7 +143,7 @@ async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
         raise
     except errors.SlurmError:
         return found  # forgotten by slurmctld, MinJobAge after its end
-    whole, words = _fields(text)
+    whole, words = _fields(_block_of(found.job_id, text))
     return msgspec.structs.replace(
         found,
         name=words.get("JobName") or found.name,
@@ -157,6 +159,15 @@ async def _with_live_details(slurm_conf: str, found: JobRecord) -> JobRecord:
     )
 
 
+def _block_of(job_id: int | None, text: str) -> str:
+    """What is said of this job: for the last task of an array, which has the array's number, scontrol prints
+    the others as well.
+    """
+    blocks = text.split("\n\nJobId=")  # a comment may have blank lines, too
+    blocks[1:] = [f"JobId={block}" for block in blocks[1:]]
+    return next((block for block in blocks if block.startswith(f"JobId={job_id} ")), blocks[0])
+
+
 def _number(text: str) -> int:
     return numbers.natural(text) or 0
 
@@ -170,7 +181,7 @@ def _fields(text: str) -> tuple[dict[str, str], dict[str, str]]:
     known, _, name = head.partition(" JobName=")
     whole: dict[str, str] = {}
     words = dict(word.split("=", 1) for word in known.split() if "=" in word) | {"JobName": name.strip()}
-    for line in rest.splitlines():
+    for line in rest.split("\n"):
         key, _, value = line.strip().partition("=")
         whole.setdefault(key, value)
         for word in line.split():

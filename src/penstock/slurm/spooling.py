@@ -5,6 +5,10 @@ in the accounting as its submit line): that is how a job is found again by its t
 whatever the reader has open under a number: sbatch finds a sealed copy of the script there, everybody else
 nothing. And `<token>.out` and `.err`, sbatch's streams, locked for as long as it lives, even when whoever
 started it is dead.
+
+`boot` names the boot of the host in which all this was written: a power cut may take traces with it, so what
+they do not say in another boot proves nothing. It is written anew when that doubt is in the traces
+themselves, and not before: whoever starts next in the same boot must not take missing traces for a proof.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.slurm import answers
@@ -19,6 +24,7 @@ from penstock.slurm import answers
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 BEGUN = b"\n"
 _MOST = 1 << 16
+_REWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class Spool:
@@ -28,16 +34,27 @@ class Spool:
         self.folder = folder
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         folder.chmod(0o711)
-        boot = BOOT_ID.read_text()
-        remembered = folder / "boot"
-        self.same_boot = remembered.exists() and remembered.read_text() == boot
-        remembered.write_text(boot)
+        self._note, self._boot = folder / "boot", BOOT_ID.read_text()
+        self.same_boot = self._note.exists() and self._note.read_text() == self._boot
+
+    def keep_doubt(self, tokens: Iterable[str]) -> None:
+        """After a boot: what came of these is not known, whatever sbatch's complaints of an earlier try say.
+
+        A printed job id stays. Nothing is synced: after another boot all is in doubt again.
+        """
+        if self.same_boot:
+            return
+        for token in tokens:
+            descriptor = os.open(self.folder / f"{token}.err", _REWRITE, 0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(BEGUN)
+        self._note.write_text(self._boot)
+        self.same_boot = True
 
     def make(self, token: str, name: str, *, descriptor: int) -> Path:
         """The path for sbatch, standing for what it has open as `descriptor`."""
         inner = self.folder / token
-        if inner.exists():
-            self.clear(token)
+        self.clear(token)  # of an earlier try; a mark of doubt has no folder
         inner.mkdir()
         inner.chmod(0o711)
         path = inner / name
@@ -47,8 +64,12 @@ class Spool:
     def open_streams(self, token: str) -> tuple[int, int]:
         """Descriptors for sbatch's streams; the first carries the lock."""
         out = self._open(f"{token}.out")
-        fcntl.flock(out, fcntl.LOCK_EX)
-        return out, self._open(f"{token}.err")
+        try:
+            fcntl.flock(out, fcntl.LOCK_EX)
+            return out, self._open(f"{token}.err")
+        except BaseException:
+            os.close(out)
+            raise
 
     def read(self, token: str, *, code: int | None) -> answers.Answer:
         """What sbatch has said so far."""

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 
 import msgspec
@@ -21,6 +22,7 @@ from penstock.slurm import answers, spooling
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _UMASK = 0o022
 _CANNOT_ENTER = 71
+_LOOK_SECONDS = 0.1
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 async def submit(wanted: Submission, *, spool: spooling.Spool, seconds: float) -> answers.Answer:
-    """Ask sbatch once; "unknown" when it had to be killed."""
+    """Ask sbatch once; "unknown" when it had to be killed before it had named a job."""
     with contextlib.ExitStack() as stack:
         script = sealed(wanted.data)
         stack.callback(os.close, script)
@@ -45,11 +47,51 @@ async def submit(wanted: Submission, *, spool: spooling.Spool, seconds: float) -
         out, err = spool.open_streams(wanted.token)
         stack.callback(os.close, err)
         stack.callback(os.close, out)
-        process = await asyncio.create_subprocess_exec(
-            _program(),
-            "--parsable",
-            str(path),
-            stdin=asyncio.subprocess.DEVNULL,
+        process = _start(wanted, str(path), script=script, out=out, err=err)
+    try:
+        code = await asyncio.wait_for(_end(process), seconds)
+    except TimeoutError:
+        process.kill()
+        await _end(process)
+        said = _said(wanted, spool, code=None)
+        unknown = answers.Answer("unknown", words=f"sbatch did not end within {seconds:g} s")
+        return said if said.kind == "accepted" else unknown
+    return _said(wanted, spool, code=code)
+
+
+def _said(wanted: Submission, spool: spooling.Spool, *, code: int | None) -> answers.Answer:
+    """What sbatch has answered; it has run, so an answer that cannot be read leaves everything open."""
+    try:
+        return spool.read(wanted.token, code=code)
+    except OSError as error:
+        return answers.Answer("unknown", words=f"what sbatch has said cannot be read: {error.strerror}")
+
+
+async def _end(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code, once it has ended."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # it runs all the same
+        while process.poll() is None:  # noqa: ASYNC110  # there is nothing else to see it by
+            await asyncio.sleep(_LOOK_SECONDS)
+        return process.wait()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return process.wait()
+
+
+def _start(wanted: Submission, path: str, *, script: int, out: int, err: int) -> subprocess.Popen[bytes]:
+    """Not by asyncio, which kills at its end what it has started."""
+    program = _program()
+    try:
+        return subprocess.Popen(
+            (program, "--parsable", path),
+            stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             env=dict(wanted.environment),
@@ -59,15 +101,10 @@ async def submit(wanted: Submission, *, spool: spooling.Spool, seconds: float) -
             extra_groups=wanted.groups,
             umask=_UMASK,
             start_new_session=True,
-            preexec_fn=lambda: _enter(wanted.workdir),
+            preexec_fn=lambda: _enter(wanted.workdir, program, script),
         )
-    try:
-        code = await asyncio.wait_for(process.wait(), seconds)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return answers.Answer("unknown", words=f"sbatch did not end within {seconds:g} s")
-    return spool.read(wanted.token, code=code)
+    except subprocess.SubprocessError as error:  # its process could not write its mark and did not go on
+        raise OSError(errno.EIO, "its answer has no room on the disk of the intake's state") from error
 
 
 def _program() -> str:
@@ -93,11 +130,26 @@ def sealed(data: bytes) -> int:
     return descriptor
 
 
-def _enter(workdir: str) -> None:
-    """In the child, as the user: a folder that root may enter is not always one that the user may."""
+def _enter(workdir: str, program: str, script: int) -> None:
+    """In the child, as the user: a folder that root may enter is not always one that the user may.
+
+    A home whose server does not answer may keep the child here for hours. So it lets go of everything of the
+    intake's first: of its lock, and of the pipe on which the intake waits for the child to become sbatch.
+    """
     os.write(2, spooling.BEGUN)
+    if os.access(program, os.X_OK):  # else the intake must hear why sbatch cannot be run
+        _close_all_but(script)
     try:
         os.chdir(workdir)
     except OSError as error:
         os.write(2, f"{answers.NO_WORKDIR} {workdir}: {error.strerror}\n".encode())
         os._exit(_CANNOT_ENTER)
+
+
+def _close_all_but(script: int) -> None:
+    """Every descriptor but the script's and the three streams."""
+    for entry in list(os.scandir("/proc/self/fd")):
+        number = int(entry.name)
+        if number > 2 and number != script:
+            with contextlib.suppress(OSError):  # one of them was the listing's own
+                os.close(number)

@@ -169,6 +169,9 @@ def link_flags(version: str) -> str:
 def _build_all(
     module: Module, target: Path, *, go: str, environment: Mapping[str, str], listener: steps.Listener
 ) -> None:
+    scratch = target / "scratch"  # goes with `target` when Go is killed: it would leave that in /tmp
+    scratch.mkdir()
+    environment = {**environment, "GOTMPDIR": str(scratch)}
     listener.began(FETCHING)
     began = time.monotonic()
     _fetch(module, go=go, environment=environment)
@@ -180,6 +183,7 @@ def _build_all(
         _build(module, program, target, go=go, environment=environment)
         left = sum(later.seconds for later in module.programs[number + 1 :])
         listener.ended(name, estimate(left), time.monotonic() - began)
+    shutil.rmtree(scratch)
 
 
 def estimate(seconds: int) -> str:

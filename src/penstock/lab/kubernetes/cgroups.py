@@ -19,6 +19,8 @@ from penstock import errors
 ROOT = Path("/sys/fs/cgroup")
 _PROCESSES = "cgroup.procs"
 _INHERITED_CPUSET = ("cpuset.cpus", "cpuset.mems")
+_AT_ONCE = 256
+"""Processes that are held at once: each takes a descriptor, of which we may have a thousand."""
 
 
 def make(name: str, *, root: Path = ROOT) -> None:
@@ -37,9 +39,8 @@ def remove(name: str, *, root: Path = ROOT, rounds: int = 100) -> None:
     """End every process in the cgroup, in all trees, and remove it; nothing to do where it is not."""
     tops = [tree / name for tree in trees(root) if (tree / name).is_dir()]
     for _ in range(rounds):
-        for pid in set().union(*(processes_in(top) for top in tops)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for top in tops:
+            _kill_all(top)
         tops = [top for top in tops if not _removed(top)]
         if not tops:
             return
@@ -51,6 +52,8 @@ def trees(root: Path = ROOT) -> list[Path]:
     """The tops of all trees: one with cgroup v2, one for each controller with v1, as far as it is mounted."""
     if (root / "cgroup.controllers").exists():
         return [root]
+    if not root.is_dir():
+        return []
     return [path for path in sorted(root.iterdir()) if not path.is_symlink() and (path / _PROCESSES).exists()]
 
 
@@ -66,8 +69,32 @@ def writable(tree: Path) -> bool:
 
 
 def processes_in(top: Path) -> set[int]:
-    """Pids of all processes in the cgroup and below it."""
-    return {int(word) for folder in _with_descendants(top) for word in _read(folder / _PROCESSES).split()}
+    """Pids of all processes in the cgroup and below it; those outside of our pid namespace are shown as 0,
+    which to a signal would mean ourselves.
+    """
+    words = {word for folder in _with_descendants(top) for word in _read(folder / _PROCESSES).split()}
+    return {int(word) for word in words} - {0}
+
+
+def _kill_all(top: Path) -> None:
+    pids = sorted(processes_in(top))
+    for first in range(0, len(pids), _AT_ONCE):
+        _kill(top, pids[first : first + _AT_ONCE])
+
+
+def _kill(top: Path, pids: list[int]) -> None:
+    """A pidfd keeps each pid from reuse while a second look makes sure that its process is still in there."""
+    found = {}
+    try:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                found[pid] = os.pidfd_open(pid)
+        for pid in found.keys() & processes_in(top):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(found[pid], signal.SIGKILL)
+    finally:
+        for descriptor in found.values():
+            os.close(descriptor)
 
 
 def _hand_down(parent: Path, place: Path) -> None:

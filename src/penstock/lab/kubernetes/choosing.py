@@ -99,9 +99,11 @@ def admit_user(place: paths.LabPaths, lab: spec.LabSpec, name: str) -> None:
         access.admit(cluster_of(place, lab), name, namespace_pattern=spec.NAMESPACE_PATTERN)
 
 
-def clear(place: paths.LabPaths, lab: spec.LabSpec) -> None:
-    """Remove what the lab's own cluster left outside the lab's directory."""
-    if needs_building(lab):
-        remains.clear(cluster_of(place, lab))
+def clear(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
+    """Remove what the lab's own cluster left outside the lab's directory, also when nobody knows any longer
+    whether it had one.
+    """
+    if lab is None or needs_building(lab):
+        remains.clear(place.directory)
     elif lab.foreign:
-        foreign.remove(lab)
+        foreign.remove(place, lab)

@@ -8,6 +8,10 @@ output comes through the API.
 from __future__ import annotations
 
 import base64
+import contextlib
+import hashlib
+import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,10 @@ from penstock.lab import files, paths, spec
 from penstock.lab.kubernetes import api, authority, joining
 from penstock.render import rbac
 
+log = logging.getLogger(__name__)
+
 STEP = "cluster access"
+MACHINE_ID = Path("/etc/machine-id")
 IMAGE = "debian:stable-slim"
 """Any cluster with a way out can pull it; another one is chosen by `#K8S_IMAGE`."""
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -57,11 +64,12 @@ def _member(node: dict[str, Any]) -> spec.Member:
 def install(place: paths.LabPaths, lab: spec.LabSpec, *, penstockd_owner: files.Owner) -> str:
     """Roles, accounts and kubeconfigs; done again, it renews the tokens."""
     config = Path(lab.kubernetes)
-    namespace = namespace_of(lab)
+    namespace = namespace_of(place, lab)
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     api.apply(config, f"/api/v1/namespaces/{namespace}", body)
     roles = {authority.PENSTOCKD: rbac.render_role(), authority.VIEWER: joining.viewer_role()}
     for name, role in roles.items():
+        role["metadata"]["name"] = f"{namespace}-{name}"  # another one of that name may be there
         _make_account(config, namespace, name, role)
     files.write(
         place.penstockd_kubeconfig,
@@ -74,23 +82,49 @@ def install(place: paths.LabPaths, lab: spec.LabSpec, *, penstockd_owner: files.
     return f"{len(lab.members)} nodes"
 
 
-def remove(lab: spec.LabSpec) -> None:
-    """Take back what install made; a cluster that does not answer keeps it."""
-    config, namespace = Path(lab.kubernetes), namespace_of(lab)
-    bindings = [f"{joining.RBAC_PATH}/clusterrolebindings/{namespace}-{name}" for name in _ACCOUNTS]
-    for path in (*bindings, f"/api/v1/namespaces/{namespace}"):
-        try:
-            api.request(config, "DELETE", path)
-        except errors.KubeNotFound:
-            continue
+def remove(place: paths.LabPaths, lab: spec.LabSpec) -> None:
+    """Take back what install made; a cluster that does not answer or refuses keeps it, and that is said."""
+    config, left = Path(lab.kubernetes), _made(place, lab)
+    try:
+        for name, path in tuple(left.items()):
+            with contextlib.suppress(errors.KubeNotFound):
+                api.request(config, "DELETE", path)
+            del left[name]
+    except (errors.KubeError, errors.UsageError) as error:
+        log.warning(_LEFT, config, error.message, " ".join(left))
 
 
-_ACCOUNTS = (authority.PENSTOCKD, authority.VIEWER)
+_LEFT = (
+    "penstock: the cluster of %s may keep what the lab made there: %s\n"
+    "  Should it come back: kubectl delete %s, and look for pods of the lab's jobs."
+)
 
 
-def namespace_of(lab: spec.LabSpec) -> str:
-    """Where the accounts of this lab are."""
-    return f"penstock-lab-{lab.name}"
+def _made(place: paths.LabPaths, lab: spec.LabSpec) -> dict[str, str]:
+    """What is this lab's alone, by kubectl's names for it: where it is in the API."""
+    namespace = namespace_of(place, lab)
+    names = [f"{namespace}-{name}" for name in (authority.PENSTOCKD, authority.VIEWER)]
+    found = {
+        f"{kind}/{name}": f"{joining.RBAC_PATH}/{kind}s/{name}"
+        for kind in ("clusterrolebinding", "clusterrole")
+        for name in names
+    }
+    return found | {f"namespace/{namespace}": f"/api/v1/namespaces/{namespace}"}
+
+
+def namespace_of(place: paths.LabPaths, lab: spec.LabSpec) -> str:
+    """Where the accounts of this lab are: the cluster may be used by labs of the same name, also by those of
+    other machines, and each removes its own only.
+    """
+    digest = hashlib.sha256(f"{_machine()}:{place.directory}".encode()).hexdigest()[:8]
+    return f"penstock-lab-{lab.name}-{digest}"
+
+
+def _machine() -> str:
+    try:
+        return MACHINE_ID.read_text(encoding="ascii").strip() or socket.gethostname()
+    except (OSError, UnicodeDecodeError):
+        return socket.gethostname()
 
 
 def _make_account(config: Path, namespace: str, name: str, role: dict[str, Any]) -> None:

@@ -7,9 +7,11 @@ written into the node's status here. A kubelet that starts anew forgets the GPUs
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.lab import ports
 from penstock.lab.kubernetes import api, authority, layout
 from penstock.render import rbac
@@ -18,6 +20,8 @@ ROLES = "cluster roles"
 NODES = "nodes"
 RBAC_PATH = "/apis/rbac.authorization.k8s.io/v1"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+TRIES = 20
+TRY_AGAIN_SECONDS = 0.2
 READ = ["get", "list", "watch"]
 
 
@@ -51,12 +55,27 @@ def complete_nodes(cluster: layout.Cluster) -> str:
     """Addresses, GPUs and no taint, for every node."""
     for machine in cluster.machines:
         path = f"/api/v1/nodes/{machine.name}"
-        node = api.request(cluster.admin_kubeconfig, "GET", path)
-        body = {"spec": {"taints": without_taint(node)}}
-        api.request(cluster.admin_kubeconfig, "PATCH", path, body=body, kind=api.MERGE)
+        _remove_taint(cluster.admin_kubeconfig, path)
         status = {"status": node_status(machine.name, gpus=machine.spec.gpus)}
         api.request(cluster.admin_kubeconfig, "PATCH", f"{path}/status", body=status, kind=api.MERGE)
     return f"{len(cluster.machines)} ready"
+
+
+def _remove_taint(config: Path, path: str) -> None:
+    """Not when the node has changed meanwhile: a taint that its controller has just removed would come back,
+    and might stay for minutes.
+    """
+    for tries_left in reversed(range(TRIES)):
+        node = api.request(config, "GET", path)
+        seen = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        body = {"metadata": seen, "spec": {"taints": without_taint(node)}}
+        try:
+            api.request(config, "PATCH", path, body=body, kind=api.MERGE)
+            return
+        except errors.KubeConflict:
+            if not tries_left:
+                raise
+        time.sleep(TRY_AGAIN_SECONDS)
 
 
 def without_taint(node: dict[str, Any]) -> list[dict[str, Any]]:

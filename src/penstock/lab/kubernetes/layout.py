@@ -6,6 +6,8 @@ that several labs on one machine never share an address.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,11 @@ CGROUP_PREFIX = "penstock-k8s-"
 def port_count(nodes: int) -> int:
     """How many ports a cluster with that many nodes needs beside its API's."""
     return CONTROL_PORTS + nodes
+
+
+def digest(directory: Path) -> str:
+    """What the names of things outside of a lab's directory end in, so that they are known as its own."""
+    return hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +149,10 @@ class Cluster:
     # -- nodes -----------------------------------------------------------------------------------------------
     @property
     def cgroup(self) -> str:
-        """The cgroup that holds every container of the cluster, and nothing else."""
-        return f"{CGROUP_PREFIX}{self.api_port}"
+        """The cgroup that holds every container of the cluster, and nothing else: ports alone are another
+        lab's, too, when this one does not run at the moment.
+        """
+        return f"{CGROUP_PREFIX}{self.api_port}-{digest(self.directory)}"
 
     @property
     def machines(self) -> tuple[Machine, ...]:

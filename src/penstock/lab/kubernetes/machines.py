@@ -192,8 +192,9 @@ def render_kubelet(machine: layout.Machine) -> dict[str, Any]:
 
 def import_images(cluster: layout.Cluster) -> str:
     """The userland that knows the host's users of now, into every containerd."""
-    userland, kind = stores.of(cluster).userland(), stores.snapshotter(cluster.state)
+    store, kind = stores.of(cluster), stores.snapshotter(cluster.state)
     for machine in cluster.machines:
+        userland = store.userland(whole=not stores.has_lower_layer(store, machine.containerd_root))
         stores.load(machine.socket, userland, images.USERLAND, kind=kind, scratch=machine.directory)
     return "pause, userland"
 

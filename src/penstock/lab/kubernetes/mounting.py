@@ -45,12 +45,21 @@ def mount_holding(path: Path) -> Path:
 
 def mount_points() -> set[str]:
     """Where something is mounted, as this process sees it."""
-    return {parse_mount_point(line) for line in _MOUNTINFO.read_text().splitlines()}
+    return set(all_mounts())
+
+
+def all_mounts() -> list[str]:
+    """The same, with a place as often as something is mounted there. Names are bytes: other people's mounts
+    may be called anything.
+    """
+    lines = os.fsdecode(_MOUNTINFO.read_bytes()).split("\n")
+    return [parse_mount_point(line) for line in lines if line]
 
 
 def parse_mount_point(line: str) -> str:
     """The fifth word of a line of mountinfo, with its octal escapes undone."""
-    return line.split()[4].encode().decode("unicode_escape").encode("latin-1").decode()
+    name = os.fsencode(line.split(" ")[4]).decode("unicode_escape")
+    return os.fsdecode(name.encode("latin-1"))
 
 
 def _mount(source: Path | None, target: Path, flags: int) -> None:

@@ -12,24 +12,28 @@ import signal
 from pathlib import Path
 
 from penstock.lab import processes
-from penstock.lab.kubernetes import cgroups, layout, nodeview
+from penstock.lab.kubernetes import cgroups, hostnote, layout
 
 PROGRAMS = frozenset(
     {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kwok"}
 )
 RUNTIMES = frozenset({"containerd", "containerd-shim-runc-v2", "docker-registry"})
-SHIM_SOCKETS = (Path("/run/containerd/s"), Path("/run/containerd"))
 _ROUNDS = 20
 
 
-def clear(cluster: layout.Cluster) -> None:
-    """End and remove all of it; LabError when something cannot be removed."""
-    _end_daemons(cluster.directory)
-    cgroups.remove(cluster.cgroup)
-    _end_daemons(cluster.directory)
-    _unlink_shim_sockets(cluster)
-    _remove_empty(*SHIM_SOCKETS, nodeview.DEVICE_PLUGINS)
-    restore_forwarding(cluster)
+def clear(directory: Path) -> None:
+    """End and remove all that is of the lab in this directory; LabError when something cannot be removed."""
+    _end_daemons(directory)
+    for name in _cgroups_of(directory):
+        cgroups.remove(name)
+    _end_daemons(directory)
+    _unlink_shim_sockets(directory)
+    hostnote.restore()
+
+
+def _cgroups_of(directory: Path) -> set[str]:
+    pattern = f"{layout.CGROUP_PREFIX}*-{layout.digest(directory)}"
+    return {path.name for tree in cgroups.trees() for path in tree.glob(pattern)}
 
 
 def daemons_of(directory: Path, everything: list[processes.Process]) -> list[processes.Process]:
@@ -42,7 +46,9 @@ def _is_program(process: processes.Process) -> bool:
 
 
 def _speaks_of(process: processes.Process, directory: Path) -> bool:
-    return any(f"{directory}/" in word for word in process.argv)
+    """As a word or as an option's value: /srv/lab is another lab than /lab."""
+    prefix = f"{directory}/"
+    return any(word.startswith(prefix) or f"={prefix}" in word for word in process.argv)
 
 
 def _end_daemons(directory: Path) -> None:
@@ -55,34 +61,8 @@ def _end_daemons(directory: Path) -> None:
         processes.wait_gone([process.identity for process in found], seconds=2.0)
 
 
-def _unlink_shim_sockets(cluster: layout.Cluster) -> None:
+def _unlink_shim_sockets(directory: Path) -> None:
     """containerd keeps them in one place for all containerds of a host, under names that only it knows."""
-    for machine in cluster.machines:
-        for note in machine.containerd_state.glob("io.containerd.runtime.v2.task/*/*/address"):
-            with contextlib.suppress(OSError):
-                Path(note.read_text().strip().removeprefix("unix://")).unlink()
-
-
-def _remove_empty(*folders: Path) -> None:
-    """Those of the host's directories that nobody else has put anything into."""
-    for folder in folders:
+    for note in directory.glob("kubernetes/*/run/io.containerd.runtime.v2.task/*/*/address"):
         with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-
-
-def remember_forwarding(cluster: layout.Cluster) -> None:
-    """Pods reach each other through the host, which the network plugin makes forward packets."""
-    note = cluster.state / "ip_forward"
-    if not note.exists():
-        note.write_text(FORWARDING.read_text())
-
-
-def restore_forwarding(cluster: layout.Cluster) -> None:
-    """As it was before this cluster, unless another one still needs it."""
-    note = cluster.state / "ip_forward"
-    others = [path for path in cgroups.trees() for _ in path.glob(f"{layout.CGROUP_PREFIX}*")]
-    if note.exists() and not others:
-        FORWARDING.write_text(note.read_text())
+            Path(note.read_text().strip().removeprefix("unix://")).unlink()

@@ -25,6 +25,7 @@ PROGRAMS = {
     "dpkg-query": "dpkg",
     "ldd": "libc-bin",
     "openssl": "openssl",
+    "setpriv": "util-linux",
 }
 """Program → Debian package."""
 _CAP_SYS_ADMIN = 21

@@ -12,12 +12,12 @@ from penstock.lab.kubernetes import (
     access,
     authority,
     controlplane,
+    hostnote,
     joining,
     layout,
     machines,
     pretending,
     registry,
-    remains,
 )
 
 USER = "user's access"
@@ -71,7 +71,7 @@ def _prepare(cluster: layout.Cluster) -> str:
     _link_kubectl(cluster)
     if cluster.pretended:
         return pretending.prepare(cluster)
-    remains.remember_forwarding(cluster)
+    hostnote.remember(cluster)
     registry.prepare(cluster)
     return machines.prepare(cluster)
 

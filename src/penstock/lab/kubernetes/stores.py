@@ -32,6 +32,8 @@ NO_REGISTRY = "docker.io"
 SHELL = ("/bin/bash",)
 PACKAGES = Path("/var/lib/dpkg/status")
 """Which packages in which versions the host's files are of."""
+CONTENT = "io.containerd.content.v1.content/blobs"
+"""Where containerd keeps layers, by digest, below its root."""
 CTR_SECONDS = 120.0
 START_SECONDS = 30.0
 POLL_SECONDS = 0.05
@@ -112,6 +114,14 @@ def _make(store: Store, pause: Path, kind: str) -> None:
             load(socket, image, reference, kind=kind, scratch=Path(folder))
 
 
+def has_lower_layer(store: Store, root: Path) -> bool:
+    """Whether a node's own store has the files that the userland is made of: it was filled once, and the
+    host's packages may have been upgraded since.
+    """
+    lower = msgspec.json.decode(store.note.read_bytes(), type=Lower)
+    return (root / CONTENT / lower.digest.replace(":", "/")).exists()
+
+
 def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scratch: Path) -> None:
     """Give an image to the containerd behind the socket."""
     archive = scratch / "image.tar"
@@ -131,9 +141,11 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
         f'version = 2\nroot = "{root}"\nstate = "{folder}/run"\n'
         'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
         f'[grpc]\naddress = "{socket}"\n'
+        f'[plugins."io.containerd.internal.v1.opt"]\npath = "{folder}/opt"\n'
     )
     (folder / "containerd.toml").write_text(settings)
-    argv = ["containerd", "--config", str(folder / "containerd.toml")]
+    with_us = ("setpriv", "--pdeathsig", "KILL")  # no lab knows this one, so `down` would never find it
+    argv = [*with_us, "containerd", "--config", str(folder / "containerd.toml")]
     with log.open("wb") as output:
         daemon = subprocess.Popen(
             argv, stdout=output, stderr=output, env=commands.base_environment(), cwd="/"

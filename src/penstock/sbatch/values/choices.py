@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.sbatch.patterns import Pattern
-from penstock.sbatch.values.problem import Problem, whole_number
+from penstock.sbatch.values.problem import Problem, leading_number, whole_number
 
 RLIMITS: Final = [
     "ALL",
@@ -24,29 +24,32 @@ RLIMITS: Final = [
     "STACK",
 ]  # what getrlimit(2) of Linux has and Slurm passes on
 _DISTRIBUTION = Pattern(
-    r"(?:\*|block|cyclic|plane=[0-9]+|arbitrary)(?::(?:\*|block|cyclic|fcyclic)){0,2}(?:,(?:no)?pack)?",
+    r"(?:\*|block|cyclic|plane=0*[1-9][0-9]*|arbitrary)(?::(?:\*|block|cyclic|fcyclic)){0,2}(?:,(?:no)?pack)?"
+    r"|(?:no)?pack",
     re.IGNORECASE,
 )
 _GPU_BIND = Pattern(
-    r"(?:verbose,)?(?:closest|none|(?:map_gpu|mask_gpu):[0-9a-fx,*]+|single:[0-9]+|per_task:[0-9]+)",
+    r"(?:verbose,)?(?:closest|none|map_gpu:[0-9,*]+|mask_gpu:(?:[0-9a-f,*]|(?<=0)(?-i:x))+|single:[0-9]+|per_task:[0-9]+)",
     re.IGNORECASE,
 )
 _FREQUENCY = r"(?:low|medium|high|highm1|[0-9]+)"
 _GPU_FREQ = Pattern(rf"(?:(?:memory=)?{_FREQUENCY}|verbose)(?:,(?:(?:memory=)?{_FREQUENCY}|verbose))*")
 _GOVERNORS = r"(?:conservative|ondemand|performance|powersave|schedutil|userspace)"
-_CPU_FREQ = Pattern(
-    rf"{_FREQUENCY}(?:-{_FREQUENCY}(?::{_GOVERNORS})?)?|{_GOVERNORS}|{_FREQUENCY}:{_GOVERNORS}", re.IGNORECASE
-)
-_MEM_BIND = Pattern(
-    r"(?:(?:q|quiet|v|verbose),)*(?:none|no|rank|local|sort|nosort|prefer|(?:map_mem|mask_mem):[0-9a-fx,*]+)"
-    r"(?:,(?:sort|nosort|prefer|quiet|verbose))*|q|quiet|v|verbose|help",
-    re.IGNORECASE,
-)
+_CPU_FREQ = Pattern(rf"{_FREQUENCY}(?:-{_FREQUENCY})?(?::{_GOVERNORS})?|{_GOVERNORS}", re.IGNORECASE)
+_CUT_NUMBER = Pattern(r"[ \t]*\+?[0-9]+[^0-9]")
+_GOVERNOR = Pattern(r"co|onde|perf|pow|sched|user", re.IGNORECASE)
+_NAMED: Final = {"lo": 1, "me": 2, "him1": 4, "highm1": 4, "hi": 3}
+"""How names of frequencies begin; sbatch ranks them in this way, and all above any number."""
+_MEM_LIST = r"map_mem:[0-9*]+(?:,[0-9*]+)*|mask_mem:[0-9a-fx*]+(?:,[0-9a-fx*]+)*"
+_MEM_WORD = rf"(?:q|quiet|v|verbose|none|no|rank|local|prefer|{_MEM_LIST})"
+_MEM_BIND = Pattern(rf"{_MEM_WORD}(?:,{_MEM_WORD})*", re.IGNORECASE)
+_MEM_SORT = rf"(?:sort|nosort|{_MEM_WORD})"
+_MEM_BIND_SORTED = Pattern(rf"{_MEM_SORT}(?:,{_MEM_SORT})*", re.IGNORECASE)
 _ACCTG = Pattern(
     r"[0-9]+|(?:task|energy|network|filesystem)=[0-9]+(?:,(?:task|energy|network|filesystem)=[0-9]+)*", re.I
 )
 _USER_ENV = Pattern(r"[0-9]*[sSlL]?")
-_SWITCHES = Pattern(r"\+?[0-9]+(?:@(.*))?")
+_SWITCHES = Pattern(r"[ \t]*\+?0*[1-9][0-9]*(?:@(.*))?")
 _FEATURES = Pattern(r"[^\s\[\]()&|*]+")
 
 
@@ -74,23 +77,19 @@ def matching(pattern: Pattern, what: str, hint: str, lenient: str = "") -> Calla
 
 
 yes_no = one_of("yes", "no")
-hint = one_of("compute_bound", "memory_bound", "multithread", "nomultithread")
 gres_flags = one_of("enforce-binding", "disable-binding")
-no_kill = one_of("off", "set")
 distribution = matching(
-    _DISTRIBUTION, "distribution", "as in block, cyclic, plane=4 or block:cyclic", r"plane.?=[0-9]+$|:[^:]+$"
+    _DISTRIBUTION,
+    "distribution",
+    "as in block, cyclic, plane=4 or block:cyclic",
+    r"plane.?=0*[1-9][0-9]*$|:[^:]+$",
 )
 gpu_bind = matching(
     _GPU_BIND, "GPU binding", "as in closest, single:1, map_gpu:0,1 or none", r"(?:verbose,)?(?:cl|single)"
 )
 gpu_freq = matching(_GPU_FREQ, "GPU frequency", "low, medium, high, highm1 or MHz")
-cpu_freq = matching(
-    _CPU_FREQ,
-    "CPU frequency",
-    "low, medium, high, highm1 or kHz, or a governor",
-    r"lo|me|hi|[0-9]+(?:-|:|$)|co|on|pe|po|sc|us",
-)
-mem_bind = matching(_MEM_BIND, "memory binding", "as in local, rank, none or map_mem:0,1")
+mem_bind = matching(_MEM_BIND_SORTED, "memory binding", "as in local, rank, none or map_mem:0,1")
+mem_bind_unsorted = matching(_MEM_BIND, "memory binding", "as in local, rank, none or map_mem:0,1")
 acctg_freq = matching(
     _ACCTG,
     "sampling interval",
@@ -98,6 +97,59 @@ acctg_freq = matching(
     r"[0-9]|.*(?:task|energy|network|filesystem)=[0-9]",
 )
 get_user_env = matching(_USER_ENV, "timeout and mode", "as in 10, 10L or S", r"[0-9]*[sl]")
+
+
+def hint(text: str) -> tuple[str, ...]:
+    """--hint: a list of words, each of which has its say."""
+    word = one_of("compute_bound", "memory_bound", "multithread", "nomultithread")
+    return tuple(map(word, text.split(",")))
+
+
+def cpu_freq(text: str) -> str:
+    """--cpu-freq: least[-most[:governor]], or a governor alone; names may be cut short."""
+    most, governor = _frequencies(text)
+    if governor is not None and (most is None or _GOVERNOR.match(governor) is None):
+        message = f"{text!r}: a governor stands alone, or after two frequencies"
+        raise Problem(message, "as in low-high:performance")
+    return _written_out(text)
+
+
+def cpu_freq_governed(text: str) -> str:
+    """--cpu-freq of 24.11 and later: one frequency goes with the governor userspace, two with another one."""
+    most, governor = _frequencies(text)
+    fixed = governor is not None and governor.lower().startswith("user")
+    if any(_CUT_NUMBER.match(part) for part in text.partition(":")[0].split("-")):
+        raise Problem(f"{text!r} is no CPU frequency", "low, medium, high, highm1 or kHz, or a governor")
+    if most is None and governor is not None and not fixed:
+        raise Problem(f"{text!r}: one frequency is for userspace alone", "as in high:userspace")
+    if most is not None and (fixed or governor is None or _GOVERNOR.match(governor) is None):
+        message = f"{text!r}: two frequencies need a governor other than userspace"
+        raise Problem(message, "as in low-high:performance")
+    return _written_out(text)
+
+
+def _frequencies(text: str) -> tuple[str | None, str | None]:
+    """The higher one and the governor, as far as they are given."""
+    wanted, colon, governor = text.partition(":")
+    least, dash, most = wanted.partition("-")
+    alone = not _rank(least) and _GOVERNOR.match(least) is not None
+    if not (_rank(least) or alone) or (dash and not _rank(most)) or (alone and colon):
+        raise Problem(f"{text!r} is no CPU frequency", "low, medium, high, highm1 or kHz, or a governor")
+    if (alone and dash) or (dash and _rank(most) < _rank(least)):
+        raise Problem(f"{text!r}: {most} is less than {least} to sbatch", "write the smaller one first")
+    return most if dash else None, governor if colon else None
+
+
+def _written_out(text: str) -> str:
+    if _CPU_FREQ.fullmatch(text) is None:
+        raise Problem(f"{text!r} is no CPU frequency; sbatch reads its beginning", odd=True)
+    return text
+
+
+def _rank(frequency: str) -> int:
+    lowered = frequency.lower()
+    named = next((rank for name, rank in _NAMED.items() if lowered.startswith(name)), 0)
+    return 2**31 + named if named else max(leading_number(frequency), 0)
 
 
 def open_mode(text: str) -> str:
@@ -109,14 +161,19 @@ def open_mode(text: str) -> str:
     return word
 
 
+def no_kill(text: str) -> str:
+    """--no-kill[=off]; nothing after the sign is like no sign."""
+    return one_of("off", "no", "set")(text) if text else ""
+
+
 def exclusive(text: str) -> str:
-    """--exclusive[=user|mcs]."""
-    return one_of("user", "mcs")(text) if text else "exclusive"
+    """--exclusive[=user|mcs]; sbatch also takes the word exclusive."""
+    return one_of("user", "mcs", "exclusive")(text) if text else "exclusive"
 
 
 def exclusive_topo(text: str) -> str:
     """--exclusive[=user|mcs|topo]."""
-    return one_of("user", "mcs", "topo")(text) if text else "exclusive"
+    return one_of("user", "mcs", "topo", "exclusive")(text) if text else "exclusive"
 
 
 def profile(text: str) -> str:
@@ -132,7 +189,8 @@ def rlimits(text: str) -> str:
     if text in ("ALL", "NONE", ""):
         return text
     for word in text.split(","):
-        if word and (word in ("ALL", "NONE") or word not in RLIMITS):
+        name = word.removeprefix("RLIMIT_")
+        if word and (name in ("ALL", "NONE") or name not in RLIMITS):
             raise Problem(f"{word!r} is no resource limit", f"known: {', '.join(RLIMITS)}")
     return text
 

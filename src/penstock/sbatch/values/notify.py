@@ -72,7 +72,7 @@ def signal(text: str) -> SignalSpec:
     if colon and flags.upper() not in ("", "B", "R", "BR", "RB"):
         raise Problem(f"{flags!r} before the colon is neither B nor R", "as in B:USR1@60")
     name, at, seconds = rest.partition("@")
-    before = 60 if not seconds else _seconds(seconds, at)
+    before = _seconds(seconds or "0", at) if at else 60
     return SignalSpec(_number(name), before, "B" in flags.upper(), "R" in flags.upper())
 
 

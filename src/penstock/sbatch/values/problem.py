@@ -6,18 +6,22 @@ from typing import Final
 
 from penstock.sbatch.patterns import Pattern
 
+LONG_MAX: Final = 2**63 - 1
 INTEGER: Final = Pattern(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 """What strtol(3) takes as a number, base 10."""
 
 
 class Problem(Exception):
-    """A value sbatch or slurmctld will refuse; `odd` marks one that is accepted but surely not meant."""
+    """A value sbatch or slurmctld will refuse; `odd` marks one that is accepted but surely not meant, and
+    `value` is what Slurm makes of that.
+    """
 
-    def __init__(self, message: str, hint: str = "", *, odd: bool = False) -> None:
+    def __init__(self, message: str, hint: str = "", *, odd: bool = False, value: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.odd = odd
+        self.value = value
 
 
 def whole_number(text: str) -> int | None:
@@ -25,10 +29,8 @@ def whole_number(text: str) -> int | None:
     match = INTEGER.fullmatch(text)
     if match is None:
         return None
-    digits = match.group(2)
-    if len(digits) > 19:
-        return -(2**63) if match.group(1) == "-" else 2**63 - 1
-    return -int(digits) if match.group(1) == "-" else int(digits)
+    digits = match.group(2).lstrip("0")[:20] or "0"
+    return max(-int(digits), -LONG_MAX - 1) if match.group(1) == "-" else min(int(digits), LONG_MAX)
 
 
 def leading_number(text: str) -> int:

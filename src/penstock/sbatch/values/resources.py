@@ -15,20 +15,27 @@ from penstock.sbatch.values.problem import Problem
 
 DEFAULT_TYPES: Final = ("gpu",)
 _COUNT = Pattern(r"(-?[0-9]+)(?:([kKmMgGtTpP])(i?[bB])?)?")
+_NOTHING = Pattern(r"-?0+[kKmMgGtTpP]?")
+"""A count of none: sbatch does not look at the name before it, as in craynetwork:0."""
+_NAME = Pattern(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _EQUALS = Pattern(r"=([0-9]+)$")
 _MINUS_AFTER_TYPE = Pattern(r"[^:]+:[^:]+:-.*")
 _UNITS: Final = " KMGTP"
 _DASHES: Final = "name[:type][:count], as in gpu:2 or gpu:a100:2"
 
 
-def gres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+Types = tuple[str, ...] | None
+"""GresTypes; None when they are not known, and any name may be right."""
+
+
+def gres(text: str, known: Types = DEFAULT_TYPES) -> tuple[Gres, ...]:
     """--gres: a list; `none` is nothing."""
     if text.startswith(",") or text.endswith(","):
         raise Problem(f"{text!r}: slurmctld refuses a list that begins or ends with a comma", _DASHES)
     return _list(text, known)
 
 
-def _list(text: str, known: tuple[str, ...], *, digits_begin_types: bool = False) -> tuple[Gres, ...]:
+def _list(text: str, known: Types, *, digits_begin_types: bool = False) -> tuple[Gres, ...]:
     if text.lower() == "none":
         return ()
     if text == "":
@@ -37,7 +44,7 @@ def _list(text: str, known: tuple[str, ...], *, digits_begin_types: bool = False
     return tuple(_entry(entry, known, digits_begin_types=digits_begin_types) for entry in entries)
 
 
-def gres_tres(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+def gres_tres(text: str, known: Types = DEFAULT_TYPES) -> tuple[Gres, ...]:
     """--gres of 24.11 and later: also as a TRES, name[:type]=count, with gres/ before it, never gres: .
 
     A comma may begin or end the list, and a type may begin with a digit, as MIG's 1g.5gb does.
@@ -76,7 +83,7 @@ def _gpus(entries: list[str], *, digits_begin_types: bool = False) -> tuple[Gres
     )
 
 
-def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gres, ...]:
+def tres_per_task(text: str, known: Types = DEFAULT_TYPES) -> tuple[Gres, ...]:
     """--tres-per-task (23.02): cpu=N, license/name=N and gres/name[:type]=N."""
     found = []
     for entry in text.split(","):
@@ -84,17 +91,17 @@ def tres_per_task(text: str, known: tuple[str, ...] = DEFAULT_TYPES) -> tuple[Gr
         if match is None:
             raise Problem(f"{entry!r} is no trackable resource", "as in cpu=4 or gres/gpu=1")
         cpu, name, kind, number = match.groups()
-        if name and name not in known:
-            raise Problem(*_unknown(name, known))
+        if name:
+            _require_known(name, known)
         found.append(Gres(cpu or name, kind or "", int(number[:9])))
     return tuple(found)
 
 
-def _entry(entry: str, known: tuple[str, ...], shown: str = "", *, digits_begin_types: bool = False) -> Gres:
+def _entry(entry: str, known: Types, shown: str = "", *, digits_begin_types: bool = False) -> Gres:
     body = entry.removeprefix("gres:")
     name, *rest = body.split(":")
-    if name not in known:
-        raise Problem(*_unknown(name, known))
+    none_at_all = not digits_begin_types and rest and _NOTHING.fullmatch(rest[-1]) is not None
+    _require_known(name, None if none_at_all else known)
     if len(rest) > 2 or any(not part for part in rest):
         raise Problem(
             f"{shown or entry!r} is no generic resource",
@@ -119,11 +126,15 @@ def _after_type(body: str, shown: str) -> str:
     return f"give the type a count: {shown or body}:1"
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
-    hint = f"this site knows: {', '.join(known)}" if known else "this site has none"
-    if "=" in name or "/" in name:
-        hint = _DASHES
-    return f"{name!r} is no generic resource of this site", hint
+def _require_known(name: str, known: Types) -> None:
+    if known is None:
+        if not _NAME.fullmatch(name):
+            raise Problem(f"{name!r} is no generic resource", _DASHES)
+    elif name not in known:
+        hint = f"this site knows: {', '.join(known)}" if known else "this site has none"
+        if "=" in name or "/" in name:
+            hint = _DASHES
+        raise Problem(f"{name!r} is no generic resource of this site", hint)
 
 
 def _number(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.model.jobspec import NodeRange
 from penstock.sbatch.patterns import Pattern
-from penstock.sbatch.values.problem import Problem, as_int32, leading_number, whole_number
+from penstock.sbatch.values.problem import LONG_MAX, Problem, as_int32, leading_number, whole_number
 
 _MEMORY = Pattern(r"[ \t\n\v\f\r]*\+?([0-9]+)(?:([kKmMgGtT])[bB]?)?")
 _KIB: Final = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
@@ -21,7 +21,10 @@ def memory(text: str) -> int:
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise Problem(f"{text!r} is no amount of memory", _memory_hint(text))
-    kib = int(match.group(1)[:18]) * _KIB[(match.group(2) or "M").upper()]
+    number = int(match.group(1).lstrip("0")[:20] or "0")
+    if number > LONG_MAX:
+        raise Problem(f"{text!r} is more memory than Slurm can count")
+    kib = number * _KIB[(match.group(2) or "M").upper()]
     return -(-kib // 1024)
 
 
@@ -40,7 +43,9 @@ def count(text: str) -> int:
     if number is None or number <= 0:
         raise Problem(f"{text!r} is no number above 0")
     if number != as_int32(number):
-        raise Problem(f"{text!r} is beyond what Slurm can count", odd=True)
+        kept = as_int32(number)
+        message = f"{text!r} is beyond what Slurm can count: it makes {kept} of it"
+        raise Problem(message, odd=number < LONG_MAX, value=kept)
     return number
 
 
@@ -84,6 +89,8 @@ def nodes(text: str) -> NodeRange:
     """--nodes of 22.05: N, N-M, -M; k and m count 1024 and 1024 times 1024."""
     low, dash, high = _split_range(text)
     minimum = _node_count(low, text)
+    if minimum < 0:
+        minimum = _below_zero(low, dash)
     if not dash:
         return NodeRange(minimum, minimum)
     maximum = _node_count(high, text) if high.strip() else -1
@@ -94,6 +101,13 @@ def nodes(text: str) -> NodeRange:
             f"{text!r}: at most {maximum} is less than at least {minimum}", "write the smaller number first"
         )
     return NodeRange(minimum, maximum)
+
+
+def _below_zero(low: str, dash: str) -> int:
+    """More than 32 bits hold is a negative number to sbatch: 1 before a dash, and nothing by itself."""
+    if not dash:
+        raise Problem(f"{low!r} is more nodes than Slurm can count")
+    return 1
 
 
 def node_counts(text: str) -> NodeRange:
@@ -123,7 +137,7 @@ def _node_count(part: str, whole: str) -> int:
         hint = "a number, or min-max" if "," not in whole else "lists of node counts came with Slurm 23.02"
         raise Problem(f"{part!r} is no node count", hint)
     factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match.group(2).lower()]
-    return as_int32(int(match.group(1)[:18]) * factor)
+    return as_int32((whole_number(match.group(1)) or 0) * factor)
 
 
 def extra_node_info(text: str) -> tuple[int, int, int]:
@@ -141,4 +155,6 @@ def _part_of_node(part: str) -> int:
     number = whole_number(part)
     if number is None or number <= 0:
         raise Problem(f"{part!r} is no number above 0", "sockets[:cores[:threads]]")
+    if number != as_int32(number):
+        raise Problem(f"{part!r} is beyond what Slurm can count", "sockets[:cores[:threads]]")
     return number

@@ -20,15 +20,17 @@ _UNIT_HINTS: Final = {"s": "seconds: 0:30", "m": "minutes: 30", "h": "hours: 2:0
 _FORMS: Final = "minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes[:seconds]"
 
 _DATE = (
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])(?:[T-](?:{clock})?)?"
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01]|[1-9](?![0-9]))(?:(?-i:T|-)(?:{clock})?)?"
     r"|(?:0?[1-9]|1[0-2])[/.](?:0?[1-9]|[12][0-9]|3[01])(?:[/.][0-9]{2})?(?![0-9])"
     r"|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[0-9]{2})?(?![0-9:])"
 )
-_CLOCK = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?(?:\s*(?:am|pm))?"
-_NOW = r"now(?:\s*[+-]\s*[0-9]+\s*(?:(?:second|minute|hour|day|week)s?(?![a-z]))?)?"
+_MINUTES = r":[0-5][0-9](?::[0-5][0-9])?"
+_CLOCK = rf"(?:(?:0?[0-9]|1[0-2]){_MINUTES}\s*(?:am|pm)|(?:[01]?[0-9]|2[0-3]){_MINUTES})"
+_NOW = r"now(?:\s*[+-]\s*[0-9]+(?:\s*(?:second|minute|hour|day|week)s?(?![a-z]))?)?"  # blanks one way only
 _WORDS = r"(?-i:t)(?:oday|omorrow|eatime)|midnight|noon|fika"
+_SINCE_1970 = Pattern(r"uts[ \t\n\v\f\r]*\+?0*([1-9][0-9]{6,17})", re.IGNORECASE)  # a million is the least
 _POINT = Pattern(
-    rf"\s*(?:(?:{_NOW}|{_WORDS}|{_CLOCK}|{_DATE.replace('{clock}', _CLOCK)}|uts[0-9]+)(?:\s+|$))+",
+    rf"\s*(?:(?:{_NOW}|{_WORDS}|{_CLOCK}|{_DATE.replace('{clock}', _CLOCK)})(?:\s+|$))+",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -79,6 +81,6 @@ def _limit_hint(text: str) -> str:
 
 def point(text: str) -> str:
     """--begin, --deadline: checked, kept as written."""
-    if not text or _POINT.fullmatch(text) is None:
+    if not text or (_POINT.fullmatch(text) is None and _SINCE_1970.fullmatch(text) is None):
         raise Problem(f"{text!r} is no time", "forms: 16:00, now+1hour, tomorrow, 2030-01-20T12:34:00")
     return text

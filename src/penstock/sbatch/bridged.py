@@ -1,0 +1,73 @@
+"""What job_submit.lua refuses in partitions that run pods, told before the job is submitted.
+
+The Lua is the one that decides, inside slurmctld; tests/sbatch/test_submit_hook.py holds both against each
+other. Without a site nobody knows which partitions are bridged: then only that is an error which no bridged
+partition takes and no plain one needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.model.jobspec import JobSpec
+from penstock.model.siteview import SiteView
+from penstock.sbatch.diagnostics import Place, Report
+from penstock.sbatch.getopt import Setting
+
+_DELETE = "\x7f"
+
+
+def check(
+    jobs: Sequence[JobSpec], given: Sequence[Sequence[Setting]], site: SiteView | None, report: Report
+) -> None:
+    """Everything that will be refused, of every component with the settings that it was made of."""
+    kinds = [_how_bridged(job, site) for job in jobs]
+    for number, (job, kind, settings) in enumerate(zip(jobs, kinds, given, strict=True)):
+        if kind == "some":
+            message = f"partitions {job.partition} are partly pods and partly not"
+            report.error(_place_of(settings, "partition"), "partly-bridged", message, "choose one kind")
+        if kind == "all":
+            _container(settings, report)
+        if kind in ("all", "") and not number:
+            _name(job.name, settings, report)
+    if len(jobs) > 1:
+        _components(kinds, report)
+
+
+def _how_bridged(job: JobSpec, site: SiteView | None) -> str:
+    """ "all", "none" or "some" of its partitions; empty when nobody knows: a reservation brings its own."""
+    if site is None or not site.partitions or (job.reservation and not job.partition):
+        return ""
+    bridged = [site.partitions[name].bridged for name in site.partitions_of(job.partition)]
+    if not bridged:
+        return ""
+    return "all" if all(bridged) else "some" if any(bridged) else "none"
+
+
+def _container(settings: Sequence[Setting], report: Report) -> None:
+    said = [setting for setting in settings if setting.option.key == "container"]
+    if said and said[-1].value:
+        hint = "name the image with a line #K8S_IMAGE=... in the script"
+        report.error(said[-1].place, "container", "--container is not used in partitions of pods", hint)
+
+
+def _name(name: str, settings: Sequence[Setting], report: Report) -> None:
+    """`scontrol show job` prints names raw, before fields that penstockd reads."""
+    if name.isprintable() or not any(char < " " or char == _DELETE for char in name):
+        return
+    message = "the job's name has a control character in it; jobs that run as pods may not have one"
+    report.error(_place_of(settings, "job-name"), "control-character", message, "choose a plain --job-name")
+
+
+def _components(kinds: Sequence[str], report: Report) -> None:
+    what = f"a heterogeneous job of {len(kinds)} components"
+    if "all" in kinds[1:]:
+        report.error(
+            Place(), "hetjob", f"{what}: its partitions run pods and refuse it", "submit it in parts"
+        )
+    else:
+        report.warning(Place(), "hetjob", f"{what}; bridged partitions refuse it")
+
+
+def _place_of(settings: Sequence[Setting], key: str) -> Place:
+    return next((setting.place for setting in reversed(settings) if setting.option.key == key), Place())

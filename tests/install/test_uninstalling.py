@@ -1,0 +1,226 @@
+"""Taking back: when it is refused, in which order it happens, and what stays known of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click.testing
+import msgspec
+import pytest
+from tests.install.places import Place
+
+from penstock import errors
+from penstock.cli import sites
+from penstock.install import applying, records, transactions
+from penstock.nas import atomic
+
+SERVICES = "disable --now penstockd.service"
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "penstock-system"}}
+
+
+class Host(Place):
+    """The folder, with programs that note how they were called and do what the test tells them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.calls = root / "state" / "calls"
+        self.calls.parent.mkdir()
+        self.programs = root / "state" / "bin"
+        self.programs.mkdir()
+        self.site_file = root / "state" / "site.yaml"
+        self.site_file.write_text(self.text)
+        self.program("squeue", "")
+        self.program("systemctl", "")
+        self.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.calls}\n{text}\n')
+        path.chmod(0o755)
+
+    def called(self, name: str) -> list[str]:
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
+
+    def take_back(self) -> None:
+        installer = applying.Installer(self.site, kubernetes=False)
+        with installer.store.locked():
+            installer.recover()
+            installer.uninstall(installer.plan_uninstall())
+
+    def command(self, *words: str) -> click.testing.Result:
+        argv = ["--site", str(self.site_file), "--no-kubernetes", "--yes", *words]
+        return click.testing.CliRunner().invoke(sites.uninstall, argv, catch_exceptions=False)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host that systemd runs, with an existing Slurm."""
+    if os.geteuid() != 0:
+        pytest.skip("files get owners: needs root")
+    made = Host(tmp_path)
+    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
+    return made
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exec sleep 30"],
+    ids=["no answer", "an answer that does not come"],
+)
+def test_not_knowing_of_jobs_is_not_knowing_of_none(
+    host: Host, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused, and nothing was changed."""
+    monkeypatch.setattr(applying, "PING_SECONDS", 0.3)
+    host.install()
+    before = host.seen()
+    host.program("squeue", program)
+    with pytest.raises(errors.InstallError, match="squeue does not say") as caught:
+        host.take_back()
+    assert "nothing was changed" in caught.value.hint
+    assert host.seen() == before
+    assert not host.called("systemctl")
+
+
+def test_jobs_in_bridged_partitions_are_named(host: Host) -> None:
+    """And nothing was changed."""
+    host.install()
+    before = host.seen()
+    host.program("squeue", "echo 17; echo 18")
+    with pytest.raises(errors.InstallError, match="2 jobs are in k8s: 17 18"):
+        host.take_back()
+    assert host.seen() == before
+    assert not host.called("systemctl")
+
+
+def test_an_administrators_own_filters_hide_no_jobs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """squeue takes variables for options, and jobs of others would be left without an Epilog."""
+    host.install()
+    monkeypatch.setenv("SQUEUE_USERS", "root")
+    host.program("squeue", 'test -n "$SQUEUE_USERS" || echo 17')
+    with pytest.raises(errors.InstallError, match="1 jobs are in k8s: 17"):
+        host.take_back()
+
+
+def test_where_nothing_was_installed_nothing_is_touched(host: Host) -> None:
+    """No service, no file, no question to Slurm, and it is said."""
+    mine = Path(host.site.penstockd.libexec) / "penstock_hooks" / "mine.py"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("")
+    before = host.seen()
+    assert host.command("--dry-run").exit_code == 0
+    done = host.command()
+    assert (done.exit_code, done.output) == (0, "Nothing was installed.\n")
+    assert host.seen() == before
+    assert not host.calls.exists()
+    assert not host.store.directory.exists()
+
+
+def test_a_dry_run_says_by_its_status_whether_there_is_something_to_do(host: Host) -> None:
+    """As that of apply does."""
+    host.install()
+    before = host.seen()
+    done = host.command("--dry-run")
+    assert done.exit_code == 1
+    assert f"- remove  file    {host.root}/units/penstockd.service" in done.output
+    assert host.seen() == before
+    assert not host.calls.exists()
+
+
+def test_a_dry_run_puts_nothing_right_either(host: Host) -> None:
+    """What a killed call left is put right by the next one that may change something."""
+    host.install()
+    journal = transactions.Journal("1", files=[], objects=[], restart=True, last=False)
+    host.store.journal_path.write_bytes(msgspec.json.encode(journal))
+    before = host.seen()
+    with pytest.raises(errors.InstallError, match="an earlier call was killed"):
+        host.command("--dry-run")
+    assert host.seen() == before
+    assert not host.calls.exists()
+
+
+def test_services_are_stopped_after_slurm_is_as_before_and_before_their_units_go(host: Host) -> None:
+    """systemctl knows no unit whose file is gone."""
+    before = host.seen()
+    host.install()
+    unit = f"{host.root}/units/penstockd.service"
+    host.program("systemctl", f'[ "$1" != disable ] || [ -e {unit} ] || exit 5')
+    host.take_back()
+    assert host.called("systemctl") == ["restart slurmctld", SERVICES]
+    assert host.seen() == before
+    assert not host.store.directory.exists()
+
+
+def test_services_run_on_when_it_could_not_be_taken_back(host: Host) -> None:
+    """slurmctld does not come up with the old files: everything is as before the call, penstockd, too."""
+    host.install()
+    before = host.seen()
+    host.program("systemctl", f"[ ! -e {host.etc}/penstock.conf ] && exit 1; exit 0")
+    with pytest.raises(errors.InstallError, match="everything is as it was before"):
+        host.take_back()
+    assert host.seen() == before
+    assert not [call for call in host.called("systemctl") if call.startswith("disable")]
+
+
+def test_a_service_that_does_not_stop_keeps_its_unit_for_the_next_call(host: Host) -> None:
+    """All else is taken back, and the next call does the rest."""
+    before = host.seen()
+    host.install()
+    host.program("systemctl", '[ "$1" != disable ]')
+    with pytest.raises(errors.InstallError, match=r"disable --now .* failed"):
+        host.take_back()
+    left = set(host.seen()) - set(before)
+    assert left == {f"{host.root}/units/{name}.service" for name in ("penstockd", "penstock-slurmd@")}
+    host.program("systemctl", "")
+    host.take_back()
+    assert host.called("systemctl")[-1] == SERVICES
+    assert host.seen() == before
+    assert not host.store.directory.exists()
+
+
+def test_a_host_without_systemd_has_no_services(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, where systemctl may be there and answers nobody."""
+    monkeypatch.setattr(applying, "SYSTEMD", host.root / "none")
+    before = host.seen()
+    host.install()
+    host.take_back()
+    assert host.called("systemctl") == ["restart slurmctld"]
+    assert host.seen() == before
+
+
+def test_objects_that_are_left_alone_stay_known(host: Host) -> None:
+    """A later call with Kubernetes takes them back; one without has nothing to do."""
+    host.install()
+    path = "/api/v1/namespaces/penstock-system"
+    objects = {path: records.ObjectRecord(NAMESPACE)}
+    noted = msgspec.structs.replace(host.store.installed(), objects=objects)
+    atomic.write(host.store.installed_path, msgspec.json.encode(noted))
+    done = host.command()
+    assert "keep    Namespace penstock-system" in done.output
+    assert "but for Kubernetes" in done.output
+    left = host.store.installed()
+    assert (left.files, left.objects) == ({}, objects)
+    calls = host.calls.read_text()
+    assert host.command("--dry-run").exit_code == 0
+    assert "but for Kubernetes" in host.command().output
+    assert (host.store.installed(), host.calls.read_text()) == (left, calls)
+
+
+def test_a_file_that_was_made_once_comes_back_when_taking_back_fails(host: Host) -> None:
+    """penstockd's kubeconfig is part of the plan like any other file."""
+    host.install()
+    made = host.etc / "made.kubeconfig"
+    made.write_text("token")
+    made.chmod(0o600)
+    host.store.note_made(str(made))
+    before = host.seen()
+    host.program("systemctl", f"[ ! -e {host.etc}/penstock.conf ] && exit 1; exit 0")
+    with pytest.raises(errors.InstallError):
+        host.take_back()
+    assert host.seen() == before
+    host.program("systemctl", "")
+    assert f"- remove  file    {made}" in host.command().output
+    assert not made.exists()

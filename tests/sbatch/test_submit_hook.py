@@ -1,0 +1,165 @@
+"""`penstock validate` and job_submit.lua on the same scripts: what slurmctld will refuse is rejected before.
+
+The other way round nothing is asked: the compiler looks closer than the Lua, which only guards the door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests import luas
+
+from penstock.model.siteview import PartitionView, SiteView
+from penstock.sbatch import compiler
+
+SITE = SiteView(
+    partitions={
+        "pods": PartitionView(default=True),
+        "more": PartitionView(),
+        "host": PartitionView(bridged=False),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def lua() -> Iterator[luas.Lua]:
+    """Our job_submit.lua as it is installed."""
+    lua = luas.Lua()
+    lua.run(luas.job_submit("pods", "more"))
+    yield lua
+    lua.close()
+
+
+def refused(lua: luas.Lua, script: bytes, *options: str) -> bytes:
+    """What slurmctld would say, were the script submitted with these options."""
+    fields = {"script": script, "name": b"job.sh"}
+    for option in options:
+        name, _, value = option.removeprefix("--").partition("=")
+        fields["name" if name == "job-name" else name] = value.encode()
+    return lua.refusal(fields)
+
+
+def codes(script: bytes, *options: str, site: SiteView | None = SITE) -> list[str]:
+    """The errors that the compiler finds."""
+    context = compiler.Context(site=site)
+    done = compiler.compile_script(script, name="job.sh", arguments=options, context=context)
+    return [found.code for found in done.diagnostics if found.severity == "error"]
+
+
+def script(*lines: str) -> bytes:
+    return "".join(f"{line}\n" for line in ("#!/bin/sh", *lines)).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("#K8S_IMAGE = x", "#K8S_IMAGE= x", "#K8S_IMAGE =x", "#K8S_IMAGE:x", "#K8S_IMAGE x", "#K8S_IMAGE="),
+        *("#K8S_=x", "#K8S_", "#K8S_image=x", "#K8S_NODE-SELECTOR=a=b", "#K8S_IMAGE=\t", "#K8S_IMAGE=\vx"),
+    ],
+)
+def test_lines_that_are_no_directive(lua: luas.Lua, line: str) -> None:
+    """Both refuse them."""
+    text = script("# a comment", "", line, "true")
+    assert b"line 4 of the script" in refused(lua, text)
+    assert codes(text)
+    assert codes(text, site=None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("#K8S_IMAGE=x", "true"),
+        ("#K8S_ENV=A=b c # why", "true"),
+        ("  # K8S_IMAGE = x", "true"),
+        ("true", "#K8S_IMAGE = x"),
+        ("cat <<END", "#K8S_IMAGE x", "END"),
+        ("\t true", "#K8S_"),
+    ],
+)
+def test_lines_that_are_well(lua: luas.Lua, lines: tuple[str, ...]) -> None:
+    """Both take them; what comes after the first command is the script's own affair."""
+    assert not refused(lua, script(*lines))
+    assert not codes(script(*lines))
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--job-name=a\tb",), "control-character"),
+        (("--job-name=a\x7f",), "control-character"),
+        (("--partition=pods,host",), "partly-bridged"),
+        (("--container=/bundle",), "container"),
+        (("--partition=more", "--container=/bundle"), "container"),
+    ],
+)
+def test_options_that_are_refused(lua: luas.Lua, options: tuple[str, ...], code: str) -> None:
+    """By both, in a partition of pods."""
+    assert refused(lua, script("true"), *options)
+    assert codes(script("true"), *options) == [code]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--job-name=Zürich 1",),
+        ("--partition=host", "--job-name=a\tb"),
+        ("--partition=host", "--container=/bundle"),
+        ("--partition=pods,more",),
+        ("--reservation=maintenance", "--container=/bundle"),
+    ],
+)
+def test_options_that_are_taken(lua: luas.Lua, options: tuple[str, ...]) -> None:
+    """By both; a reservation's partitions only slurmctld knows."""
+    known = tuple(option for option in options if "reservation" not in option)
+    if known == options:
+        assert not refused(lua, script("true"), *options)
+    assert not codes(script("true"), *options)
+
+
+def test_without_a_site_only_what_no_partition_needs_is_an_error() -> None:
+    """Nobody knows then which partitions are bridged."""
+    assert codes(script("true"), "--job-name=a\tb", site=None) == ["control-character"]
+    assert codes(script("true"), "--container=/bundle", "--partition=pods,host", site=None) == []
+
+
+def test_the_name_of_the_file_is_the_jobs_name() -> None:
+    """And may have anything in it."""
+    done = compiler.compile_script(script("true"), name="a\nb.sh")
+    assert [found.code for found in done.diagnostics] == ["control-character"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "severity"),
+    [
+        ("pods", "pods", "error"),
+        ("host", "pods", "error"),
+        ("host", "host", "warning"),
+        ("pods", "host", "warning"),
+    ],
+)
+def test_heterogeneous_jobs(lua: luas.Lua, first: str, second: str, severity: str) -> None:
+    """slurmctld asks the Lua for every component; a later one comes without a script."""
+    refusals = [
+        lua.refusal({"partition": first.encode(), "script": script("true")}),
+        lua.refusal({"partition": second.encode()}),
+    ]
+    assert any(refusals) == (severity == "error")
+    text = script(f"#SBATCH -p {first}", "#SBATCH hetjob", f"#SBATCH -p {second}", "true")
+    done = compiler.compile_script(text, context=compiler.Context(site=SITE))
+    assert [(found.code, found.severity) for found in done.diagnostics] == [("hetjob", severity)]
+
+
+LINES = st.sampled_from(["", "true", "# x", " \t", "#K8S_IMAGE=x", "#SBATCH -N1"]) | st.text(
+    "AZ_az- =:\t\v\fx#'\"é", max_size=12
+).map(lambda text: f"#K8S_{text}")
+
+
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(LINES, max_size=5))
+def test_whatever_the_lua_refuses_is_rejected(lua: luas.Lua, lines: list[str]) -> None:
+    """No script is called accepted that slurmctld will not take."""
+    text = script(*lines)
+    assert not refused(lua, text) or codes(text)

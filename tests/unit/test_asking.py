@@ -1,0 +1,175 @@
+"""PrologSlurmctld, Epilog and TaskProlog as Slurm runs them; the test plays penstockd and slurmctld."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from penstock.hooks import wire
+from tests.unit import hookstages
+from tests.unit.hookstages import Stage, finish, stage
+
+__all__ = ["stage"]  # pytest finds the fixture by its name
+
+pytestmark = hookstages.NEEDS_PYTHON
+
+
+@pytest.mark.parametrize("name", ["penstock-prolog", "penstock-epilog"])
+def test_other_partitions_are_not_asked_about(stage: Stage, name: str) -> None:
+    """The hook leaves before it connects."""
+    process = stage.hook(name, SLURM_JOB_PARTITION="host", SLURM_JOB_ID="1")
+    assert process.wait(timeout=60) == 0
+    process.communicate()
+    stage.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        stage.socket.accept()
+
+
+def keep_environment(stage: Stage, job: int, *entries: bytes, count: int | None = None) -> None:
+    """As slurmctld does in its state folder."""
+    folder = stage.folder / "state" / f"hash.{job % 10}" / f"job.{job}"
+    folder.mkdir(parents=True)
+    size = (len(entries) if count is None else count).to_bytes(4, sys.byteorder)
+    (folder / "environment").write_bytes(size + b"".join(entry + b"\0" for entry in entries))
+
+
+HARMLESS = (b"PATH=/bin", b"LD_PRELOAD=", b"PENSTOCK_GIVEN_LD_PRELOAD=/x.so", b"SLURM_GET_USER_ENV=0")
+
+
+@pytest.mark.parametrize(
+    ("entries", "armed"),
+    [
+        (HARMLESS, ()),
+        ((b"LD_RUN_PATH=/opt/lib", b"LD_=x", b"NO_EQUALS", b"X=LD_PRELOAD=/x.so", b""), ()),
+        ((*HARMLESS, b"LD_PRELOAD=/x.so"), (b"LD_PRELOAD",)),
+        ((b"LD_PRELOAD=/x.so", *HARMLESS), (b"LD_PRELOAD",)),
+        ((*HARMLESS, b"SLURM_GET_USER_ENV=1", b"LOCPATH=/x"), (b"LOCPATH", b"SLURM_GET_USER_ENV")),
+    ],
+)
+def test_the_prolog_tells_what_would_run_code_on_the_node(
+    stage: Stage, entries: tuple[bytes, ...], armed: tuple[bytes, ...]
+) -> None:
+    """Also when job_submit.lua has made the first of two variables harmless, and of an array's tasks."""
+    keep_environment(stage, 15, *entries)
+    process = stage.hook(
+        "penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURM_ARRAY_JOB_ID="15"
+    )
+    with stage.accept() as (peer, message):
+        assert (message.number("job"), message.all("armed"), message.all("unread")) == (17, armed, ())
+        peer.sendall(wire.pack("no"))
+    finish(process)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(None, b"No such file"), (4, b"no list of variables"), (6, b"no list of variables")]
+)
+def test_the_prolog_says_that_it_could_not_look(stage: Stage, count: int | None, words: bytes) -> None:
+    """What is not there or not understood is not taken for harmless."""
+    if count is not None:
+        keep_environment(stage, 17, *HARMLESS, b"A=b", count=count)
+    process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
+    with stage.accept() as (peer, message):
+        assert b"state/hash.7/job.17/environment: " in message.one("unread")
+        assert words in message.one("unread")
+        peer.sendall(wire.pack("no"))
+    finish(process)
+
+
+@pytest.mark.parametrize(("word", "code"), [("yes", 0), ("no", 1)])
+def test_the_prolog_says_what_penstockd_says(stage: Stage, word: str, code: int) -> None:
+    """Zero lets the job start, anything else requeues it."""
+    process = stage.hook(
+        "penstock-prolog",
+        SLURM_JOB_PARTITION="gpu",
+        SLURM_JOB_ID="17",
+        SLURM_JOB_UID="1001",
+        SLURM_JOB_GID="1001",
+        SLURM_JOB_USER="alice",
+        SLURM_JOB_RESTART_COUNT="2",
+    )
+    with stage.accept() as (peer, message):
+        assert (message.verb, message.number("job"), message.number("uid"), message.number("restart")) == (
+            "admit",
+            17,
+            1001,
+            2,
+        )
+        peer.sendall(wire.pack(word))
+    process.communicate(timeout=60)
+    assert process.returncode == code
+
+
+def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
+    """`wait` is not an answer."""
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    for word in ("wait", "gone"):
+        with stage.accept() as (peer, message):
+            assert (message.verb, message.number("job"), message.one("node")) == ("release", 17, b"n1")
+            peer.sendall(wire.pack(word))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
+    """Without an answer in time the node is left to be drained."""
+    stage.install(release_timeout=2)
+    stage.socket.close()
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+
+
+def test_the_epilog_waits_for_no_answer_beyond_its_time(stage: Stage) -> None:
+    """A penstockd that hears and says nothing: Slurm's own limit must not come first."""
+    stage.install(release_timeout=1)
+    began = time.monotonic()
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    with stage.accept() as (_, release), stage.accept() as (peer, abandon):
+        assert (release.verb, abandon.verb) == ("release", "abandon")
+        assert time.monotonic() - began < 10  # ATTEMPT_TIMEOUT is 30
+        peer.sendall(wire.pack("drained"))
+    assert finish(process)[0] == 0
+
+
+def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
+    """At the end of its time it asks for a drain; when that is done it may end well."""
+    stage.install(release_timeout=2)
+    process = stage.hook(
+        "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
+    )
+    verb = ""
+    while verb != "abandon":
+        with stage.accept() as (peer, message):
+            verb = message.verb
+            peer.sendall(wire.pack("drained" if verb == "abandon" else "wait"))
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("partition", "step", "code"), [("gpu", "", 0), ("gpu", "0", 1), ("host", "0", 0), ("gpuX", "0", 0)]
+)
+def test_the_task_prolog_stops_steps_of_bridged_jobs(
+    stage: Stage, partition: str, step: str, code: int
+) -> None:
+    """Only the batch script may start on the node."""
+    environment = {"SLURM_JOB_PARTITION": partition, "SLURM_STEP_ID": step, "PATH": os.defpath}
+    result = subprocess.run(
+        [str(stage.folder / "penstock-task-prolog")],
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == code
+    assert (b"print penstock:" in result.stdout) == bool(code)

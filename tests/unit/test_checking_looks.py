@@ -1,0 +1,82 @@
+"""One look at both worlds: what is asked of Kubernetes, of Slurm's commands and of penstockd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock import wellknown
+from penstock.checking import judging, looking
+from penstock.kube import types
+from penstock.slurm import control
+from tests.unit import test_checking as planting
+
+NODES = {
+    "n1": ("down", "Not responding"),
+    "n2": ("drain", "penstock: x"),
+    "n3": ("fail", ""),
+    "n4": ("idle", ""),
+}
+
+
+class FakeKube:
+    """Pods, and nothing else."""
+
+    def __init__(self, *pods: types.Pod) -> None:
+        self._pods = pods
+
+    async def get(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
+        return msgspec.json.encode({"metadata": {}, "items": self._pods if resource == "pods" else []})
+
+    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
+        return msgspec.json.encode({"metadata": {}, "items": None})
+
+
+@pytest.fixture(autouse=True)
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without jobs; its sinfo shows nodes in the states that are asked for, all of them hidden."""
+    shown = "\n".join(
+        f'case "$wanted" in *,{state},*) echo "{name}|{reason}|" ;; esac'
+        for name, (state, reason) in NODES.items()
+    )
+    sinfo = f"""
+for word; do
+    case "$word" in --states=*) wanted=",${{word#--states=}}," ;; --all) all=yes ;; esac
+done
+test -n "$all" || exit 0
+{shown}
+"""
+    for name, text in (
+        ("scontrol", "echo 'ClusterName             = lab'"),
+        ("squeue", ""),
+        ("sinfo", sinfo),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("node", "kinds"),
+    [
+        ("n1", ["orphan-pod"]),
+        ("n2", ["orphan-pod"]),
+        ("n3", ["orphan-pod"]),
+        ("n4", ["freed-too-early", "orphan-pod"]),
+    ],
+    ids=["down", "drained", "failing", "idle"],
+)
+async def test_a_pod_is_in_nobodys_way_where_slurm_starts_nothing(node: str, kinds: list[str]) -> None:
+    """Slurm takes jobs off a node that is down without waiting for pods, and gives it to nobody."""
+    pod = planting.pod(on=node)
+    labels = {**pod.metadata.labels, wellknown.LABEL_CLUSTER: "lab"}
+    ours = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+    seen = await looking.Looker(FakeKube(ours), "/etc/slurm/slurm.conf", "/nowhere").look()
+    assert sorted(one.kind for one in judging.judge(seen)) == kinds
+
+
+async def test_what_penstockd_frees_are_drained_nodes_alone() -> None:
+    """One that is down is not its affair."""
+    assert await control.SlurmControl("/etc/slurm/slurm.conf").drained() == {"n2": "penstock: x"}

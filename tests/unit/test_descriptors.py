@@ -1,0 +1,35 @@
+"""How many launchers penstockd can listen to: as many as its host allows, not as many as is usual."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import logs, running, settings
+
+USUAL = 256
+
+
+def test_penstockd_takes_all_descriptors_it_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each running job keeps a connection: with 1024 a thousand jobs would lock all hooks out."""
+    found: list[int] = []
+
+    async def look(site: settings.Settings) -> None:
+        found.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+    path = tmp_path / "penstockd.json"
+    path.write_text(
+        '{"socket": "s", "kubeconfig": "k", "slurm_conf": "c", "hook_uids": [], "bridged_partitions": [],'
+        ' "shared_mounts": [], "default_image": ""}'
+    )
+    monkeypatch.setattr(running, "_run", look)
+    monkeypatch.setattr(logs, "configure", lambda **how: None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL, hard))
+    try:
+        running.start(settings.load(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == [hard]

@@ -1,0 +1,84 @@
+"""Answers of somebody who is not the Kubernetes API: a proxy, a portal, a page where people log in."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import errors
+from penstock.install import access
+from penstock.kube import client, kubeconfig
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+PAGE = b"<html>Please log in</html>"
+STRANGE = [(200, PAGE), (200, b""), (200, b"[]"), (200, b'"ok"'), (302, PAGE), (302, b""), (302, b"{}")]
+
+
+@contextlib.contextmanager
+def answering(code: int, body: bytes) -> Iterator[str]:
+    """A server that has one answer for everybody; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the library's names
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nobody reads it."""
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(("code", "body"), STRANGE)
+def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> None:
+    """No traceback, and nothing counts as made, removed or not there."""
+    with answering(code, body) as server:
+        cluster = access.Cluster(kubeconfig.Access(server=server))
+        for ask in (cluster.get, cluster.get_settled, cluster.apply, cluster.delete):
+            with pytest.raises(errors.KubeUnavailable):
+                ask(POD)
+        with pytest.raises(errors.KubeUnavailable):
+            cluster.nodes()
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"items": null}', b'{"metadata": null}'])
+def test_an_empty_object_is_neither_an_object_nor_a_list(body: bytes) -> None:
+    """A list that is none is not a list of nothing."""
+    with answering(200, body) as server:
+        cluster = access.Cluster(kubeconfig.Access(server=server))
+        for ask in (lambda: cluster.get(POD), cluster.nodes):
+            with pytest.raises(errors.KubeUnavailable):
+                ask()
+
+
+@pytest.mark.parametrize(("code", "body"), STRANGE)
+async def test_penstockd_takes_no_page_for_a_yes(code: int, body: bytes) -> None:
+    """A Secret, a binding or a deletion is not done because somebody has answered."""
+    with answering(code, body) as server:
+        kube = client.KubeClient(kubeconfig.Access(server=server))
+        try:
+            with pytest.raises(errors.KubeUnavailable):
+                await kube.create("pods", {}, namespace="n", name="p", sub="binding")
+            with pytest.raises(errors.KubeUnavailable):
+                await kube.delete("pods", namespace="n", name="p", uid="u")
+            with pytest.raises(errors.KubeUnavailable):
+                await kube.get("pods", namespace="n", name="p")
+        finally:
+            await kube.close()

@@ -1,0 +1,61 @@
+"""What was lost while penstockd was away is found by the launcher that comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import errors
+from penstock.kube import types
+from tests.unit import fakes, test_sessions
+from tests.unit.test_sessions import World
+
+world = test_sessions.world
+
+
+async def test_a_pod_that_went_with_its_node_while_nobody_looked_is_run_again(world: World) -> None:
+    """As it would have been had penstockd been there."""
+    world.run(7)
+    del world.kube.objects["nodes", "", "n1"]
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, attach="1")
+    assert await peer.hear() == [b"note", b"the pod's node is gone from Kubernetes"]
+    await test_sessions.until(lambda: world.slurm.requeued == [7])
+
+
+@pytest.mark.parametrize("refusal", [errors.KubeUnavailable("no answer"), errors.KubeError("no")])
+async def test_an_api_that_does_not_tell_of_the_node_ends_nothing(
+    world: World, refusal: errors.KubeError
+) -> None:
+    """The launcher is told to ask again."""
+    world.run(7)
+    world.kube.refuse["get", "nodes"] = refusal
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, attach="1")
+    assert await peer.hear() == [b"wait"]
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_a_requeue_that_slurmctld_has_forgotten_is_asked_for_again(world: World, forgets: bool) -> None:
+    """Else its launcher would wait for Slurm to end it until the job's time is over."""
+    world.run(7)
+    world.slurm.forgets = forgets
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    world.end(types.PodStatus(phase="Failed", reason="NodeShutdown", message="bye"))
+    assert await peer.hear() == [b"note", b"NodeShutdown: bye"]
+    await test_sessions.until(lambda: world.clock.now() > 2000)
+    assert world.slurm.requeued == ([7, 7] if forgets else [7])
+
+
+async def test_the_next_attempt_is_not_requeued_for_the_one_before_it(world: World) -> None:
+    """A launcher that slurmd has not ended yet says nothing of an attempt on other nodes."""
+    world.run(7)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    world.end(types.PodStatus(phase="Failed", reason="NodeShutdown", message="bye"))
+    await test_sessions.until(lambda: world.slurm.requeued == [7])
+    world.slurm.add(fakes.allocation(7, restart=1))
+    await test_sessions.until(lambda: world.clock.now() > 2000)
+    assert world.slurm.requeued == [7]

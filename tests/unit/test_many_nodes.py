@@ -1,0 +1,135 @@
+"""Jobs of several nodes: Slurm takes each node back by itself, and so does every promise end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from penstock import errors
+from penstock.bridge import draining, gang, ledger
+from penstock.model import jobs
+from tests.unit import fakes
+from tests.unit.test_bridge import World, world
+
+__all__ = ["world"]  # pytest finds the fixture by its name
+
+TWO = fakes.allocation(1, on=("n1", "n2"))
+
+
+def running(world: World, allocation: jobs.Allocation) -> None:
+    """Its pods, one on each node."""
+    world.bridge.ledger.hold(allocation)
+    for rank, share in enumerate(allocation.shares):
+        name = f"slurm-1-0-{rank}"
+        world.add_pod(fakes.pod(name, on=share.node, job=allocation.identity, status=fakes.running()))
+
+
+async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: World) -> None:
+    """That node's Epilog takes its pod, and the job still ends as its script does."""
+    running(world, TWO)
+    gang = tuple(world.bridge.pods.objects.values())
+    end = asyncio.create_task(world.bridge.end_of(1, gang))
+    await asyncio.sleep(0)
+    await world.bridge.release(1, "n2")
+    world.bridge.pods._drop("default/slurm-1-0-1", gang[1])
+    await asyncio.sleep(0.05)
+    assert not end.done()
+    world.bridge.pods._set("default/slurm-1-0-0", fakes.pod("slurm-1-0-0", status=fakes.ended(3)))
+    assert (await end).exit_code == 3
+
+
+def test_who_leaves_is_forgotten_with_the_attempt() -> None:
+    """A launcher that connects again in the midst of it changes nothing; the next attempt does."""
+    promised = ledger.Ledger()
+    promised.leave(1, "n1")
+    assert not promised.is_leaving(1)
+    promised.hold(TWO)
+    promised.leave(1, "n9")
+    assert not promised.is_leaving(1), "a node of an earlier attempt, which came back"
+    promised.leave(1, "n2")
+    promised.release(1, "n2")
+    promised.hold(dataclasses.replace(TWO, shares=TWO.shares[:1]))
+    assert promised.is_leaving(1)
+    assert (promised.holds(1, "n1"), promised.holds(1, "n2"), promised.holds(2, "n1")) == (True, False, False)
+    promised.hold(fakes.allocation(1, restart=1))
+    assert not promised.is_leaving(1)
+
+
+async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: World) -> None:
+    """Not with the first node that Slurm takes back."""
+    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
+    running(world, dataclasses.replace(TWO, partition="open"))
+    await world.bridge.release(1, "n2")
+    assert world.kube.names("pods") == ["slurm-1-0-0", "slurm-1-0-1"]
+    await world.bridge.release(1, "n1")
+    assert world.kube.names("pods") == []
+
+
+async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World) -> None:
+    """Its Epilog came before the pod was made, and found nothing."""
+    world.bridge.ledger.hold(TWO)
+    await world.bridge.release(1, "n2")
+    with pytest.raises(gang.GangRefused, match="taken node n2 back"):
+        await world.bridge.launch(TWO, fakes.REQUEST, fakes.nobody)
+    assert world.kube.names("pods") == []
+    assert not [call for call in world.kube.calls if call[0] == "bind"]
+
+
+async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) -> None:
+    """The room that the job still holds is elsewhere."""
+    running(world, TWO)
+    drainer = draining.Drainer(world.bridge)
+    await drainer.abandon(1, "n2")
+    await drainer.lift()
+    assert set(world.slurm.reasons) == {"n2"}
+
+
+async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World) -> None:
+    """Their job is alive, and has them where Slurm knows nothing of them."""
+    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
+    running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
+    world.add_pod(fakes.pod("slurm-1-0-9", on="n2", job=TWO.identity, status=fakes.running()))
+    drainer = draining.Drainer(world.bridge)
+    await drainer.abandon(2, "n2")
+    await drainer.lift()
+    assert world.slurm.reasons == {}
+
+
+async def test_one_node_that_slurm_does_not_resume_keeps_no_other_drained(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have left slurm.conf."""
+    drainer = draining.Drainer(world.bridge)
+    for node in ("n1", "n2"):
+        await drainer.abandon(1, node)
+    resume = world.slurm.resume
+
+    async def not_the_first(node: str) -> None:
+        if node == "n1":
+            raise errors.SlurmError("Invalid node name specified")
+        await resume(node)
+
+    monkeypatch.setattr(world.slurm, "resume", not_the_first)
+    await drainer.lift()
+    assert set(world.slurm.reasons) == {"n1"}
+
+
+async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_going(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody's webhook protects it."""
+    for number in (2, 3):
+        world.add_pod(fakes.pod(f"orphan-{number}", job=fakes.identity(number)))
+    delete = world.kube.delete
+
+    async def protected(resource: str, *, name: str, **how: object) -> None:
+        if name == "orphan-2":
+            raise errors.KubeError("admission webhook denied the request")
+        await delete(resource, name=name, **how)  # type: ignore[arg-type]  # passed on as it came
+
+    monkeypatch.setattr(world.kube, "delete", protected)
+    for _ in range(2):
+        await world.sweeper.sweep()
+    assert world.kube.names("pods") == ["orphan-2"]

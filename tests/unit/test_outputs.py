@@ -1,0 +1,42 @@
+"""Output on its way to the launcher, when commands in the container fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import errors
+from penstock.daemon import outputs
+from tests.unit import test_sessions
+from tests.unit.test_sessions import World
+
+world = test_sessions.world
+
+
+async def test_the_agent_is_told_however_often_that_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that takes all memory or processes of its container keeps commands out for a while; an agent
+    that is never told would wait until the job's time is over.
+    """
+    monkeypatch.setattr(outputs, "AT_ONCE", 0.001)
+    monkeypatch.setattr(outputs, "LONGEST", 0.001)
+    world.run(7)
+    fails = [errors.KubeError("a command in pod p failed: cannot fork")] * (3 * outputs.TRIES)
+    world.kube.refuse = test_sessions.RunsOut(("run", "pods"), iter(fails))
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o")
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"sync"]
+    peer.send("synced")
+    await test_sessions.until(lambda: any("collected" in words[-1] for words in world.kube.commands))
+
+
+async def test_a_log_that_is_not_there_yet_is_asked_for_less_and_less(world: World) -> None:
+    """An image may take minutes to come, and an API that is asked too often says so."""
+    world.run(7)
+    world.kube.refuse["log", "pods"] = errors.KubeError("container is waiting to start", status=400)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o", script=b"#!/x\n#K8S_COMMAND=@entrypoint\n")
+    assert await peer.hear() == [b"started"]
+    await test_sessions.until(lambda: [call[0] for call in world.kube.calls].count("log") > 100)
+    assert world.clock.now() > 1400

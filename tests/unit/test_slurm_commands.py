@@ -1,0 +1,95 @@
+"""Running Slurm's commands: what they print, and what is told of those that fail or never end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock import errors
+from penstock.slurm import commands, control
+
+
+async def said_by(script: str, *, within: float = 20.0) -> str:
+    """What a shell script prints that stands for a command of Slurm's."""
+    return await commands.run(("sh", "-c", script), slurm_conf="/etc/slurm/slurm.conf", within=within)
+
+
+async def test_output_is_what_was_printed() -> None:
+    """All of it, with a complaint beside it that did not matter."""
+    assert await said_by("echo warning >&2; echo \"$SLURM_CONF\"; head -c 300000 /dev/zero | tr '\\0' x") == (
+        "/etc/slurm/slurm.conf\n" + "x" * 300_000
+    )
+
+
+async def test_the_last_line_of_a_failure_is_told() -> None:
+    """And whether it means that nobody answered."""
+    with pytest.raises(errors.SlurmError, match=r"^sh: Invalid job id$"):
+        await said_by("echo one >&2; echo Invalid job id >&2; exit 1")
+    with pytest.raises(errors.SlurmUnavailable, match="Connection refused"):
+        await said_by("echo Connection refused >&2; exit 1")
+
+
+async def test_a_command_that_does_not_end_is_told_with_its_complaint() -> None:
+    """Without a slurm.conf squeue looks for one for a minute, and says so at once."""
+    with pytest.raises(
+        errors.SlurmUnavailable, match=r"^sh did not answer within 0\.5 s: cannot stat file, retrying$"
+    ):
+        await said_by("echo one >&2; echo cannot stat file, retrying >&2; exec sleep 60", within=0.5)
+
+
+async def test_a_command_that_does_not_end_without_a_word() -> None:
+    """There is nothing to add."""
+    with pytest.raises(errors.SlurmUnavailable, match=r"^sh did not answer within 0\.1 s$"):
+        await said_by("exec sleep 60", within=0.1)
+
+
+HIDING = (
+    "SQUEUE_USERS", "SQUEUE_NAMES", "SQUEUE_ACCOUNT", "SQUEUE_STATES", "SQUEUE_FORMAT2", "SINFO_PARTITION",
+    "SACCT_FEDERATION", "SCONTROL_SIBLING", "SCANCEL_STATE", "SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER",
+    "SLURM_TIME_FORMAT",
+)  # fmt: skip
+
+
+async def test_a_persons_own_filters_hide_nothing_from_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that stand for options stay outside; everything else comes along."""
+    for name in HIDING:
+        monkeypatch.setenv(name, "daemon")
+    monkeypatch.setenv("SLURM_JWT", "token")
+    names = {line.partition("=")[0] for line in (await said_by("env")).splitlines()}
+    assert not names & set(HIDING)
+    assert {"SLURM_JWT", "SLURM_CONF", "PATH"} <= names
+
+
+async def test_what_a_call_sets_itself_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a variable of the same name that a person has set."""
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    said = await commands.run(
+        ("sh", "-c", 'echo "$SLURM_TIME_FORMAT"'), slurm_conf="", environment={"SLURM_TIME_FORMAT": "%s"}
+    )
+    assert said == "%s\n"
+
+
+async def test_a_command_that_is_not_there_is_told() -> None:
+    """As it is while Slurm is being upgraded."""
+    with pytest.raises(errors.SlurmUnavailable, match=r"^cannot run /nowhere/squeue: No such file"):
+        await commands.run(("/nowhere/squeue",), slurm_conf="")
+
+
+@pytest.mark.parametrize("text", ["Error: a\0b\x1b[2J", "x" * 300_000])
+async def test_whatever_a_container_says_can_be_a_comment(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no program can be given would keep the job's end from being told."""
+    program = tmp_path / "scontrol"
+    program.write_text(f'#!/bin/sh\nprintf %s "$3" >{tmp_path}/said\n')
+    program.chmod(0o755)
+
+    async def named(self: control.SlurmControl, job_id: int) -> str:
+        return str(job_id)
+
+    monkeypatch.setattr(control.SlurmControl, "_named", named)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    await control.SlurmControl("").set_comment(7, text)
+    said = (tmp_path / "said").read_text()
+    assert said == ("Comment=Error: a b [2J" if "Error" in text else f"Comment={text[:4096]}")
