@@ -149,6 +149,8 @@ class FakeSlurm:
         self.cancelled: list[int] = []
         self.never_again: set[int] = set()
         """Jobs with --no-requeue."""
+        self.by_default = True
+        """JobRequeue."""
         self.older: set[int] = set()
         """Jobs that were running when slurmctld was started."""
         self.delays: dict[int, int] = {}
@@ -194,6 +196,18 @@ class FakeSlurm:
         if job_id in self.live and not self.forgets:
             self.live[job_id] = dataclasses.replace(self.live[job_id], state="COMPLETING")
         self.forgets = False
+
+    async def requeues_by_default(self) -> bool:
+        self._check()
+        return self.by_default
+
+    async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
+        self._check()
+        (self.never_again.discard if allowed else self.never_again.add)(job_id)
+
+    async def let_wait(self, job_id: int) -> None:
+        await self.set_requeue(job_id, allowed=True)
+        self.allocations[job_id] = dataclasses.replace(self.allocations[job_id], requeue=False)
 
     async def cancel(self, job_id: int) -> None:
         self._check()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.slurm import parsing
+from penstock.slurm import marks, parsing
 from tests import luas
 from tests.unit import test_parsing
 
@@ -166,3 +166,18 @@ def test_without_our_part_nothing_is_accepted(chain: Chain, text: str | None) ->
     chain.own.unlink() if text is None else chain.own.write_text(text)
     assert chain.submit("return 0") == "-1"
     assert "own.lua cannot be used" in chain.lua.value("said[1]")
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("requeue = 0,", False), ("requeue = 1,", True), ("requeue = 65534,", None)],
+)
+def test_a_job_may_wait_whatever_its_owner_says_of_running_again(
+    own: luas.Lua, said: str, kept: bool | None
+) -> None:
+    """Slurm cancels a job without room that it may not requeue. What the owner said is kept in the mark."""
+    assert submit(own, rf'{{ {said} script = "#!/bin/sh\n" }}') == "0"
+    assert own.value("job.requeue") == "1"
+    mark = marks.read(own.value("job.admin_comment"))
+    assert mark is not None
+    assert mark.requeue is kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -96,7 +97,14 @@ class Peer:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path / "s")
+    async with served(tmp_path / "s") as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def served(path: Path) -> AsyncIterator[World]:
+    """A world whose socket is open."""
+    world = World(path)
     listening = await asyncio.start_unix_server(world.server.handle, world.path)
     yield world
     for peer in world.peers:

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 CANCELLED = "was cancelled before it could start"
 UNPREPARED = "waits for ever: it did not come to this partition through sbatch, cancel it and submit it again"
 API_AWAY = "waits for Kubernetes: the API does not answer"
+DEFAULT_SECONDS = 60.0  # how long Slurm's JobRequeue is remembered
 LOOK_SECONDS = 12.0  # the longest that an admission waits for the API: Slurm holds the nodes meanwhile
 
 
@@ -77,6 +78,7 @@ class Bridge:
         self.ledger = ledger.Ledger()
         self.owners = owners.Owners()
         self._admitting: set[int] = set()
+        self._default, self._default_until = True, 0.0
         self.attended: collections.Counter[int] = collections.Counter()
         """Launchers connected now, by job: as long as one is there, slurmd runs the job."""
         self.backoff = backoff.Backoff()
@@ -99,6 +101,8 @@ class Bridge:
             await self.attempts.wait_for_collector(identity, self.time)
             details = await self.slurm.details(identity.job_id)
             allocation = details.allocation(identity)
+            if not details.may_go_back:  # its owner has changed that while it waited
+                await self.slurm.let_wait(identity.job_id)
             view = await self._look(allocation)
             still_wanted = identity.job_id in self._admitting
         except (errors.KubeError, TimeoutError) as error:
@@ -194,6 +198,15 @@ class Bridge:
         """The request with its folder for outputs, which is the same each time."""
         output_dir = await self.attempts.begin(allocation, request)
         return dataclasses.replace(request, output_dir=output_dir.encode())
+
+    async def may_run_twice(self, allocation: jobs.Allocation) -> bool:
+        """Whether the job's owner, or else the site, lets a job that has begun begin again."""
+        if allocation.requeue is not None:
+            return allocation.requeue
+        if self.time.now() >= self._default_until:
+            self._default = await self.slurm.requeues_by_default()
+            self._default_until = self.time.now() + DEFAULT_SECONDS
+        return self._default
 
     async def attach(
         self, allocation: jobs.Allocation, request: launches.LaunchRequest

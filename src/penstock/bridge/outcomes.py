@@ -26,6 +26,8 @@ class Outcome:
     signal: int = 0
     requeue: bool = False
     """The cluster's doing, not the job's: Slurm should run it again."""
+    began: bool = True
+    """Whether the script may have begun."""
     succeeded: bool = False
     """The script itself ended well, and `exit_code` is another because its pod was being deleted."""
 
@@ -51,7 +53,8 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
     if pod.status.phase == "Failed":
         # Kubelet refused the pod (OutOfcpu, NodeAffinity …) or the node went away before it ran.
         reason = _words(pod.status.reason or "pod failed", pod.status.message)
-        return Outcome(LOST, reason, requeue=pod.status.reason not in NEVER)
+        requeue = pod.status.reason not in NEVER
+        return Outcome(LOST, reason, requeue=requeue, began=reading.has_started(pod))
     if pod.status.phase == "Succeeded":
         return Outcome(0)
     for waiting in (looking.waiting, state.waiting):

@@ -124,6 +124,7 @@ class LaunchSession:
         job_id, began = allocation.identity.job_id, self.clock.now()
         attaching = message.one("attach") == b"1"
         if attaching:
+            self.announced = True
             self.bridge.ledger.hold(allocation)
         self.bridge.timeline.note(job_id, "attached" if attaching else "launched")
         try:
@@ -154,9 +155,9 @@ class LaunchSession:
         delay, allowed = 0.2, self.clock.now()
         while True:
             try:
-                if self.announced or message.one("attach") == b"1":
+                if self.announced:
                     return await self.bridge.attach(allocation, request)
-                return await self.bridge.launch(allocation, request, self._announce)
+                return await self.bridge.launch(allocation, request, lambda: self._begin(allocation))
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
                 if isinstance(error, errors.KubeUnavailable):
                     allowed = self.clock.now()  # as far as anybody knows
@@ -165,6 +166,18 @@ class LaunchSession:
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(max(delay, error.retry_after))
                 delay = min(delay * 2, 5.0)
+
+    async def _begin(self, allocation: jobs.Allocation) -> None:
+        """From here on the owner's word about running twice holds. Until now the job only waited."""
+        if not await self.bridge.may_run_twice(allocation):
+            await self._set_requeue(allocation.identity.job_id, allowed=False)
+        await self._announce()
+
+    async def _set_requeue(self, job_id: int, *, allowed: bool) -> None:
+        try:
+            await self._when_slurm_is_there(lambda: self.bridge.slurm.set_requeue(job_id, allowed=allowed))
+        except errors.SlurmError as error:
+            log.warning("job %d: whether it runs twice cannot be said: %s", job_id, error.message)
 
     async def _announce(self) -> None:
         """From here on the launcher only ever attaches: the script may run."""
@@ -280,6 +293,8 @@ class LaunchSession:
             await self.connection.send("note", reason)
             await self._comment(allocation.identity.job_id, reason)
             crashpoints.reach("end.commented")
+        if outcome.requeue and not (self.announced and outcome.began) and allocation.requeue is not True:
+            await self._set_requeue(allocation.identity.job_id, allowed=True)
         while outcome.requeue and await self._requeued(allocation.identity.job_id):
             await self._until_forgotten(allocation.identity)
         self.bridge.timeline.ended(

@@ -8,7 +8,9 @@
 -- code (LD_PRELOAD and its kin) is put aside under another name, to be given back inside the pod, and slurmd is kept from
 -- running the owner's login shell for --export=NONE. A mark that users cannot write (AdminComment) tells penstockd that
 -- all this was done: a job that came to the partition another way is not started. With it stands when the job was submitted:
--- Slurm's own SubmitTime changes with every requeue, and job numbers can begin anew.
+-- Slurm's own SubmitTime changes with every requeue, and job numbers can begin anew. And what the owner said of requeueing:
+-- a job that finds no room goes back to the queue, and Slurm cancels one that may not. So every job may until its script
+-- starts; then penstockd makes the owner's word good.
 --
 -- Slurm 22.05 accepts a job whose plugin raised an error, as it is. So nothing here may raise one: it becomes a refusal.
 
@@ -127,6 +129,13 @@ local function partitions_of(job_desc)
    return job_desc.partition
 end
 
+-- " requeue=0" or " requeue=1" if the owner said so; the job itself may wait in any case.
+local function let_wait(job_desc)
+   local own = job_desc.requeue
+   job_desc.requeue = 1
+   return (own == 0 or own == 1) and string.format(" requeue=%d", own) or ""
+end
+
 local function submit(job_desc)
    local kind = how_bridged(partitions_of(job_desc))
    if kind == "none" then return slurm.SUCCESS end
@@ -142,7 +151,9 @@ local function submit(job_desc)
    end
    disarm(job_desc)
    local result = wrap(job_desc)
-   if result == slurm.SUCCESS then job_desc.admin_comment = string.format("%s %d", MARK, os.time()) end
+   if result == slurm.SUCCESS then
+      job_desc.admin_comment = string.format("%s %d", MARK, os.time()) .. let_wait(job_desc)
+   end
    return result
 end
 

@@ -58,6 +58,8 @@ class Allocation:
     """The group that the job was submitted with; its user's own where Slurm does not tell."""
     submission: str = ""
     """The same for all attempts of a job, another for one that gets its number later; empty if not known."""
+    requeue: bool | None = None
+    """Whether its owner lets it run twice; None: as the site has it. Until it starts it may go back."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,10 @@ class JobDetails:
     """Seconds since 1970, anew with every requeue; 0 where Slurm does not tell."""
     submission: str = ""
     """When our job_submit.lua saw it: requeues do not change that."""
+    requeue: bool | None = None
+    """What its owner said at submission."""
+    may_go_back: bool = True
+    """Whether Slurm would send it back to the queue now, and not cancel it."""
 
     @property
     def is_over(self) -> bool:
@@ -103,6 +109,7 @@ class JobDetails:
             account=self.account,
             gid=self.gid,
             submission=self.submission,
+            requeue=self.requeue,
         )
 
 

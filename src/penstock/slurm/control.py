@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from penstock import errors
 from penstock.model import jobs
-from penstock.slurm import commands, parsing
+from penstock.slurm import commands, marks, parsing
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 
@@ -26,6 +26,10 @@ class SlurmControl:
         """ClusterName, as slurmctld has it."""
         text = await commands.run(("scontrol", "show", "config"), slurm_conf=self.slurm_conf)
         return parsing.cluster_name(text)
+
+    async def requeues_by_default(self) -> bool:
+        """Whether jobs whose owners did not say may run twice."""
+        return parsing.requeues_by_default(await self._run(("scontrol", "show", "config")))
 
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
         """Every job that may have pods: those that wait or have ended are many and have none."""
@@ -76,6 +80,19 @@ class SlurmControl:
     async def requeue(self, job_id: int) -> None:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""
         await self._run(("scontrol", "requeue", await self._named(job_id)))
+
+    async def let_wait(self, job_id: int) -> None:
+        """Let a job that may not be requeued go back to the queue until it starts, and remember its word."""
+        name = await self._named(job_id)
+        comment = parsing.admin_comment(await self._run(("scontrol", "show", "job", name)))
+        mark = marks.read(comment)
+        if mark is not None:
+            words = marks.write(dataclasses.replace(mark, requeue=False), comment)
+            await self._update(f"JobId={name}", "Requeue=1", f"AdminComment={words}")
+
+    async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
+        """Whether the job may go back to the queue from now on."""
+        await self._update(f"JobId={await self._named(job_id)}", f"Requeue={int(allowed)}")
 
     async def cancel(self, job_id: int) -> None:
         """The job's end."""

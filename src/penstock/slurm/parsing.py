@@ -13,9 +13,9 @@ import collections
 import re
 from collections.abc import Iterator
 
-from penstock import errors, wellknown
+from penstock import errors
 from penstock.model import jobs, resources
-from penstock.slurm import hostlists
+from penstock.slurm import hostlists, marks
 
 SQUEUE_FIELDS = (
     "JobID:|,UserID:|,RestartCnt:|,State:|,Partition:|"  # numbers and site's names only: no text of users'
@@ -29,10 +29,11 @@ _IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _GPU = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
 _PARTITION_LINE = re.compile(r"^ {3}Partition=(\S+) AllocNode:Sid=", re.MULTILINE)
 _GROUP_LINE = re.compile(r"^ {3}UserId=.* GroupId=.*\((\d{1,10})\) MCS_label=", re.MULTILINE)
+_FIXED_LINE = re.compile(r"^ {3}Requeue=0 Restarts=", re.MULTILINE)
 _STATE_LINE = re.compile(r"^ {3}JobState=(\S+) ", re.MULTILINE)
-_MARK_LINE = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK}\b", re.MULTILINE)
-_SUBMISSION = re.compile(rf"^ {{3}}AdminComment=.*\b{wellknown.ADMIN_MARK} (\d{{1,15}})\b", re.MULTILINE)
+_MARK_LINE = re.compile(r"^ {3}AdminComment=(.*)", re.MULTILINE)
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
+_REQUEUE_LINE = re.compile(r"^JobRequeue\s*= ([01])", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
 _START_LINE = re.compile(r"^ {3}StartTime=(\d\S+) ", re.MULTILINE)
 _SUBMIT_LINE = re.compile(r"^ {3}SubmitTime=(\d{1,15}) ", re.MULTILINE)  # with SLURM_TIME_FORMAT=%s
@@ -47,6 +48,12 @@ def cluster_name(text: str) -> str:
     if found is None:
         raise errors.SlurmError("scontrol show config names no ClusterName")
     return found[1]
+
+
+def requeues_by_default(text: str) -> bool:
+    """JobRequeue from `scontrol show config`."""
+    found = _REQUEUE_LINE.search(text)
+    return found is None or found[1] == "1"
 
 
 def boot_time(text: str) -> str:
@@ -100,6 +107,7 @@ def details(text: str) -> jobs.JobDetails:
     if partition is None:
         raise errors.SlurmError("scontrol shows no partition for the job")
     state = _STATE_LINE.search(text)
+    mark = _mark(text)
     return jobs.JobDetails(
         shares=found,
         partition=partition[1],
@@ -107,10 +115,22 @@ def details(text: str) -> jobs.JobDetails:
         account=account["account"] if account and account["account"] != "(null)" else "",
         state=state[1] if state else "",
         gid=int(group[1]) if (group := _GROUP_LINE.search(text)) else None,
-        prepared=_MARK_LINE.search(text) is not None,
+        prepared=mark is not None,
+        requeue=mark.requeue if mark else None,
+        may_go_back=_FIXED_LINE.search(text) is None,
         submitted=int(submitted[1]) if (submitted := _SUBMIT_LINE.search(text)) else 0,
-        submission=submission[1] if (submission := _SUBMISSION.search(text)) else "",
+        submission=mark.submission if mark else "",
     )
+
+
+def admin_comment(text: str) -> str:
+    """AdminComment from `scontrol show job`."""
+    found = _MARK_LINE.search(text)
+    return found[1].strip() if found else ""
+
+
+def _mark(text: str) -> marks.Mark | None:
+    return marks.read(admin_comment(text))
 
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
