@@ -4,7 +4,13 @@ where there is room.
 
 from __future__ import annotations
 
+import contextlib
+import time
+from pathlib import Path
+
 from tests.e2e import clusters, semantics
+
+from penstock.slurm import hostlists
 
 Lab = semantics.Lab
 ONCE = "#!/bin/sh\necho ran >>log-$SLURM_JOB_ID\nexit 7\n"
@@ -39,3 +45,67 @@ def test_an_owner_may_change_their_mind_while_the_job_waits(lab: Lab) -> None:
         lab.wait_for(job_id, "PENDING")
     assert semantics.record(lab, job_id) == semantics.Record("FAILED", "7:0")
     assert requeue(lab, job_id) == "0"
+
+
+def test_a_job_goes_to_the_node_that_has_room(lab: Lab) -> None:
+    """Slurm offers n1 first, where it sees four GPUs and others have three of them."""
+    folder = semantics.folder(lab)
+    with contextlib.ExitStack() as held:
+        for node in ("n1", "n2", "n4"):
+            held.enter_context(clusters.foreign_pod(lab, f"holder-{node}", node=node, gpus=3))
+        job_id = lab.sbatch(ONCE, "--gres=gpu:2", cwd=folder)
+        began = time.monotonic()
+        semantics.wait_for_text(folder / f"log-{job_id}", "ran", timeout=60)
+        assert time.monotonic() - began < 15
+    assert semantics.record(lab, job_id) == semantics.Record("FAILED", "7:0")
+
+
+def test_the_owners_own_exclusions_stay(lab: Lab) -> None:
+    """Ours go when there is room, theirs never."""
+    folder = semantics.folder(lab)
+    filler = lab.sbatch("#!/bin/sh\nsleep 600\n", "--nodelist=n4", "--gres=gpu:4", cwd=folder)
+    lab.wait_for(filler, "RUNNING")
+    with contextlib.ExitStack() as held:
+        for node in ("n1", "n2"):
+            held.enter_context(clusters.foreign_pod(lab, f"own-{node}", node=node, gpus=4))
+        job_id = lab.sbatch(ONCE, "--gres=gpu:1", "--exclude=n3", cwd=folder)
+        semantics.wait_until(lambda: excluded(lab, job_id) == {"n1", "n2", "n3"}, "kept from both")
+        assert lab.job(job_id)["JobState"] == "PENDING"
+    semantics.wait_for_text(folder / f"log-{job_id}", "ran", timeout=60)
+    lab.run_as_user(("scancel", filler))
+    assert "n3" in excluded(lab, job_id) != {"n1", "n2", "n3"}
+
+
+def excluded(lab: Lab, job_id: str) -> set[str]:
+    return set(hostlists.expand(lab.job(job_id)["ExcNodeList"]))
+
+
+def test_thirty_jobs_start_as_room_comes(lab: Lab) -> None:
+    """Three of four nodes are others'; one job after the other runs on the fourth, and on the second within
+    fifteen seconds of its being free.
+    """
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\ndate +%s.%N >>starts\nhostname >>$SLURM_JOB_NODELIST-nodes\nsleep 1\n"
+    with contextlib.ExitStack() as held:
+        leaving = clusters.foreign_pod(lab, "thirty-n2", node="n2", gpus=4)
+        leaving.__enter__()
+        for node in ("n1", "n4"):
+            held.enter_context(clusters.foreign_pod(lab, f"thirty-{node}", node=node, gpus=3))
+        jobs = [lab.sbatch(script, "--gres=gpu:2", "--mem=100M", cwd=folder) for _ in range(30)]
+        semantics.wait_until(lambda: len(starts(folder)) >= 4, "four have run on the free node", timeout=60)
+        leaving.__exit__(None, None, None)
+        free = time.time()
+        semantics.wait_until((folder / "n2-nodes").exists, "one runs on the second", timeout=60)
+        assert time.time() - free < 15
+        found = semantics.records(lab, jobs, timeout=240)
+    assert set(found.values()) == {semantics.Record("COMPLETED", "0:0")}
+    assert len(starts(folder)) == 30
+    gaps = [later - earlier for earlier, later in zip(starts(folder), starts(folder)[1:], strict=False)]
+    assert max(gaps) < 15, f"nobody started for {max(gaps):.1f} s although there was room"
+    assert not (folder / "n1-nodes").exists()
+
+
+def starts(folder: Path) -> list[float]:
+    """When scripts began."""
+    file = folder / "starts"
+    return sorted(map(float, file.read_text().split())) if file.exists() else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -154,6 +154,13 @@ class FakeSlurm:
         self.older: set[int] = set()
         """Jobs that were running when slurmctld was started."""
         self.delays: dict[int, int] = {}
+        """Seconds for which jobs were let wait; 0: they may go."""
+        self.queue: dict[int, jobs.WaitingJob] = {}
+        """Jobs that wait; every job does unless it is said."""
+        self.priorities: dict[int, int] = {}
+        self.stuck: set[int] = set()
+        """Jobs for which Slurm has no node at all."""
+        self.places: tuple[jobs.Target, ...] = ()
         self.reasons: dict[str, str] = {}
         self.away = False
         self.forgets = False
@@ -217,9 +224,38 @@ class FakeSlurm:
         self._check()
         return job_id in self.older
 
-    async def delay(self, job_id: int, seconds: int) -> None:
+    async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
         self._check()
-        self.delays[job_id] = seconds
+        return self.queue.get(job_id)
+
+    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Queued, ...]:
+        self._check()
+        return tuple(
+            jobs.Queued(
+                job_id=job_id,
+                priority=self.priorities.get(job_id, 0),
+                reason="BadConstraints" if job_id in self.stuck else "BeginTime",
+                is_pending=True,
+            )
+            for job_id in job_ids
+            if job_id in self.queue
+        )
+
+    async def put_off(self) -> tuple[int, ...]:
+        self._check()
+        return tuple(job_id for job_id, job in self.queue.items() if job.avoids or job.until)
+
+    async def steer(self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int) -> None:
+        self._check()
+        self.delays[job.job_id] = seconds
+        excluded = tuple(sorted(job.own_excluded | frozenset(avoids)))
+        self.queue[job.job_id] = dataclasses.replace(
+            job, excluded=excluded, avoids=tuple(sorted(avoids)), until=until, begins=until
+        )
+
+    async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
+        self._check()
+        return self.places
 
     async def drain(self, node: str, reason: str) -> None:
         self._check()

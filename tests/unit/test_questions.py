@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -33,6 +34,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
     """The reason and the next try are in the comment."""
     world.run(7)
     world.slurm.live[7] = jobs.LiveJob(identity=fakes.identity(7, uid=UID), state="PENDING", partition="gpu")
+    world.slurm.queue[7] = jobs.WaitingJob(job_id=7)
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     for _ in range(2):
         peer = await connect(world)
@@ -74,6 +76,7 @@ async def test_a_job_whose_environment_cannot_be_read_waits(world: World) -> Non
 async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World) -> None:
     """Slurm 24.11 would have two records of the job from one second, and show the wrong one."""
     world.run(7)
+    world.slurm.live[7] = dataclasses.replace(world.slurm.live[7], state="PENDING")
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     begun = world.clock.now()
     world.server.wall_clock = lambda: 1_700_000_000.25 + world.clock.now() - begun
@@ -87,6 +90,7 @@ async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World)
 async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World) -> None:
     """The hook would give up, and the job wait for years."""
     world.run(7)
+    world.slurm.live[7] = dataclasses.replace(world.slurm.live[7], state="PENDING")
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     begun = world.clock.now()
     told = iter((1_700_000_000.25,))

@@ -26,20 +26,47 @@ def refusals(
     promised: ledger.Ledger,
 ) -> tuple[str, ...]:
     """Why the job cannot start now, a line per node; empty when it can."""
+    return tuple(by_node(allocation, nodes=nodes, pods=pods, promised=promised).values())
+
+
+def by_node(
+    allocation: jobs.Allocation,
+    *,
+    nodes: Mapping[str, types.Node],
+    pods: Iterable[types.Pod],
+    promised: ledger.Ledger,
+) -> dict[str, str]:
+    """The same, by the names of the nodes that cannot hold it."""
+    own = allocation.identity.job_id
     pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
-    by_node = _unpromised_by_node(pods, promised)
-    found = (
-        _refusal(
+    others, beyond = _unpromised_by_node(pods, promised), _beyond_promises(pods, promised, besides=own)
+    found = {
+        share.node: _refusal(
             share,
             allocation,
             nodes,
-            by_node.get(share.node, []),
-            promised.held_on(share.node, besides=allocation.identity.job_id)
-            + _beyond_promises(share.node, pods, promised, besides=allocation.identity.job_id),
+            others.get(share.node, []),
+            promised.held_on(share.node, besides=own) + beyond.get(share.node, resources.Amount()),
         )
         for share in allocation.shares
-    )
-    return tuple(line for line in found if line)
+    }
+    return {node: words for node, words in found.items() if words}
+
+
+def free(
+    nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], promised: ledger.Ledger
+) -> dict[str, resources.Amount]:
+    """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
+    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
+    others, beyond = _unpromised_by_node(pods, promised), _beyond_promises(pods, promised, besides=0)
+    left = {}
+    for node in nodes.values():
+        if node.ready and not node.spec.unschedulable:
+            name = node.metadata.name
+            taken = promised.held_on(name, besides=0) + beyond.get(name, resources.Amount())
+            taken += sum(map(reading.requested, others.get(name, [])), start=resources.Amount())
+            left[name] = reading.amount(node.status.allocatable) - taken
+    return left
 
 
 def _unpromised_by_node(pods: Iterable[types.Pod], promised: ledger.Ledger) -> dict[str, list[types.Pod]]:
@@ -52,16 +79,19 @@ def _unpromised_by_node(pods: Iterable[types.Pod], promised: ledger.Ledger) -> d
 
 
 def _beyond_promises(
-    node: str, pods: Iterable[types.Pod], promised: ledger.Ledger, *, besides: int
-) -> resources.Amount:
-    """What pods of jobs take there over and above what is held for their jobs."""
-    taken: dict[int, resources.Amount] = {}
+    pods: Iterable[types.Pod], promised: ledger.Ledger, *, besides: int
+) -> dict[str, resources.Amount]:
+    """What pods of jobs take of each node over and above what is held for their jobs."""
+    taken: dict[tuple[str, int], resources.Amount] = {}
     for pod in pods:
-        job_id = reading.job_id(pod)
-        if pod.spec.node_name == node and job_id not in (None, besides) and promised.of(job_id) is not None:
-            taken[job_id] = taken.get(job_id, resources.Amount()) + reading.requested(pod)
-    more = (amount.beyond(promised.share_of(job_id, node)) for job_id, amount in taken.items())
-    return sum(more, start=resources.Amount())
+        job_id, node = reading.job_id(pod), pod.spec.node_name
+        if job_id is not None and job_id != besides and promised.of(job_id) is not None:
+            taken[node, job_id] = taken.get((node, job_id), resources.Amount()) + reading.requested(pod)
+    found: dict[str, resources.Amount] = {}
+    for (node, job_id), amount in taken.items():
+        more = amount.beyond(promised.share_of(job_id, node))
+        found[node] = found.get(node, resources.Amount()) + more
+    return found
 
 
 def _refusal(

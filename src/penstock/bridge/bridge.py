@@ -30,6 +30,7 @@ from penstock.bridge import (
     owners,
     ports,
     release,
+    steering,
     timeline,
 )
 from penstock.kube import reading, reflecting, types
@@ -83,6 +84,9 @@ class Bridge:
         """Launchers connected now, by job: as long as one is there, slurmd runs the job."""
         self.backoff = backoff.Backoff()
         self.timeline = timeline.Timeline(wall_clock)
+        self.steering = steering.Steering(
+            slurm=slurm, pods=pods, nodes=nodes, promised=self.ledger, time=time, wall_clock=wall_clock
+        )
         self.attempts = attempts_kept or attempts.Attempts(settings)
         self.follower = following.Follower(kube, pods, nodes, time, start_timeout)
         self.maker = gang.GangMaker(
@@ -94,6 +98,7 @@ class Bridge:
     async def admit(self, identity: jobs.JobIdentity) -> tuple[str, ...]:
         """Why the job cannot start on its nodes now; empty when it can, and then the room is held."""
         if not (self.pods.fresh and self.nodes.fresh):
+            self.steering.unseen(identity.job_id)
             return (API_AWAY,)
         self.timeline.own(identity.job_id, identity.uid)
         self._admitting.add(identity.job_id)
@@ -107,6 +112,7 @@ class Bridge:
             still_wanted = identity.job_id in self._admitting
         except (errors.KubeError, TimeoutError) as error:
             log.info("job %d is not admitted: %s", identity.job_id, error or "the API is slow")
+            self.steering.unseen(identity.job_id)
             return (API_AWAY,)
         finally:
             self._admitting.discard(identity.job_id)
@@ -114,13 +120,17 @@ class Bridge:
             return (CANCELLED,)
         if not details.prepared:
             return (UNPREPARED,)
-        found = await self._earlier_attempts(identity, details.submitted) or self._refusals(allocation, view)
-        if found:
+        left = await self._earlier_attempts(identity, details.submitted)
+        refused = {} if left else self._refusals(allocation, view)
+        if refused:
+            self.steering.refused(allocation, on=refused)
+        if left or refused:
             self.ledger.forget(identity.job_id)
-        else:
-            self.ledger.hold(allocation)
-            self.backoff.forget(identity.job_id)
-        return found
+            return left or tuple(refused.values())
+        self.ledger.hold(allocation)
+        self.backoff.forget(identity.job_id)
+        self.steering.admitted(allocation, details.avoids)
+        return ()
 
     async def _look(self, allocation: jobs.Allocation) -> View:
         """The nodes and pods that the allocation meets, asked for now; nothing where nothing is checked."""
@@ -131,11 +141,11 @@ class Bridge:
             nodes = await confirming.nodes(self.kube, names)
             return nodes, await confirming.pods_on(self.kube, names, self.pods)
 
-    def _refusals(self, allocation: jobs.Allocation, view: View) -> tuple[str, ...]:
+    def _refusals(self, allocation: jobs.Allocation, view: View) -> dict[str, str]:
         if self.settings.is_trusted(allocation.partition):
-            return ()
+            return {}
         nodes, pods = view
-        return admission.refusals(allocation, nodes=nodes, pods=pods, promised=self.ledger)
+        return admission.by_node(allocation, nodes=nodes, pods=pods, promised=self.ledger)
 
     async def _earlier_attempts(self, identity: jobs.JobIdentity, submitted: int) -> tuple[str, ...]:
         """Pods of this job from before: a job never runs beside itself, so they have to go first.

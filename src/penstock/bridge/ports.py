@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.model import jobs
@@ -31,7 +31,17 @@ class Slurm(Protocol):
 
     async def is_older_than_controller(self, job_id: int) -> bool: ...
 
-    async def delay(self, job_id: int, seconds: int) -> None: ...
+    async def waiting(self, job_id: int) -> jobs.WaitingJob | None: ...
+
+    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Queued, ...]: ...
+
+    async def put_off(self) -> tuple[int, ...]: ...
+
+    async def steer(
+        self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int
+    ) -> None: ...
+
+    async def targets(self, partition: str) -> tuple[jobs.Target, ...]: ...
 
     async def drain(self, node: str, reason: str) -> None: ...
 

@@ -62,7 +62,9 @@ class Sweeper:
         except errors.SlurmError as error:
             log.info("job %d ended while it was being looked at: %s", job.identity.job_id, error.message)
             return
-        self.bridge.ledger.hold(details.allocation(job.identity))
+        allocation = details.allocation(job.identity)
+        self.bridge.ledger.hold(allocation)
+        self.bridge.steering.admitted(allocation, details.avoids)
         crashpoints.reach("recover.held")
 
     async def sweep(self) -> None:

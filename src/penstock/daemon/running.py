@@ -14,11 +14,11 @@ import pwd
 import resource
 import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from penstock import clock, crashpoints, errors, service
-from penstock.bridge import attempts, draining, sweeping
+from penstock.bridge import attempts, draining, steering, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
@@ -114,7 +114,12 @@ async def _run(settings: configuring.Settings) -> None:
         stack.push_async_callback(kube.close)
         # Not as a context: from Python 3.12 on that would wait for every launcher, as long as its job runs.
         stack.callback((await _listen(Path(settings.socket), server)).close)
-        loops = (pods.run(), nodes.run(), _recover_then_sweep(sweeper, drainer, recovered, time))
+        loops = (
+            pods.run(),
+            nodes.run(),
+            _recover_then_sweep(sweeper, drainer, recovered, time),
+            _steer(bridge.steering, recovered, time),
+        )
         tasks = [asyncio.create_task(loop) for loop in loops]
         if settings.metrics_port:
             tasks.append(asyncio.create_task(metrics.serve(figures, settings.metrics_port)))
@@ -162,6 +167,19 @@ async def _recover_then_sweep(
                 await work()
             except (errors.SlurmError, errors.KubeError) as error:
                 log.warning("sweep put off: %s", error.message)
+
+
+async def _steer(jobs: steering.Steering, recovered: asyncio.Event, time: clock.Clock) -> None:
+    """See to jobs that wait for Kubernetes; first to those that an earlier penstockd let wait."""
+    await recovered.wait()
+    work: Callable[[], Awaitable[None]] = jobs.recover
+    while True:
+        try:
+            await work()
+            work = jobs.look
+        except (errors.SlurmError, errors.KubeError) as error:
+            log.warning("jobs that wait are not looked at: %s", error.message)
+        await time.sleep(steering.INTERVAL)
 
 
 async def _tell_watchdog(time: clock.Clock) -> None:

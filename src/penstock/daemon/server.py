@@ -162,15 +162,16 @@ class Server:
             await self.clock.sleep(left)
 
     async def _put_off(self, job_id: int, text: str, seconds: int) -> None:
-        """Say why the job waits, and after repeated refusals let it wait longer than Slurm would."""
+        """Say why the job waits; send it to other nodes, or let it wait longer after repeated refusals."""
         count = self.bridge.backoff.count(job_id)
-        again = f" (refused {count} times, next try in {seconds} s)" if count > 1 else ""
         try:
-            await self.bridge.slurm.set_comment(job_id, text + again)
+            await self.bridge.slurm.set_comment(job_id, text)
             crashpoints.reach("admit.commented")
-            if count > 1:
-                await self._when_pending(job_id)
-                await self.bridge.slurm.delay(job_id, seconds)
+            await self._when_pending(job_id)
+            goes = await self.bridge.steering.put_off(job_id, seconds, tries=count)
+            if count > 1 and not goes:
+                again = f" (refused {count} times, next try in {seconds} s)"
+                await self.bridge.slurm.set_comment(job_id, text + again)
         except errors.SlurmError as error:
             log.warning("job %d could not be put off: %s", job_id, error.message)
 

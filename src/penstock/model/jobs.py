@@ -80,6 +80,8 @@ class JobDetails:
     """When our job_submit.lua saw it: requeues do not change that."""
     requeue: bool | None = None
     """What its owner said at submission."""
+    avoids: tuple[str, ...] = ()
+    """Nodes that penstockd has kept it from."""
     may_go_back: bool = True
     """Whether Slurm would send it back to the queue now, and not cancel it."""
 
@@ -111,6 +113,51 @@ class JobDetails:
             submission=self.submission,
             requeue=self.requeue,
         )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Target:
+    """A node that Slurm has for jobs, whole."""
+
+    name: str
+    amount: resources.Amount
+    features: frozenset[str] = frozenset()
+    is_up: bool = True
+    """Whether Slurm starts jobs there at all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WaitingJob:
+    """What slurmctld says of a job that is in the queue."""
+
+    job_id: int
+    admin_comment: str = ""
+    excluded: tuple[str, ...] = ()
+    """ExcNodeList: its owner's nodes and those that penstockd keeps it from."""
+    avoids: tuple[str, ...] = ()
+    """Of these, penstockd's."""
+    until: int = 0
+    """Until when penstockd lets it wait, in seconds since 1970; 0 when it does not."""
+    begins: int = 0
+    """When Slurm looks at it again; 0 when it may start at any time."""
+    is_fixed: bool = False
+    """It asks for nodes by name, or has a reservation."""
+    features: bool = False
+
+    @property
+    def own_excluded(self) -> frozenset[str]:
+        """Its owner's."""
+        return frozenset(self.excluded) - frozenset(self.avoids)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Queued:
+    """A line of the queue."""
+
+    job_id: int
+    priority: int
+    reason: str
+    is_pending: bool
 
 
 HOLDING = frozenset(

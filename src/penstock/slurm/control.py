@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
-from penstock.model import jobs
-from penstock.slurm import commands, marks, parsing
+from penstock.model import jobs, resources
+from penstock.slurm import commands, describing, marks, parsing, waiting
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 
@@ -104,9 +104,62 @@ class SlurmControl:
         config = await self._run(("scontrol", "show", "config"))
         return parsing.start_time(job) < parsing.boot_time(config)
 
-    async def delay(self, job_id: int, seconds: int) -> None:
-        """Do not try a pending job before that."""
-        await self._update(f"JobId={await self._named(job_id)}", f"StartTime=now+{seconds}")
+    async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
+        """What keeps a job in the queue from starting; None when it is not there, or not there any more."""
+        try:
+            argv = ("scontrol", "show", "job", await self._named(job_id))
+            return waiting.waiting_job(await self._run(argv, SLURM_TIME_FORMAT="%s"), job_id)
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError:  # it has gone meanwhile
+            return None
+
+    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Queued, ...]:
+        """Those of the jobs that Slurm still has in its queue or running."""
+        wanted = ",".join(map(str, job_ids))
+        argv = ("squeue", "--noheader", "--all", "--array", f"--jobs={wanted}")
+        try:
+            return waiting.queued(await self._run((*argv, f"--Format={waiting.QUEUE_FIELDS}")))
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError as error:
+            if "Invalid job id" in error.message:
+                return ()
+            raise
+
+    async def put_off(self) -> tuple[int, ...]:
+        """Jobs in the queue that penstockd keeps from nodes, or lets wait."""
+        argv = ("squeue", "--noheader", "--all", "--array", "--states=PENDING")
+        return waiting.put_off(await self._run((*argv, f"--Format={waiting.MARK_FIELDS}")))
+
+    async def steer(self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int) -> None:
+        """Keep a job in the queue from these nodes, beside those that its owner excludes, and try it again
+        after so many seconds; `until` is the same as a time, for later.
+        """
+        mark = marks.read(job.admin_comment)
+        if mark is None:
+            raise errors.SlurmError(f"job {job.job_id} did not come through job_submit.lua")
+        changed = dataclasses.replace(mark, avoids=tuple(sorted(avoids)), until=until)
+        words = [f"AdminComment={marks.write(changed, job.admin_comment)}"]
+        if frozenset(job.excluded) != job.own_excluded | frozenset(avoids):
+            words.append(f"ExcNodeList={','.join(sorted(job.own_excluded | frozenset(avoids)))}")
+        words.append(f"StartTime=now+{seconds}" if seconds else "StartTime=now")
+        await self._update(f"JobId={await self._named(job.job_id)}", *words)
+
+    async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
+        """The partition's nodes, as large as Slurm believes them to be."""
+        nodes = await describing.nodes(self.slurm_conf)
+        return tuple(self._target(node) for node in nodes if partition in node.partitions)
+
+    def _target(self, node: describing.SlurmNode) -> jobs.Target:
+        whole = resources.Amount(millicpus=1000 * node.cpus, memory=node.memory_mb * 2**20, gpus=node.gpus)
+        share = jobs.NodeShare(node=node.name, amount=whole, gpus_by_type=node.gpus_by_type)
+        return jobs.Target(
+            name=node.name,
+            amount=share.in_kubernetes(self.gpu_resources).amount,
+            features=node.features,
+            is_up=node.starts_jobs,
+        )
 
     async def drain(self, node: str, reason: str) -> None:
         """No new jobs on the node, for this reason."""

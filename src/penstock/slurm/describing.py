@@ -11,6 +11,11 @@ from penstock.slurm import commands, hostlists
 
 _WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
 _GPUS = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?=[(,]|$)")
+_IN_USE = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
+_OUT_OF_USE = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "MAINT", "MAINTENANCE"}
+    | {"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,10 +30,18 @@ class SlurmNode:
     gpu_type: str = ""
     """The first, where it has several."""
     gpus_by_type: resources.Devices = ()
+    features: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
     reason: str = ""
     used_cpus: int = 0
     used_memory_mb: int = 0
     used_gpus: int = 0
+
+    @property
+    def starts_jobs(self) -> bool:
+        """Whether Slurm gives it to jobs at all, now or when those that are there have ended."""
+        words = {word.rstrip("*~#!%$@^-") for word in self.state.split("+")}
+        return bool(words & _IN_USE) and not words & _OUT_OF_USE and "*" not in self.state
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +94,8 @@ def _node(line: str) -> SlurmNode:
         gpus=sum(int(gpu["count"]) for gpu in gpus),
         gpu_type=next((gpu["type"] for gpu in gpus if gpu["type"]), ""),
         gpus_by_type=resources.devices((gpu["type"], int(gpu["count"])) for gpu in gpus if gpu["type"]),
+        features=frozenset(filter(None, words.get("ActiveFeatures", "").split(","))),
+        partitions=frozenset(filter(None, words.get("Partitions", "").split(","))),
         reason=words.get("Reason", ""),
         used_cpus=int(words.get("CPUAlloc", 0)),
         used_memory_mb=int(words.get("AllocMem", 0)),

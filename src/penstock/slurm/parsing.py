@@ -117,6 +117,7 @@ def details(text: str) -> jobs.JobDetails:
         gid=int(group[1]) if (group := _GROUP_LINE.search(text)) else None,
         prepared=mark is not None,
         requeue=mark.requeue if mark else None,
+        avoids=mark.avoids if mark else (),
         may_go_back=_FIXED_LINE.search(text) is None,
         submitted=int(submitted[1]) if (submitted := _SUBMIT_LINE.search(text)) else 0,
         submission=mark.submission if mark else "",
