@@ -41,8 +41,8 @@ storm: packages dev-venv ## Every outage and every known bug of the field, the l
 	@PENSTOCK_TEST_STORM=1 $(BIN)/python -m scripts.run_tests --strict tests/e2e/test_outages_api.py tests/e2e/test_outages_slurm.py tests/e2e/test_regressions.py
 
 .PHONY: soak
-soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while
-	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+soak: packages dev-venv ## Random test for MINUTES=10, replayed with SEED=...: jobs, losses, faults, and the invariants all the while; ONCE=1: jobs that may not run twice
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(ONCE),--once)
 
 .PHONY: fuzz
 fuzz: packages dev-venv ## Property tests with EXAMPLES=1000 new examples of each; what they find belongs into a test

@@ -19,14 +19,17 @@ from tests.soak import running
 @click.option("--minutes", type=float, default=10.0, show_default=True)
 @click.option("--seed", type=int, default=None, help="Of an earlier storm, to have it again.")
 @click.option("--events", type=click.Path(path_type=Path), default=None, help="Where the event log goes.")
-def main(minutes: float, seed: int | None, events: Path | None) -> None:
+@click.option(
+    "--once", is_flag=True, help="Jobs that may not run twice, and nothing that ends them but scancel."
+)
+def main(minutes: float, seed: int | None, events: Path | None, once: bool) -> None:
     """Jobs, losses and faults at random, and the invariants all the while."""
     chosen = random.SystemRandom().randrange(10**6) if seed is None else seed
     log = events or Path(tempfile.gettempdir()) / f"penstock-soak-{chosen}.jsonl"
     click.echo(f"seed {chosen}, {minutes:g} minutes, events in {log}")
     with testing.temporary_lab("--fault-proxy") as lab:
         try:
-            report = running.run(lab, seed=chosen, seconds=minutes * 60, events=log)
+            report = running.run(lab, seed=chosen, seconds=minutes * 60, events=log, once=once)
         finally:
             keep_logs(lab, log.with_suffix(".logs"))
     show(report)

@@ -24,6 +24,8 @@ class Ended:
     wanted: int
     """The exit code that its script ends with."""
     trace: tuple[str, ...]
+    cancelled: bool = False
+    """Whether somebody asked for its end."""
 
 
 def faults_of(job: Ended) -> list[str]:
@@ -41,6 +43,18 @@ def faults_of(job: Ended) -> list[str]:
         found.append(f"completed, though its script ends with {job.wanted}")
     elif job.state != "CANCELLED" and not job.comment:
         found.append(f"{job.state} {job.code} without a reason")
+    return found
+
+
+def faults_of_one_run(job: Ended) -> list[str]:
+    """The same of a job that may not run twice, in a storm that ends none that has begun: unless somebody
+    cancelled it, it has run once and ended as its script does.
+    """
+    found = faults_of(job)
+    ran = tuple(line.partition(" ")[0] for line in job.trace)
+    true_end = ("COMPLETED" if job.wanted == 0 else "FAILED", f"{job.wanted}:0")
+    if not job.cancelled and ((job.state, job.code) != true_end or ran != ("begin", "end")):
+        found.append(f"did not run once: {job.state} {job.code}, {ran}, {job.comment}")
     return found
 
 

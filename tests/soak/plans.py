@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from penstock.lab.faultproxy import rules
 
@@ -28,6 +28,8 @@ WEIGHTS = {
     "kill-penstockd": 3,
     "restart-slurmctld": 1,
 }
+GENTLE = {kind: WEIGHTS[kind] for kind in ("submit", "array", "gang", "cancel", "foreign", "kill-penstockd")}
+"""Nothing of it may end a job that has begun, but for `cancel`."""
 FAULTS: tuple[str, ...] = typing.get_args(rules.Fault)
 PROBABILISTIC = {"cut": 0.3, "swallow": 0.3, "half": 0.3, "drop": 0.5, "reorder": 0.5, "delay": 0.5}
 
@@ -51,10 +53,10 @@ class Step:
     fault: str
 
 
-def steps(seed: int) -> Iterator[Step]:
+def steps(seed: int, chosen: Mapping[str, int] = WEIGHTS) -> Iterator[Step]:
     """Without end."""
     chance = random.Random(seed)  # noqa: S311  # repeatable on purpose
-    kinds, weights = zip(*WEIGHTS.items(), strict=True)
+    kinds, weights = zip(*chosen.items(), strict=True)
     number = 0
     while True:
         number += 1

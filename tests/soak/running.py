@@ -8,7 +8,7 @@ import dataclasses
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,17 +64,19 @@ class EventLog:
         self._file.close()
 
 
-def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path) -> Report:
-    """One storm over this lab."""
+def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path, once: bool = False) -> Report:
+    """One storm over this lab; `once`: of jobs that may not run twice, and that nothing ends but scancel."""
     report = Report(seed)
     log = EventLog(events)
     try:
-        world = worlds.World(lab, log.note)
+        world = worlds.World(lab, log.note, requeue="--no-requeue" if once else "--requeue")
         with watched(lab, report, log):
-            _storm(world, report, log, seed=seed, seconds=seconds)
+            steps = plans.steps(seed, plans.GENTLE if once else plans.WEIGHTS)
+            world.switch.seed(seed)
+            _storm(world, report, log, steps, seconds=seconds)
             world.calm()
             jobs = _ended(world, log)
-        _judge(jobs, report, log)
+        _judge(jobs, report, log, judging.faults_of_one_run if once else judging.faults_of)
         _end_clean(lab, report, log)
     finally:
         log.note("report", steps=report.steps, ends=report.ends, looks=report.looks, faults=report.faults)
@@ -82,10 +84,11 @@ def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path) -> 
     return report
 
 
-def _storm(world: worlds.World, report: Report, log: EventLog, *, seed: int, seconds: float) -> None:
-    world.switch.seed(seed)
+def _storm(
+    world: worlds.World, report: Report, log: EventLog, steps: Iterator[plans.Step], *, seconds: float
+) -> None:
     end = time.monotonic() + seconds
-    for step in plans.steps(seed):
+    for step in steps:
         if time.monotonic() > end:
             return
         log.note("step", number=step.number, kind=step.kind)
@@ -131,7 +134,7 @@ def _rows(world: worlds.World) -> list[list[str]]:
 
 def _recorded(world: worlds.World) -> Iterator[judging.Ended]:
     """Whatever Slurm knows of, also jobs whose sbatch never heard of their being taken."""
-    for _, raw, name, state, code, end, comment in _rows(world):
+    for shown, raw, name, state, code, end, comment in _rows(world):
         trace = world.folder / f"trace.{raw}"
         yield judging.Ended(
             job_id=raw,
@@ -140,6 +143,7 @@ def _recorded(world: worlds.World) -> Iterator[judging.Ended]:
             comment=comment,
             wanted=int(name.removeprefix(world.name)),
             trace=tuple(trace.read_text().splitlines()) if trace.exists() else (),
+            cancelled=shown.partition("_")[0] in world.cancelled,
         )
 
 
@@ -151,10 +155,15 @@ def _unrecorded(world: worlds.World) -> Iterator[judging.Ended]:
             yield judging.Ended(job_id=job_id, state="", code="", comment="", wanted=0, trace=())
 
 
-def _judge(jobs: list[judging.Ended], report: Report, log: EventLog) -> None:
+def _judge(
+    jobs: list[judging.Ended],
+    report: Report,
+    log: EventLog,
+    faults_of: Callable[[judging.Ended], list[str]],
+) -> None:
     for job in jobs:
         report.ends[job.state or "unknown"] += 1
-        for fault in judging.faults_of(job):
+        for fault in faults_of(job):
             report.faults.append(f"job {job.job_id} {fault}")
             log.note("fault", job=dataclasses.asdict(job), fault=fault)
 

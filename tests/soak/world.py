@@ -30,13 +30,17 @@ exit @CODE@
 class World:
     """The lab, the jobs, and what is out of order just now."""
 
-    def __init__(self, lab: testing.RunningLab, note: Callable[..., None]) -> None:
+    def __init__(
+        self, lab: testing.RunningLab, note: Callable[..., None], *, requeue: str = "--requeue"
+    ) -> None:
         self.lab = lab
         self.note = note
         self.folder = semantics.folder(lab, "soak")
         self.name = f"{self.folder.name}-"
         """What the names of all jobs of this storm begin with; the exit code of the script follows."""
         self.switch = control.Control(lab.place.fault_proxy_control)
+        self.requeue = requeue
+        self.cancelled: set[str] = set()
         self.jobs: list[str] = []
         """Ids that sbatch has told; an array has one for all its tasks."""
         self._undo: list[tuple[float, int, str, Callable[[], None]]] = []
@@ -79,7 +83,7 @@ class World:
 
     def _sbatch(self, step: plans.Step, *options: str) -> None:
         script = SCRIPT.replace("@SECONDS@", str(step.seconds)).replace("@CODE@", str(step.code))
-        fixed = ("--requeue", "--mem=512M", "--output=/dev/null", f"--job-name={self.name}{step.code}")
+        fixed = (self.requeue, "--mem=512M", "--output=/dev/null", f"--job-name={self.name}{step.code}")
         argv = ("sbatch", "--parsable", *fixed, *options)
         try:
             answer = self.lab.run_as_user(argv, cwd=self.folder, stdin=script, check=False, timeout=PATIENCE)
@@ -94,18 +98,21 @@ class World:
         self.note("submitted", job=job_id, options=options)
 
     def _cancel(self, step: plans.Step) -> None:
-        self._slurm(step, "scancel")
+        self.cancelled.update(self._slurm(step, "scancel"))
 
     def _requeue(self, step: plans.Step) -> None:
         self._slurm(step, "scontrol", "requeue")
 
-    def _slurm(self, step: plans.Step, *words: str) -> None:
+    def _slurm(self, step: plans.Step, *words: str) -> list[str]:
+        """The jobs to which it was done."""
         recent = self.jobs[-12:]
-        if recent:
-            job_id = _picked(recent, step)
-            self.note(step.kind, job=job_id)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.lab.run((*words, job_id), check=False, timeout=PATIENCE)
+        if not recent:
+            return []
+        job_id = _picked(recent, step)
+        self.note(step.kind, job=job_id)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.lab.run((*words, job_id), check=False, timeout=PATIENCE)
+        return [job_id]
 
     def _foreign(self, step: plans.Step) -> None:
         pod = storms.foreign_pod(f"foreign-{step.number}", "", gpus=step.amount)
