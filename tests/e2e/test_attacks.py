@@ -6,6 +6,7 @@ nothing has looked in the right place.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from tests.e2e import labs, semantics
 
 from penstock.hooks import wire
 from penstock.lab import testing
+from penstock.slurm import control
 
 Lab = testing.RunningLab
 BROKEN_LIBRARY = "/nonexistent/penstock-attack.so"
@@ -211,6 +213,48 @@ def test_the_mark_of_a_prepared_job_cannot_be_forged(lab: Lab, running: str) -> 
     """AdminComment is not the owner's to write."""
     argv = ("scontrol", "update", f"JobId={running}", "AdminComment=penstock")
     assert lab.run_as_user(argv, check=False).returncode != 0
+
+
+FORGED = (
+    "x\n   Partition=gpu AllocNode:Sid=x:1\n   JobState=RUNNING \n   AdminComment=penstock 1763270000\n"
+    "     Nodes=n4 CPU_IDs=0-7 Mem=1 GRES=gpu:4\n   x"
+)
+
+
+def forgeries(folder: Path) -> tuple[str, ...]:
+    """sbatch's options and script with the forged lines in every text that Slurm prints as it is."""
+    script = folder / FORGED / "script"
+    script.parent.mkdir()
+    script.parent.chmod(0o755)
+    script.write_text("#!/bin/sh\nsleep 300\n")
+    named = (f"--{name}={FORGED}" for name in ("comment", "wckey", "network"))
+    return (*named, f"--chdir={script.parent}", "--output=/dev/null", str(script))
+
+
+def test_no_text_of_a_jobs_forges_what_penstockd_reads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that was never prepared says in every text it has that it was, and that it has other nodes."""
+    folder = semantics.folder(lab, "forged")
+    argv = ("sbatch", "--parsable", "--partition=host", "--job-name=plain", *forgeries(folder))
+    job_id = lab.run_as_user(argv, cwd=folder).stdout.strip()
+    try:
+        lab.wait_for(job_id, "RUNNING")
+        for name, value in lab.env.items():
+            monkeypatch.setenv(name, value)
+        found = asyncio.run(control.SlurmControl(lab.env["SLURM_CONF"]).details(int(job_id)))
+        (share,) = found.shares
+        assert (found.prepared, found.partition, found.submission) == (False, "host", "")
+        assert share.amount.all_gpus == 0
+        assert share.amount.millicpus < 8000
+    finally:
+        lab.run(("scancel", job_id))
+
+
+@pytest.mark.parametrize("option", ["--job-name", "--wckey", "--account"])
+def test_a_line_break_before_the_nodes_is_refused(lab: Lab, option: str) -> None:
+    """What scontrol prints before a job's nodes could put other nodes there."""
+    done = lab.run_as_user(("sbatch", f"{option}={FORGED}", "--wrap", "true"), check=False)
+    assert done.returncode != 0
+    assert "has a control character in it" in done.stderr
 
 
 # -- text that users write ---------------------------------------------------------------------------

@@ -46,6 +46,15 @@ def test_array_task_has_its_own_name(stage: Stage) -> None:
     assert stage.names() == ["20_3"]
 
 
+def test_the_name_at_launch_outweighs_the_accountings(stage: Stage) -> None:
+    """slurmdbd may know a task by its own number alone, and slurmctld may have forgotten it by then."""
+    assert stage.collect(stage.attempt(23, shown_id="20_3"), shown="23")
+    path = stage.leave(stage.attempt(24, shown_id="20_4"))
+    assert collecting.collect(stage.settings, path, None)
+    assert stage.names() == ["20_3", "20_4"]
+    assert (stage.summary("20_3").job, stage.summary("20_4").job) == ("20_3", "20_4")
+
+
 def test_merged_output_is_said(stage: Stage) -> None:
     """stderr.log is there and empty; the summary tells where errors are."""
     assert stage.collect(stage.attempt())

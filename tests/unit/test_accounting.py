@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.slurm import accounting
+from penstock.slurm import accounting, commands
 
 ROW = ["23", "20_3", "1001", "COMPLETED", "0:0", "990", "1000", "1050", "research", "gpu", "normal", "a b"]
 REMEMBERED = """JobId=23 ArrayJobId=20 ArrayTaskId=3 JobName=x JobState=COMPLETED UserId=root(0)
@@ -59,10 +59,24 @@ def test_states_in_one_word(state: str, word: str) -> None:
     assert found.state == word
 
 
-@pytest.mark.parametrize("fields", [[], [""], ROW[:-1], ["x", *ROW[1:]], [*ROW[:2], "alice", *ROW[3:]]])
-def test_lines_that_are_none(fields: list[str]) -> None:
+@pytest.mark.parametrize("words", [["x", *ROW[1:]], [*ROW[:2], "alice", *ROW[3:]]])
+def test_rows_that_are_none(words: list[str]) -> None:
     """Left out rather than guessed."""
-    assert accounting._row(fields) is None
+    assert accounting._row(words) is None
+
+
+async def test_no_text_in_a_row_can_look_like_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line breaks and separators in a name or an account are a name and an account."""
+    forged = "x\n" + "\x1f".join(["24", *ROW[1:]]) + "\n"
+
+    async def run(argv: list[str], **_: object) -> str:
+        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
+        words = [*ROW[:8], forged, *ROW[9:11], f"{forged}|"]
+        return "".join(f"{word}{separator}" for word in words) + "\n"
+
+    monkeypatch.setattr(commands, "run", run)
+    (found,) = await accounting.ended("", [23])
+    assert (found.job_id, found.partition, found.account) == (23, "gpu", forged.strip())
 
 
 def test_attempt_is_told_by_when_it_started() -> None:
@@ -87,13 +101,22 @@ def test_earlier_attempt_is_not_taken_for_one_whose_record_is_not_there_yet() ->
 
 def test_slurmctlds_memory() -> None:
     """Only lines that Slurm itself begins are believed, and only of this attempt."""
-    found = accounting.remembered_in(REMEMBERED, uid=1001, restart=1)
+    found = accounting.remembered_in(REMEMBERED, 23, uid=1001, restart=1)
     assert found is not None
     assert (found.shown_id, found.state, found.exit_code, found.partition) == ("20_3", "FAILED", "7:0", "gpu")
-    earlier = accounting.remembered_in(REMEMBERED, uid=1001, restart=0)
+    earlier = accounting.remembered_in(REMEMBERED, 23, uid=1001, restart=0)
     assert earlier is not None
     assert earlier.state == "REQUEUED"
-    assert accounting.remembered_in(REMEMBERED, uid=1001, restart=2) is None
-    assert accounting.remembered_in(REMEMBERED, uid=0, restart=1) is None
+    assert accounting.remembered_in(REMEMBERED, 23, uid=1001, restart=2) is None
+    assert accounting.remembered_in(REMEMBERED, 23, uid=0, restart=1) is None
     running = REMEMBERED.replace("JobState=FAILED", "JobState=RUNNING")
-    assert accounting.remembered_in(running, uid=1001, restart=1) is None
+    assert accounting.remembered_in(running, 23, uid=1001, restart=1) is None
+
+
+def test_another_task_of_the_array_is_not_taken_for_the_last() -> None:
+    """The last task has the array's number; once slurmctld has forgotten it, that number shows the others."""
+    last = REMEMBERED.replace("JobId=23", "JobId=20").replace("TaskId=3", "TaskId=4").replace("7:0", "0:0")
+    found = accounting.remembered_in(f"{last}\n{REMEMBERED}\n", 20, uid=1001, restart=1)
+    assert found is not None
+    assert (found.shown_id, found.exit_code) == ("20_4", "0:0")
+    assert accounting.remembered_in(REMEMBERED, 20, uid=1001, restart=1) is None

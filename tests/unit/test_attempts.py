@@ -78,6 +78,13 @@ async def test_record_says_when_its_job_was_submitted(world: World) -> None:
     assert world.record(folder="running").submission == "1763270000"
 
 
+async def test_record_has_the_name_of_an_arrays_task(world: World) -> None:
+    """As slurmctld knows it when the task starts."""
+    allocation = dataclasses.replace(fakes.allocation(), shown_id="12_5")
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    assert world.record(folder="running").shown_id == "12_5"
+
+
 async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
     """The first of two Epilogs hands over nothing."""
     allocation = fakes.allocation(on=("n1", "n2"))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.slurm import accounting, auditing, describing, finding, hostlists, parsing, showing
+from penstock.slurm import accounting, auditing, describing, fields, finding, hostlists, parsing, showing
 from tests.unit import test_accounting, test_parsing
 
 SEPARATOR = "|0123456789abcdef|"
@@ -40,7 +40,7 @@ def spoiled(draw: some.DrawFn, text: str) -> str:
 def test_an_allocation_or_an_error(text: str) -> None:
     """`scontrol show job -d`: no share is negative."""
     with contextlib.suppress(errors.SlurmError):
-        shares = parsing.details(text).shares
+        shares = parsing.shares(text)
         assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in shares)
 
 
@@ -66,17 +66,19 @@ def test_blocks_are_parts_of_the_text(text: str) -> None:
     assert sum(len(block) for _, block in found) <= len(text)
 
 
-@given(spoiled("\x1f".join(test_accounting.ROW)))
-def test_a_record_of_the_accounting_or_none(line: str) -> None:
-    """`sacct`, for the results: a line that is none is left out."""
-    found = accounting._row(line.split("\x1f", 11))
-    assert found is None or found.job_id >= 0
+@given(spoiled(SEPARATOR.join([*test_accounting.ROW, ""])))
+def test_a_record_of_the_accounting_or_none(text: str) -> None:
+    """`sacct`, for the results: a row that is none is left out."""
+    with contextlib.suppress(errors.SlurmError):
+        for row in fields.rows(text, SEPARATOR, 12):
+            found = accounting._row(row)
+            assert found is None or found.job_id >= 0
 
 
 @given(spoiled(test_accounting.REMEMBERED), some.integers(0, 3))
 def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart: int) -> None:
     """`scontrol show job`, for the results."""
-    found = accounting.remembered_in(text, uid=1001, restart=restart)
+    found = accounting.remembered_in(text, 23, uid=1001, restart=restart)
     assert found is None or found.uid == 1001
 
 
@@ -105,14 +107,14 @@ def test_only_tokens_that_were_asked_for_are_found(text: str) -> None:
 def test_no_name_of_a_job_shifts_a_column(jobs: list[list[str]]) -> None:
     """Neither line breaks nor what separated columns before."""
     text = "".join("".join(f"{word}{SEPARATOR}" for word in job) + "\n" for job in jobs)
-    assert showing.rows(text, SEPARATOR, 9) == [[word.strip() for word in job] for job in jobs]
+    assert fields.rows(text, SEPARATOR, 9) == [[word.strip() for word in job] for job in jobs]
 
 
 @pytest.mark.parametrize("text", ["x", f"1{SEPARATOR}2", f"1{SEPARATOR}2{SEPARATOR}"])
 def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
     """Never a job made of two halves."""
     with pytest.raises(errors.SlurmError):
-        showing.rows(text, SEPARATOR, 9)
+        fields.rows(text, SEPARATOR, 9)
 
 
 def test_a_name_cannot_pretend_to_be_a_state() -> None:

@@ -29,7 +29,7 @@ COUNTS = st.dictionaries(st.sampled_from([AMD, MIG, "rdma/hca"]), st.integers(0,
 
 
 def share_of(gres: str) -> jobs.NodeShare:
-    return parsing.details(NODE_LINE.format(gres=gres)).shares[0].in_kubernetes(RESOURCES)
+    return parsing.shares(NODE_LINE.format(gres=gres))[0].in_kubernetes(RESOURCES)
 
 
 def node(**more: str) -> types.Node:
@@ -106,7 +106,7 @@ def test_what_is_promised_is_counted_by_name() -> None:
 
 def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:
     live = jobs.LiveJob(identity=fakes.identity(17), state="RUNNING", partition="gpu")
-    raw = parsing.details(NODE_LINE.format(gres=gres)).shares
+    raw = parsing.shares(NODE_LINE.format(gres=gres))
     view = audits.DaemonView(bridged_partitions=("gpu",), gpu_resources=RESOURCES)
     job = audits.SlurmJob(live=live, shares=raw).in_kubernetes(RESOURCES if daemon else {})
     there = node(**{"nvidia.com/gpu": "4", AMD: "4", "rdma/hca": "1"})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.slurm import marks, parsing
+from penstock.slurm import marks
 from tests import luas
 from tests.unit import test_parsing
 
@@ -47,13 +47,33 @@ def test_a_job_gets_the_launcher_and_the_mark(own: luas.Lua) -> None:
 
 
 def test_the_mark_has_the_time_of_submission(own: luas.Lua) -> None:
-    """penstockd finds both in what scontrol shows: the mark, and a time that no requeue changes."""
+    """penstockd finds both in what squeue shows: the mark, and a time that no requeue changes."""
     before = int(time.time())
     submit(own, FINE)
     comment = own.value("job.admin_comment")
-    found = parsing.details(f"{test_parsing.SHOW_JOB}   AdminComment={comment} \n")
+    found = test_parsing.told(admin_comment=comment)
     assert found.prepared
     assert before <= int(found.submission) <= time.time()
+
+
+PRINTED_FIRST = (
+    *("name", "account", "wckey", "mcs_label", "batch_features"),
+    *("req_nodes", "exc_nodes", "dependency", "alloc_node"),
+)
+
+
+@pytest.mark.parametrize("field", PRINTED_FIRST)
+def test_no_word_that_scontrol_prints_before_the_nodes_has_a_line_break(own: luas.Lua, field: str) -> None:
+    """At submission and later: a forged line of nodes would stand before the true one."""
+    forged = r"x\n     Nodes=n9 CPU_IDs=0-63 Mem=9 GRES=gpu:8"
+    assert submit(own, FINE.replace("{ user", f'{{ {field} = "{forged}", user', 1)) == "-1"
+    assert "has a control character in it" in own.value("said[1]")
+    assert own.value("job.admin_comment") == "nil"
+    for partition, answer in (("gpu", "-1"), ("host", "0")):
+        own.run(
+            f"answer = slurm_job_modify({{ {field} = '{forged}' }}, {{ partition = '{partition}' }}, {{}}, 1)"
+        )
+        assert own.value("answer") == answer
 
 
 def test_other_partitions_are_left_alone(own: luas.Lua) -> None:

@@ -34,9 +34,29 @@ def node_line(gres: str, nodes: str = "n1") -> str:
     return f"JobId=1 JobName=x\n{partition}{share}   MinCPUsNode=1\n"
 
 
+def told(**changes: str) -> jobs.JobDetails:
+    """The same job with what squeue says of it, in the order of DETAIL_FIELDS."""
+    said = {
+        "Partition": "gpu",
+        "State": "RUNNING",
+        "QOS": "high",
+        "Account": "research",
+        "GroupID": "1001",
+        "Requeue": "1",
+        "NodeList": "n[1-2]",
+        "SubmitTime": "1763270000",
+        "admin_comment": "penstock 1763270000",
+        "JobID": "1",
+        "ArrayJobID": "1",
+        "ArrayTaskID": "N/A",
+    }
+    row = [(said | changes)[name] for name in parsing.DETAIL_FIELDS]
+    return parsing.details(row, parsing.shares(SHOW_JOB))
+
+
 def test_each_node_has_its_own_share() -> None:
     """Uneven allocations are read as uneven."""
-    first, second = parsing.details(SHOW_JOB).shares
+    first, second = parsing.shares(SHOW_JOB)
     assert (first.node, first.amount.millicpus, first.amount.memory, first.amount.gpus) == (
         "n1",
         4000,
@@ -53,23 +73,41 @@ def test_each_node_has_its_own_share() -> None:
 
 def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
     """They choose mode, priority and labels of the pods."""
-    details = parsing.details(SHOW_JOB)
+    details = told()
     assert (details.partition, details.qos, details.state) == ("gpu", "high", "RUNNING")
-    assert (details.gid, parsing.details(node_line("gpu:1")).gid) == (1001, None)
+    assert (details.account, details.gid, details.submitted) == ("research", 1001, 1763270000)
+    assert (told(Account="").account, told(QOS="(null)").qos, told(GroupID="?").gid) == ("", "", None)
     assert not details.is_over
-    assert parsing.details(SHOW_JOB.replace("JobState=RUNNING", "JobState=COMPLETING")).is_over
-    assert parsing.details(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)")).shares[0].gpu_types == ("a", "b")
+    assert told(State="COMPLETING").is_over
+    assert parsing.shares(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)"))[0].gpu_types == ("a", "b")
+
+
+def test_a_task_of_an_array_is_called_by_its_array() -> None:
+    """That is how users know it, and how its results are called, whatever the accounting knows by then."""
+    assert told().shown_id == "1"
+    found = told(JobID="22", ArrayJobID="17", ArrayTaskID="3").shown_id
+    assert found == "17_3"
+
+
+def test_shares_are_of_the_nodes_that_squeue_names() -> None:
+    """A completing job has lost some of them; anything else is no answer."""
+    assert [share.node for share in told(State="COMPLETING", NodeList="n2").shares] == ["n1", "n2"]
+    for changes in ({"NodeList": "n2"}, {"NodeList": "n[1-3]"}, {"NodeList": "n9", "State": "COMPLETING"}):
+        with pytest.raises(errors.SlurmError, match="other nodes"):
+            told(**changes)
+    with pytest.raises(errors.SlurmError, match="partition"):
+        told(Partition="(null)")
 
 
 @pytest.mark.parametrize("state", ["DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"])
 def test_every_end_of_slurms_is_an_end(state: str) -> None:
     """For a job that is over nothing may be started any more, whatever ended it."""
-    assert parsing.details(SHOW_JOB.replace("JobState=RUNNING", f"JobState={state}")).is_over
+    assert told(State=state).is_over
 
 
 def test_equal_nodes_share_a_line() -> None:
     """Slurm prints one line for nodes with the same share."""
-    found = parsing.details(node_line("", nodes="n[3-5]")).shares
+    found = parsing.shares(node_line("", nodes="n[3-5]"))
     assert [share.node for share in found] == ["n3", "n4", "n5"]
     assert {share.amount for share in found} == {fakes.amount(cpus=2, gib=2)}
 
@@ -90,13 +128,13 @@ def test_equal_nodes_share_a_line() -> None:
 )
 def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
     """GPU types add up; other GRES do not count."""
-    assert parsing.details(node_line(gres)).shares[0].amount.gpus == gpus
+    assert parsing.shares(node_line(gres))[0].amount.gpus == gpus
 
 
 def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
     """A working directory with a line break in its name adds no nodes."""
     forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
-    assert [share.node for share in parsing.details(forged).shares] == ["n1", "n2"]
+    assert [share.node for share in parsing.shares(forged)] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
@@ -105,13 +143,13 @@ def test_a_jobs_name_cannot_forge_an_allocation(character: str) -> None:
     forged = f"x{character}     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:8(IDX:0-7)"
     named = re.sub(r"JobName=.*", f"JobName={forged}", SHOW_JOB, count=1)
     assert forged in named
-    assert parsing.details(named) == parsing.details(SHOW_JOB)
+    assert parsing.shares(named) == parsing.shares(SHOW_JOB)
 
 
 def test_a_job_without_allocation_is_an_error() -> None:
     """Nothing is invented for a job that is not running."""
     with pytest.raises(errors.SlurmError, match="no allocation"):
-        parsing.details("JobId=1 JobName=wrap\n   JobState=PENDING\n")
+        parsing.shares("JobId=1 JobName=wrap\n   JobState=PENDING\n")
 
 
 @pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])
@@ -148,8 +186,8 @@ def test_a_line_we_do_not_understand_is_an_error(line: str) -> None:
 def test_the_mark_of_job_submit_is_seen() -> None:
     """Alone or beside what a site writes there; its absence, too."""
     for text, expected in (("penstock ", True), ("ours; penstock", True), ("penstockish", False)):
-        assert parsing.details(f"{SHOW_JOB}   AdminComment={text}\n").prepared is expected
-    assert not parsing.details(SHOW_JOB).prepared
+        assert told(admin_comment=text).prepared is expected
+    assert not told(admin_comment="").prepared
 
 
 @pytest.mark.parametrize(
@@ -163,19 +201,15 @@ def test_the_mark_of_job_submit_is_seen() -> None:
 )
 def test_the_time_of_submission_is_beside_the_mark(text: str, expected: str) -> None:
     """Not of jobs that were marked without it."""
-    found = parsing.details(f"{SHOW_JOB}   AdminComment={text}\n")
+    found = told(admin_comment=text)
     assert found.submission == expected
     assert found.allocation(fakes.identity(17)).submission == expected
 
 
-def test_what_is_older_is_told_by_slurmctlds_own_times() -> None:
-    """A job's start and slurmctld's, in one form; what lacks them is no answer."""
-    job = "JobId=7 JobName=x\n   JobState=RUNNING Reason=None Dependency=(null)\n"
-    job += "   StartTime=2026-11-15T14:22:39 EndTime=Unknown Deadline=N/A\n"
+def test_slurmctlds_start_is_found_in_the_configuration() -> None:
+    """What lacks it is no answer."""
     config = "Configuration data as of 2026-11-15T14:30:00\nBOOT_TIME               = 2026-11-15T14:22:41\n"
-    assert parsing.start_time(job) < parsing.boot_time(config)
-    with pytest.raises(errors.SlurmError):
-        parsing.start_time("JobId=7 JobName=x\n   StartTime=Unknown EndTime=Unknown\n")
+    assert parsing.boot_time(config) == "2026-11-15T14:22:41"
     with pytest.raises(errors.SlurmError):
         parsing.boot_time("nothing")
 
@@ -195,4 +229,4 @@ def test_an_arrays_number_shows_the_job_itself_first() -> None:
     """Nodes of other tasks are not its own, also where it has none."""
     waiting = "JobId=17 ArrayJobId=17\n   JobState=PENDING Reason=None\n"
     with pytest.raises(errors.SlurmError):
-        parsing.details(f"{waiting}\nJobId=22 ArrayJobId=17\n{node_line('', nodes='n3')}")
+        parsing.shares(f"{waiting}\nJobId=22 ArrayJobId=17\n{node_line('', nodes='n3')}")

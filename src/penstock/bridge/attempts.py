@@ -118,6 +118,7 @@ class Attempts:
             partition=allocation.partition,
             qos=allocation.qos,
             submission=allocation.submission,
+            shown_id=allocation.shown_id,
             shares=tuple(map(_share, allocation.shares)),
             image=rendering.image_of(request, self._settings),
             workdir=workdir,

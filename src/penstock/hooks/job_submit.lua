@@ -2,7 +2,7 @@
 --
 -- Only the first line of the script changes: "#!/bin/bash" becomes "#!<libexec>/penstock-launch /bin/bash". Everything else
 -- stays byte for byte. What cannot work in pods, or would let code run on the Slurm node itself, is refused here in words.
--- Job names are kept free of control characters because `scontrol show job` prints them raw, before fields that we read.
+-- Names and the like are kept free of control characters because `scontrol show job` prints them raw, before lines that we read.
 --
 -- slurmd starts the launcher as the job's owner with the job's environment. So whatever of it would make the launcher load
 -- code (LD_PRELOAD and its kin) is put aside under another name, to be given back inside the pod, and slurmd is kept from
@@ -43,8 +43,23 @@ local function how_bridged(partitions)
    return plain == 0 and "all" or "some"
 end
 
-local function has_control_characters(text)
-   return text ~= nil and string.find(text, "%c") ~= nil
+-- What a job has before its nodes in `scontrol show job` that users can write, and what it is called there.
+local PRINTED_FIRST = {
+   { "name", "name", "--job-name" }, { "account", "account", "--account" }, { "wckey", "wckey", "--wckey" },
+   { "mcs_label", "MCS label", "--mcs-label" }, { "batch_features", "feature of the batch node", "--batch" },
+   { "req_nodes", "list of nodes", "--nodelist" }, { "exc_nodes", "list of nodes", "--exclude" },
+   { "dependency", "dependency", "--dependency" }, { "alloc_node", "submitting host", "another host" },
+}
+
+-- Why a job's own words cannot be taken as they are; nil when they can.
+local function problem_with_words(job_desc)
+   for _, field in ipairs(PRINTED_FIRST) do
+      local text = job_desc[field[1]]
+      if text ~= nil and string.find(text, "%c") ~= nil then
+         return "the job's " .. field[2] .. " has a control character in it: choose a plain one with " .. field[3]
+      end
+   end
+   return nil
 end
 
 -- The number and text of the first malformed #K8S_ line, or nil. Directives end at the first command, as for sbatch:
@@ -110,9 +125,8 @@ local function problem_with(job_desc)
    if job_desc.container ~= nil and job_desc.container ~= "" then
       return "--container is not used here: name the image with a line #K8S_IMAGE=... in the script"
    end
-   if has_control_characters(job_desc.name) then
-      return "the job's name has a control character in it: choose a plain one with --job-name"
-   end
+   local words = problem_with_words(job_desc)
+   if words ~= nil then return words end
    local number, line = malformed_directive(job_desc.script)
    if number ~= nil then
       return "line " .. number .. " of the script: \"" .. line .. "\" is not of the form #K8S_NAME=value"
@@ -162,9 +176,8 @@ local function modify(job_desc, job_rec)
    if job_desc.partition ~= nil and how_bridged(job_desc.partition) ~= how_bridged(job_rec.partition) then
       return refuse("a job cannot move between partitions with and without pods: cancel it and submit it again")
    end
-   if how_bridged(job_rec.partition) ~= "none" and has_control_characters(job_desc.name) then
-      return refuse("the job's name has a control character in it: choose a plain one")
-   end
+   local words = how_bridged(job_rec.partition) ~= "none" and problem_with_words(job_desc) or nil
+   if words ~= nil then return refuse(words) end
    return slurm.SUCCESS
 end
 

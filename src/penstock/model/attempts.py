@@ -61,6 +61,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     qos: str = ""
     submission: str = ""
     """Of the job, see model.jobs: Slurm may give its number to another one later."""
+    shown_id: str = ""
+    """What slurmctld calls the job: 20_3 for a task of an array. The accounting may learn that much later."""
     shares: tuple[Share, ...] = ()
     image: str = ""
     workdir: bytes = b""

@@ -60,11 +60,13 @@ class Allocation:
     """The same for all attempts of a job, another for one that gets its number later; empty if not known."""
     requeue: bool | None = None
     """Whether its owner lets it run twice; None: as the site has it. Until it starts it may go back."""
+    shown_id: str = ""
+    """20_3 for a task of an array, else the job's number; empty if not known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobDetails:
-    """What scontrol alone tells of a running job."""
+    """What Slurm tells of a running job."""
 
     shares: tuple[NodeShare, ...]
     partition: str
@@ -84,6 +86,7 @@ class JobDetails:
     """Nodes that penstockd has kept it from."""
     may_go_back: bool = True
     """Whether Slurm would send it back to the queue now, and not cancel it."""
+    shown_id: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -112,6 +115,7 @@ class JobDetails:
             gid=self.gid,
             submission=self.submission,
             requeue=self.requeue,
+            shown_id=self.shown_id,
         )
 
 

@@ -55,7 +55,7 @@ class Job:
 
     @property
     def final(self) -> Path:
-        shown = self.record.shown_id if self.record else ""
+        shown = summary.shown_id(self.attempt, self.record)
         return self.settings.folder / (shown if finding.JOB.fullmatch(shown) else str(self.attempt.job_id))
 
     @property

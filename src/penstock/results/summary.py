@@ -115,6 +115,11 @@ def attempt_id(attempt: attempts.Attempt) -> str:
     return f"{attempt.job_id}-{attempt.restart}-{attempt.token[:8]}"
 
 
+def shown_id(attempt: attempts.Attempt, record: accounting.EndedAttempt | None) -> str:
+    """What users call the job: as slurmctld did at its launch, or else as the accounting does."""
+    return attempt.shown_id or (record.shown_id if record else str(attempt.job_id))
+
+
 def summarise(
     attempt: attempts.Attempt, record: accounting.EndedAttempt | None, *, user: str, now: float
 ) -> Summary:
@@ -123,7 +128,7 @@ def summarise(
     pods = tuple(map(_pod, attempt.pods))
     first = next((pod for pod in attempt.pods if pod.rank == 0), None)
     return Summary(
-        job=record.shown_id if record else str(attempt.job_id),
+        job=shown_id(attempt, record),
         job_id=attempt.job_id,
         name=record.name or None if record else None,
         user=user,
@@ -227,7 +232,7 @@ def cpu_seconds(last_words: str) -> float | None:
     """From what a shell's `times` prints: its own, then its children's, user and system; None if it is not
     there.
     """
-    lines = [match for line in last_words.splitlines() if (match := _TIMES.fullmatch(line.strip()))]
+    lines = [match for line in last_words.split("\n") if (match := _TIMES.fullmatch(line.strip()))]
     if len(lines) != 2:
         return None
     total = sum(

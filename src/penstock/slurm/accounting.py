@@ -13,10 +13,12 @@ import msgspec
 
 from penstock import errors
 from penstock.model import numbers
-from penstock.slurm import commands
+from penstock.slurm import commands, fields
 
-_FIELDS = "JobIDRaw,JobID,UID,State,ExitCode,Submit,Start,End,Account,Partition,QOS,JobName"
-_SEPARATOR = "\x1f"
+_FIELDS = (
+    *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End"),
+    *("Account", "Partition", "QOS", "JobName"),
+)
 _SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
 SENT_BACK = "REQUEUED"
 _ENDED_BY_SLURM = ("TIMEOUT", "CANCELLED")
@@ -60,18 +62,17 @@ class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
     """All ended attempts of these jobs."""
     wanted = ",".join(str(job_id) for job_id in job_ids)
-    argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={_SEPARATOR}", "--allocations", "--allusers"]
-    argv += ["--duplicates", f"--jobs={wanted}", f"--format={_FIELDS}"]
+    separator = fields.made_up()
+    argv = ["sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", "--allusers"]
+    argv += ["--duplicates", f"--jobs={wanted}", f"--format={','.join(_FIELDS)}"]
     text = await commands.run(argv, slurm_conf=slurm_conf, environment={"SLURM_TIME_FORMAT": "%s"})
-    rows = (_row(line.split(_SEPARATOR, 11)) for line in text.split("\n"))
+    rows = map(_row, fields.rows(text, separator, len(_FIELDS)))
     return tuple(row for row in rows if row is not None and row.ended is not None)
 
 
-def _row(fields: Sequence[str]) -> EndedAttempt | None:
-    if len(fields) != 12:
-        return None
-    _, shown, _, state, code, submitted, started, ended, account, partition, qos, name = fields
-    job_id, uid = numbers.natural(fields[0]), numbers.natural(fields[2])
+def _row(words: Sequence[str]) -> EndedAttempt | None:
+    first, shown, third, state, code, submitted, started, ended, account, partition, qos, name = words
+    job_id, uid = numbers.natural(first), numbers.natural(third)
     if job_id is None or uid is None:
         return None
     word = state.split()[0] if state else ""
@@ -119,15 +120,23 @@ async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) ->
         raise
     except errors.SlurmError:
         return None
-    return remembered_in(text, uid=uid, restart=restart)
+    return remembered_in(text, job_id, uid=uid, restart=restart)
 
 
-def remembered_in(text: str, *, uid: int, restart: int) -> EndedAttempt | None:
-    """From what scontrol printed; only fields that begin a line are read, no user's text does."""
+def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
+    """From what scontrol printed; only fields that begin a line are read, and the first of each name: no
+    user's text is that. An array's number brings its other tasks, too: after the one that has it, or alone.
+    """
+    text = text.partition("\n\nJobId=")[0]
     head = _HEAD.match(text)
-    fields = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
+    said = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
     restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d{1,20}) ", text, re.MULTILINE)
-    if head is None or restarts is None or not fields.get("UserId", "").endswith(f"({uid})"):
+    if (
+        head is None
+        or int(head[1]) != job_id
+        or restarts is None
+        or not said.get("UserId", "").endswith(f"({uid})")
+    ):
         return None
     shown = f"{head[2]}_{head[3]}" if head[2] else head[1]
     found = EndedAttempt(
@@ -136,12 +145,12 @@ def remembered_in(text: str, *, uid: int, restart: int) -> EndedAttempt | None:
         uid=uid,
         state=SENT_BACK,
         exit_code="0:0",
-        partition=fields.get("Partition", ""),
+        partition=said.get("Partition", ""),
     )
     if int(restarts[1]) > restart:
         return found
     code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
-    state = fields.get("JobState", "")
+    state = said.get("JobState", "")
     if int(restarts[1]) < restart or state not in _OVER or code is None:
         return None
     return msgspec.structs.replace(found, state=state, exit_code=code[1])

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import secrets
 from collections.abc import Iterator
 
 from penstock import errors
 from penstock.model import audits, jobs
-from penstock.slurm import commands, control, parsing
+from penstock.slurm import commands, control, fields, parsing
 
 _FIELDS = ("JobID", "UserID", "RestartCnt", "State", "Partition", "exit_code", "Comment")
 _CLUSTER = re.compile(r"^ClusterName\s*= (\S+)$", re.MULTILINE)
@@ -32,9 +31,8 @@ async def cluster_name(slurm_conf: str) -> str:
 
 async def all_jobs(slurm_conf: str) -> tuple[audits.SlurmJob, ...]:
     """Every job, ended ones included for MinJobAge, those that hold resources with their shares."""
-    separator = f"|{secrets.token_hex(8)}|"
-    fields = ",".join(f"{name}:{separator}" for name in _FIELDS)
-    argv = ("squeue", "--noheader", "--all", "--states=all", "--array", f"--Format={fields}")
+    separator = fields.made_up()
+    argv = ("squeue", "--noheader", "--all", "--states=all", "--array", fields.wanted(_FIELDS, separator))
     found = parse_queue(await commands.run(argv, slurm_conf=slurm_conf), separator)
     holding = {job.job_id for job in found if job.live.holds_resources}
     shares = await _shares(slurm_conf, holding) if holding else {}
@@ -43,15 +41,11 @@ async def all_jobs(slurm_conf: str) -> tuple[audits.SlurmJob, ...]:
 
 def parse_queue(text: str, separator: str) -> tuple[audits.SlurmJob, ...]:
     """Jobs from squeue's answer; SlurmError when it is not what was asked for."""
-    *words, rest = text.split(separator)
-    if len(words) % len(_FIELDS) or rest.strip():
-        raise errors.SlurmError("squeue printed something that we do not understand")
-    rows = (words[at : at + len(_FIELDS)] for at in range(0, len(words), len(_FIELDS)))
-    return tuple(_job(row) for row in rows)
+    return tuple(_job(row) for row in fields.rows(text, separator, len(_FIELDS)))
 
 
 def _job(row: list[str]) -> audits.SlurmJob:
-    job_id, uid, restart, state, partition, status, comment = (word.strip() for word in row)
+    job_id, uid, restart, state, partition, status, comment = row
     try:
         identity = jobs.JobIdentity(job_id=int(job_id), uid=int(uid), restart=int(restart))
         exit_code, signal = wait_status(status)
@@ -79,7 +73,7 @@ async def _shares(slurm_conf: str, wanted: set[int]) -> dict[int, tuple[jobs.Nod
             twice |= {job_id} & found.keys()
             found[job_id] = _shares_in(block)
     for job_id in twice:
-        found[job_id] = (await control.SlurmControl(slurm_conf).details(job_id)).shares
+        found[job_id] = await control.SlurmControl(slurm_conf).shares(job_id)
     return found
 
 
@@ -94,6 +88,6 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 def _shares_in(block: str) -> tuple[jobs.NodeShare, ...]:
     """None for a job that has lost its nodes between the two calls."""
     try:
-        return parsing.details(block).shares
+        return parsing.shares(block)
     except errors.SlurmError:
         return ()

@@ -91,7 +91,7 @@ def _text(said: bytearray) -> str:
 
 def _late(program: str, within: float, text: str) -> str:
     """With its last complaint: without a slurm.conf Slurm's commands look for one for a minute."""
-    told = f": {text.splitlines()[-1]}" if text else ""
+    told = ": " + text.rpartition("\n")[2] if text else ""
     return f"{program} did not answer within {within:g} s{told}"
 
 
@@ -101,7 +101,7 @@ def is_away(text: str) -> bool:
 
 
 def _raise(program: str, text: str) -> None:
-    last = text.splitlines()[-1] if text else "failed without a word"
+    last = text.split("\n")[-1] if text else "failed without a word"
     if is_away(text):
         raise errors.SlurmUnavailable(f"{program}: {last}")
     raise errors.SlurmError(f"{program}: {last}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
 from penstock.model import jobs, resources
-from penstock.slurm import commands, describing, marks, parsing, waiting
+from penstock.slurm import commands, describing, fields, marks, parsing, waiting
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 
@@ -66,11 +67,15 @@ class SlurmControl:
         return next((job for job in found if job.identity.job_id == job_id), None)
 
     async def details(self, job_id: int) -> jobs.JobDetails:
-        """What only scontrol tells: partition, QOS, and the job's share of each of its nodes."""
-        argv = ("scontrol", "--detail", "show", "job", str(job_id))
-        found = parsing.details(await self._run(argv, SLURM_TIME_FORMAT="%s"))
-        shares = tuple(share.in_kubernetes(self.gpu_resources) for share in found.shares)
-        return dataclasses.replace(found, shares=shares)
+        """A running job with its share of each of its nodes."""
+        shown, row = await asyncio.gather(
+            self.shares(job_id), self._row(job_id, parsing.DETAIL_FIELDS, SLURM_TIME_FORMAT="%s")
+        )
+        return parsing.details(row, tuple(share.in_kubernetes(self.gpu_resources) for share in shown))
+
+    async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
+        """What only scontrol tells, as it tells it."""
+        return parsing.shares(await self._run(("scontrol", "--detail", "show", "job", str(job_id))))
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
@@ -83,12 +88,11 @@ class SlurmControl:
 
     async def let_wait(self, job_id: int) -> None:
         """Let a job that may not be requeued go back to the queue until it starts, and remember its word."""
-        name = await self._named(job_id)
-        comment = parsing.admin_comment(await self._run(("scontrol", "show", "job", name)))
+        (comment,) = await self._row(job_id, ("admin_comment",))
         mark = marks.read(comment)
         if mark is not None:
             words = marks.write(dataclasses.replace(mark, requeue=False), comment)
-            await self._update(f"JobId={name}", "Requeue=1", f"AdminComment={words}")
+            await self._update(f"JobId={await self._named(job_id)}", "Requeue=1", f"AdminComment={words}")
 
     async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
         """Whether the job may go back to the queue from now on."""
@@ -100,15 +104,18 @@ class SlurmControl:
 
     async def is_older_than_controller(self, job_id: int) -> bool:
         """Whether slurmctld was started after this attempt of the job was."""
-        job = await self._run(("scontrol", "show", "job", str(job_id)))
+        (started,) = await self._row(job_id, ("StartTime",))
         config = await self._run(("scontrol", "show", "config"))
-        return parsing.start_time(job) < parsing.boot_time(config)
+        if not started[:1].isdigit():
+            raise errors.SlurmError(f"squeue shows no StartTime of job {job_id}")
+        return started < parsing.boot_time(config)
 
     async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
         """What keeps a job in the queue from starting; None when it is not there, or not there any more."""
         try:
-            argv = ("scontrol", "show", "job", await self._named(job_id))
-            return waiting.waiting_job(await self._run(argv, SLURM_TIME_FORMAT="%s"), job_id)
+            row = await self._row(job_id, waiting.FIELDS, SLURM_TIME_FORMAT="%s")
+            text = await self._run((*_asked(job_id), f"--format={waiting.EXCLUDED}"))
+            return waiting.waiting_job(row, waiting.excluded(text, job_id), job_id)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError:  # it has gone meanwhile
@@ -129,8 +136,9 @@ class SlurmControl:
 
     async def put_off(self) -> tuple[int, ...]:
         """Jobs in the queue that penstockd keeps from nodes, or lets wait."""
-        argv = ("squeue", "--noheader", "--all", "--array", "--states=PENDING")
-        return waiting.put_off(await self._run((*argv, f"--Format={waiting.MARK_FIELDS}")))
+        separator, argv = fields.made_up(), ("squeue", "--noheader", "--all", "--array", "--states=PENDING")
+        text = await self._run((*argv, fields.wanted(waiting.MARK_FIELDS, separator)))
+        return waiting.put_off(fields.rows(text, separator, len(waiting.MARK_FIELDS)))
 
     async def steer(self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int) -> None:
         """Keep a job in the queue from these nodes, beside those that its owner excludes, and try it again
@@ -180,8 +188,8 @@ class SlurmControl:
     async def _nodes_that_are(self, states: str) -> dict[str, str]:
         asked = (f"--states={states}", "--Format=NodeList:|,Reason:|")
         text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked))
-        lines = (line.split("|") for line in text.splitlines())
-        return {fields[0].strip(): fields[1].strip() for fields in lines if len(fields) > 1}
+        lines = (line.split("|") for line in text.split("\n"))
+        return {words[0].strip(): words[1].strip() for words in lines if len(words) > 1}
 
     async def _named(self, job_id: int) -> str:
         """How commands that change something name this job and no other.
@@ -189,9 +197,18 @@ class SlurmControl:
         The last task of an array has the array's own id: by that number alone all of its tasks are meant, and
         those that have ended would run again.
         """
-        fields = f"--Format={parsing.ARRAY_FIELDS}"
-        argv = ("squeue", "--noheader", "--all", "--states=all", "--array", f"--jobs={job_id}", fields)
+        argv = (*_asked(job_id), f"--Format={parsing.ARRAY_FIELDS}")
         return parsing.name_of_task(await self._run(argv), job_id)
+
+    async def _row(self, job_id: int, names: tuple[str, ...], **environment: str) -> list[str]:
+        """These fields of this one job, whatever text is in them; an array's number brings all its tasks."""
+        separator = fields.made_up()
+        argv = (*_asked(job_id), fields.wanted(("JobID", *names), separator))
+        found = fields.rows(await self._run(argv, **environment), separator, len(names) + 1)
+        own = [row[1:] for row in found if row[0] == str(job_id)]
+        if len(own) != 1:
+            raise errors.SlurmError(f"squeue knows {len(own)} jobs by the number {job_id}")
+        return own[0]
 
     async def _update(self, *words: str) -> None:
         await self._run(("scontrol", "update", *words))
@@ -199,3 +216,7 @@ class SlurmControl:
     async def _run(self, argv: tuple[str, ...], **environment: str) -> str:
         self.on_call(argv[0])
         return await commands.run(argv, slurm_conf=self.slurm_conf, environment=environment)
+
+
+def _asked(job_id: int) -> tuple[str, ...]:
+    return ("squeue", "--noheader", "--all", "--states=all", "--array", f"--jobs={job_id}")

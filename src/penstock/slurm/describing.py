@@ -56,7 +56,7 @@ class SlurmPartition:
 async def configuration(slurm_conf: str) -> dict[str, str]:
     """`scontrol show config`, by name."""
     text = await commands.run(("scontrol", "show", "config"), slurm_conf=slurm_conf)
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): _value(value) for name, _, value in pairs}
 
 
@@ -68,7 +68,7 @@ def _value(text: str) -> str:
 async def nodes(slurm_conf: str) -> tuple[SlurmNode, ...]:
     """Every node."""
     text = await commands.run(("scontrol", "--oneliner", "show", "node"), slurm_conf=slurm_conf)
-    return tuple(node(line) for line in text.splitlines() if line.startswith("NodeName="))
+    return tuple(node(line) for line in text.split("\n") if line.startswith("NodeName="))
 
 
 def node(line: str) -> SlurmNode:
@@ -110,7 +110,7 @@ def _tres(text: str) -> dict[str, str]:
 async def partitions(slurm_conf: str) -> tuple[SlurmPartition, ...]:
     """Every partition."""
     text = await commands.run(("scontrol", "--oneliner", "show", "partition"), slurm_conf=slurm_conf)
-    return tuple(_partition(line) for line in text.splitlines() if line.startswith("PartitionName="))
+    return tuple(_partition(line) for line in text.split("\n") if line.startswith("PartitionName="))
 
 
 def _partition(line: str) -> SlurmPartition:

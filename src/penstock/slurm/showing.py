@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-
 import msgspec
 
 from penstock import errors
 from penstock.model import numbers
-from penstock.slurm import commands
+from penstock.slurm import commands, fields
 
 _QUEUE = (
     "JobID",
@@ -69,24 +67,10 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 async def queue(slurm_conf: str, *, user: str = "") -> tuple[QueuedJob, ...]:
     """Jobs that wait or run."""
-    separator = _made_up()
-    fields = ",".join(f"{name}:{separator}" for name in _QUEUE)
-    argv = ["squeue", "--noheader", "--array", f"--Format={fields}"]
+    separator = fields.made_up()
+    argv = ["squeue", "--noheader", "--array", fields.wanted(_QUEUE, separator)]
     text = await commands.run([*argv, f"--user={user}"] if user else argv, slurm_conf=slurm_conf)
-    return tuple(map(_queued, rows(text, separator, len(_QUEUE))))
-
-
-def _made_up() -> str:
-    """A separator for one call: outside bridged partitions a job's name may hold anything else."""
-    return f"|{secrets.token_hex(8)}|"
-
-
-def rows(text: str, separator: str, width: int) -> list[list[str]]:
-    """Fields by job, where every field has the separator behind it; SlurmError when some are missing."""
-    *words, rest = (word.strip() for word in text.split(separator))
-    if len(words) % width or rest:
-        raise errors.SlurmError("Slurm printed a list that we do not understand")
-    return [words[at : at + width] for at in range(0, len(words), width)]
+    return tuple(map(_queued, fields.rows(text, separator, len(_QUEUE))))
 
 
 def _queued(words: list[str]) -> QueuedJob:
@@ -99,10 +83,10 @@ def _queued(words: list[str]) -> QueuedJob:
 
 async def record(slurm_conf: str, job: str) -> JobRecord:
     """One job (17 or 17_3), from the accounting, with what slurmctld still remembers of it."""
-    separator = _made_up()
+    separator = fields.made_up()
     argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", f"--jobs={job}")
     text = await commands.run((*argv, f"--format={','.join(_RECORD)}"), slurm_conf=slurm_conf)
-    found = rows(text, separator, len(_RECORD))
+    found = fields.rows(text, separator, len(_RECORD))
     if not found:
         return await _not_accounted_yet(slurm_conf, job)
     return await _with_live_details(slurm_conf, _recorded(found[0]))

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Sequence
 
 from penstock import errors
-from penstock.model import jobs
-from penstock.slurm import hostlists, marks, parsing
+from penstock.model import jobs, numbers
+from penstock.slurm import hostlists, marks
 
 QUEUE_FIELDS = "JobID:|,StateCompact:|,PriorityLong:|,Reason:|"
-MARK_FIELDS = "JobID:|,admin_comment:|"
+MARK_FIELDS = ("JobID", "admin_comment")
+FIELDS = ("StateCompact", "ReqNodes", "Reservation", "EligibleTime", "Feature", "admin_comment")
+"""With times in seconds (SLURM_TIME_FORMAT=%s)."""
+EXCLUDED = "%A|%x"
 PENDING = "PD"
-
-_NODES_LINE = re.compile(r"^ {3}ReqNodeList=(\S+) ExcNodeList=(\S+)", re.MULTILINE)
-_STATE_LINE = re.compile(r"^ {3}JobState=PENDING ", re.MULTILINE)
-_FEATURES_LINE = re.compile(r"^ {3}Features=(\S+) DelayBoot=", re.MULTILINE)
-_RESERVATION_LINE = re.compile(r"^ {3}Reservation=(\S+)", re.MULTILINE)
-_ELIGIBLE = re.compile(r"^ {3}SubmitTime=\S+ EligibleTime=(\d{1,15})", re.MULTILINE)
+_UNSET = ("", "(null)", "N/A")
 
 
-def waiting_job(text: str, job_id: int) -> jobs.WaitingJob | None:
-    """A job from `scontrol show job` with times in seconds; None when it does not wait, or is not ours."""
-    comment, nodes = parsing.admin_comment(text), _NODES_LINE.search(text)
+def waiting_job(row: Sequence[str], names: str, job_id: int) -> jobs.WaitingJob | None:
+    """A job from squeue's FIELDS and the names of its EXCLUDED; None when it does not wait, or is not ours."""
+    state, required, reservation, eligible, features, comment = row
     mark = marks.read(comment)
-    if _STATE_LINE.search(text) is None or mark is None or nodes is None:
+    if state != PENDING or mark is None:
         return None
-    eligible, features = _ELIGIBLE.search(text), _FEATURES_LINE.search(text)
     return jobs.WaitingJob(
         job_id=job_id,
         admin_comment=comment,
-        excluded=() if nodes[2] == "(null)" else hostlists.expand(nodes[2]),
+        excluded=() if names in _UNSET else hostlists.expand(names),
         avoids=mark.avoids,
         until=mark.until,
-        begins=int(eligible[1]) if eligible else 0,
-        is_fixed=nodes[1] != "(null)" or _RESERVATION_LINE.search(text) is not None,
-        features=features is not None and features[1] != "(null)",
+        begins=numbers.natural(eligible) or 0,
+        is_fixed=required not in _UNSET or reservation not in _UNSET,
+        features=features not in _UNSET,
     )
+
+
+def excluded(text: str, job_id: int) -> str:
+    """ExcNodeList from `squeue -h` with EXCLUDED."""
+    rows = (line.partition("|") for line in text.split("\n"))
+    return next((names.strip() for number, _, names in rows if number.strip() == str(job_id)), "")
 
 
 def queued(text: str) -> tuple[jobs.Queued, ...]:
@@ -56,8 +59,7 @@ def _queued(line: str) -> jobs.Queued:
         raise errors.SlurmError(f"squeue printed a line that we do not understand: {line[:120]!r}") from None
 
 
-def put_off(text: str) -> tuple[int, ...]:
-    """Jobs that penstockd keeps from nodes or lets wait, from `squeue -h -O` with MARK_FIELDS."""
-    rows = (line.partition("|") for line in text.split("\n"))
-    found = ((job_id, marks.read(comment)) for job_id, _, comment in rows if job_id.strip().isdigit())
+def put_off(rows: Iterable[Sequence[str]]) -> tuple[int, ...]:
+    """Jobs that penstockd keeps from nodes or lets wait, from squeue's MARK_FIELDS."""
+    found = ((job_id, marks.read(comment)) for job_id, comment in rows)
     return tuple(int(job_id) for job_id, mark in found if mark and (mark.avoids or mark.until))

@@ -1,0 +1,30 @@
+"""Asks squeue and sacct for fields such that no text of a user's can look like another field.
+
+A job's name, comment or working directory may hold anything, line breaks and bars included, and Slurm prints
+it as it is. So every field is asked for with a separator behind it that was made up for this one call.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from penstock import errors
+
+
+def made_up() -> str:
+    """A separator for one call, which nobody can have known before."""
+    return f"|{secrets.token_hex(8)}|"
+
+
+def wanted(names: Sequence[str], separator: str) -> str:
+    """squeue's option for these fields."""
+    return f"--Format={','.join(f'{name}:{separator}' for name in names)}"
+
+
+def rows(text: str, separator: str, width: int) -> list[list[str]]:
+    """Fields by job, where every field has the separator behind it; SlurmError when some are missing."""
+    *words, rest = (word.strip() for word in text.split(separator))
+    if len(words) % width or rest:
+        raise errors.SlurmError("Slurm printed a list that we do not understand")
+    return [words[at : at + width] for at in range(0, len(words), width)]
