@@ -72,7 +72,7 @@ def _print(found: status.Inbox) -> None:
         out.print(found.problem, style="red")
     shown = screens.columns("file", "user", "state", "job", "when", "")
     for item in (*found.waiting, *found.done):
-        words = item.words.splitlines()[-1] if item.words else ""
+        words = item.words.split("\n")[-1] if item.words else ""
         where = f"{words} {item.where}" if item.state == "failed" else words or item.where
         shown.add_row(item.name, item.user, item.state, item.job_id, _when(item.at), where)
     out.print(shown if found.waiting or found.done else "No files.")

@@ -141,7 +141,7 @@ def _same_keys(live: Any, wanted: Any) -> Any:
 def _echo_diff(name: str, before: str, after: str) -> None:
     colours = {"+": "green", "-": "red", "@": "cyan"}
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), f"live {name}", f"site {name}", lineterm="", n=2
+        before.split("\n"), after.split("\n"), f"live {name}", f"site {name}", lineterm="", n=2
     )
     for line in lines:
         click.secho(line, fg=colours.get(line[:1]))

@@ -83,7 +83,7 @@ class Observer:
     async def _queue(self) -> tuple[QueueLine, ...]:
         argv = ("squeue", "--noheader", "--array", f"--Format={_QUEUE}")
         text = await commands.run(argv, slurm_conf=self.slurm_conf)
-        return tuple(_queue_line(line) for line in text.splitlines())
+        return tuple(_queue_line(line) for line in text.split("\n") if line)
 
     async def records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
         """What sacct says of these jobs."""
@@ -91,7 +91,9 @@ class Observer:
         text = await commands.run((*argv, f"--format={_RECORD}"), slurm_conf=self.slurm_conf)
         names = ("job", "name", "state", "exit_code", "elapsed", "nodes")
         return tuple(
-            scenario.Record(**dict(zip(names, line.split("|"), strict=True))) for line in text.splitlines()
+            scenario.Record(**dict(zip(names, line.split("|"), strict=True)))
+            for line in text.split("\n")
+            if line
         )
 
     async def ended_records(self, job_ids: tuple[str, ...], *, within: float) -> tuple[scenario.Record, ...]:

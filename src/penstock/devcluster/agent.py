@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 def may_isolate() -> bool:
     """Namespaces are for root, and in a container only for one that may do as it likes there."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text().split("\n")
     effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
     return os.geteuid() == 0 and bool(effective & 1 << _CAP_SYS_ADMIN)
 

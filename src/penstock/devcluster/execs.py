@@ -43,7 +43,7 @@ def _entering(pid: int) -> tuple[list[str], dict[str, str]]:
     """The way into a container's namespaces, root, directory, user and groups; and its environment."""
     about = Path(f"/proc/{pid}")
     (about / "ns" / "mnt").readlink()  # a process that has ended has none, although it may still be listed
-    lines = (about / "status").read_text(encoding="utf-8").splitlines()
+    lines = (about / "status").read_text(encoding="utf-8").split("\n")
     ids = {name: ids.split() for name, _, ids in (line.partition(":") for line in lines)}
     groups = [f"--groups={','.join(ids['Groups'])}" if ids["Groups"] else "--clear-groups"]
     user = [_SETPRIV, f"--reuid={ids['Uid'][0]}", f"--regid={ids['Gid'][0]}", *groups, "--no-new-privs", "--"]

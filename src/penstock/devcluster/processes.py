@@ -94,8 +94,8 @@ async def _said(fd: int) -> dict[str, str]:
         found += b"error not started within %d s\n" % _START_TIMEOUT
     finally:
         os.close(fd)
-    lines = found.rstrip(b"\0").decode(errors="replace").splitlines()
-    return {word: text for word, _, text in (line.partition(" ") for line in lines)}
+    lines = found.rstrip(b"\0").decode(errors="replace").split("\n")
+    return {word: text for word, _, text in (line.partition(" ") for line in lines) if word}
 
 
 def send(pid: int, number: int) -> None:

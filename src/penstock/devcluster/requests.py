@@ -37,7 +37,7 @@ class Identity:
 def read_tokens(path: Path) -> dict[str, Identity]:
     """Lines `token,user,group`; a mistake is one clear line."""
     try:
-        rows = [[word.strip() for word in row] for row in csv.reader(path.read_text().splitlines()) if row]
+        rows = [[word.strip() for word in row] for row in csv.reader(path.read_text().split("\n")) if row]
     except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise errors.UsageError(f"tokens file {path}: {error}") from error
     for number, row in enumerate(rows, start=1):

@@ -57,9 +57,9 @@ def munge(live: Live) -> Iterator[Problem]:
         yield Problem(f"munge cannot be asked: {error}", "install munge, or correct slurm.munge_socket")
         return
     if made.returncode or read.returncode:
-        said = (made.stderr or read.stderr).decode(errors="replace").strip().splitlines()
+        said = (made.stderr or read.stderr).decode(errors="replace").strip().rpartition("\n")[2]
         yield Problem(
-            f"munge on {socket} does not work: {said[-1] if said else 'no word'}",
+            f"munge on {socket} does not work: {said or 'no word'}",
             "start munged; its key must be the same on all hosts",
         )
 

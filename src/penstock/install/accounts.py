@@ -44,7 +44,7 @@ def _limits(said: Account | User) -> Limits:
 def parse(text: str) -> dict[Association, Limits]:
     """What `sacctmgr show associations` prints with FORMAT; what holds in one partition alone is left out."""
     found: dict[Association, Limits] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         words = line.split("|")
         if len(words) >= 5 and not words[4]:
             account, user, fairshare, minutes = words[:4]
@@ -109,6 +109,6 @@ def _sacctmgr(site: Site, words: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise errors.InstallError(f"sacctmgr cannot be asked: {error}") from error
     if done.returncode and "Nothing new added" not in done.stdout:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise errors.InstallError(f"sacctmgr {' '.join(words)}: {said[-1].strip() if said else 'failed'}")
+        said = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+        raise errors.InstallError(f"sacctmgr {' '.join(words)}: {said.strip() or 'failed'}")
     return done.stdout

@@ -233,7 +233,7 @@ def _rolled(at: float) -> dict[str, Any]:
 def require_readable(conf: str) -> None:
     """Complain when Slurm's own programs cannot read this slurm.conf, whether slurmctld answers or not."""
     done = _command(("scontrol", "ping"), slurm_conf=conf, seconds=PING_SECONDS)
-    lines = [line.partition("scontrol: ")[2] for line in done.stderr.splitlines()]
+    lines = [line.partition("scontrol: ")[2] for line in done.stderr.split("\n")]
     if any(line.startswith("fatal:") for line in lines):
         said = next((line for line in lines if line.startswith("error:")), lines[0])
         raise errors.InstallError(
@@ -255,5 +255,5 @@ def _command(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subproc
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    lines = [line for line in (done.stdout + done.stderr).split("\n") if line.strip()]
     return lines[-1].strip() if lines else f"exit code {done.returncode}"

@@ -107,9 +107,10 @@ class Clerk:
             self._delay(claim, f"waits: {answer.words}", now)
         elif answer.kind == "rejected":
             log.info("%r of uid %d is refused by Slurm: %s", claim.name, claim.uid, answer.words)
-            details = [f"  {line}" for line in answer.words.splitlines()]
+            lines = answer.words.split("\n")
+            details = [f"  {line}" for line in lines]
             letter = letters.refusal(claim.name, claim.token, "Slurm refused it", verdicts.AGAIN, details)
-            self._refuse(claim, f"Slurm refused it: {answer.words.splitlines()[-1]}", letter)
+            self._refuse(claim, f"Slurm refused it: {lines[-1]}", letter)
         elif answer.kind == "later":
             self._note(claim, entries.WAITING, words=answer.words)
             claim.phase, claim.words = "check", f"waits: {answer.words}"

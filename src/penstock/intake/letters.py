@@ -42,7 +42,7 @@ def refusal(name: str, token: str, reason: str, advice: str, details: Sequence[s
 def findings(data: bytes, diagnostics: Sequence[Diagnostic]) -> list[str]:
     """The compiler's findings, errors first, each with its line of the script."""
     ordered = sorted(diagnostics, key=lambda one: (one.severity != "error", one.line))
-    source = data.decode(errors="replace").splitlines()
+    source = data.decode(errors="replace").split("\n")
     lines: list[str] = []
     for one in ordered:
         where = f"line {one.line}: " if one.line else ""

@@ -45,7 +45,7 @@ def _add_missing(place: paths.LabPaths, known: Known, names: Sequence[str], *, a
 
 def _known(place: paths.LabPaths) -> Known:
     output = _sacctmgr(place, "--noheader", "--parsable2", "show", "associations", "format=account,user")
-    pairs = (line.partition("|") for line in output.splitlines())
+    pairs = (line.partition("|") for line in output.split("\n"))
     return {(account, user) for account, _, user in pairs if account}
 
 

@@ -70,7 +70,7 @@ def failure(argv: Sequence[str], result: subprocess.CompletedProcess[str]) -> er
     output = f"{result.stdout}\n{result.stderr}"
     if speaks_of_full_disk(output):
         return full_disk(argv[0])
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.split("\n") if line.strip()]
     marked = [line for line in lines if "[ERROR]" in line or line.startswith("ERROR:")]
     said = next(iter(marked or lines[-1:]), f"exit code {result.returncode}")
     return errors.LabError(f"{argv[0]} failed: {said}")

@@ -69,4 +69,4 @@ def tail(path: Path, *, lines: int = 8, since: int = 0) -> list[str]:
             text = stream.read(_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return []
-    return [line for line in text.splitlines() if line.strip()][-lines:]
+    return [line for line in text.split("\n") if line.strip()][-lines:]

@@ -123,6 +123,6 @@ def _listening_inodes(port: int, tables: tuple[str, ...]) -> list[str]:
 
 def _table_lines(path: Path) -> list[str]:
     try:
-        return path.read_text().splitlines()[1:]
+        return path.read_text().split("\n")[1:-1]
     except OSError:
         return []

@@ -65,7 +65,7 @@ def memory_bytes(identity: Identity) -> int:
         status = (PROC / str(identity.pid) / "status").read_text(errors="replace")
     except OSError:
         return 0
-    for line in status.splitlines():
+    for line in status.split("\n"):
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * _KIBIBYTE
     return 0

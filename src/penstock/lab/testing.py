@@ -88,7 +88,7 @@ class RunningLab:
 
     def job(self, job_id: str) -> dict[str, str]:
         """What slurmctld knows of the job, by field name (JobState, ExitCode, Reason, …)."""
-        text = self.run(("scontrol", "show", "job", "--detail", "--oneliner", job_id)).stdout.splitlines()[0]
+        text = self.run(("scontrol", "show", "job", "--detail", "--oneliner", job_id)).stdout.split("\n")[0]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
     def wait_for(self, job_id: str, *states: str, timeout: float = 120) -> dict[str, str]:

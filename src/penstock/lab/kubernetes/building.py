@@ -237,5 +237,5 @@ def _go(module: Module, argv: list[str], environment: Mapping[str, str]) -> str:
 
 
 def _last_words(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    lines = [line for line in output.split("\n") if line.strip() and not line.startswith("go: downloading")]
     return "go said: " + ("\n    ".join(lines[-4:]) or "nothing")

@@ -107,13 +107,13 @@ def _whole_packages() -> list[Path]:
     installed = [name for name in found.stdout.split() if name]
     if not installed:
         return []
-    listed = commands.run(("dpkg-query", "--listfiles", *installed), check=False).stdout.splitlines()
+    listed = commands.run(("dpkg-query", "--listfiles", *installed), check=False).stdout.split("\n")
     wanted = [Path(line) for line in listed if line.startswith("/usr/") and not line.startswith(UNWANTED)]
     return [path for path in wanted if path.is_file() and path.exists()]
 
 
 def _package_programs() -> list[Path]:
-    listed = commands.run(("dpkg-query", "--listfiles", *PACKAGES)).stdout.splitlines()
+    listed = commands.run(("dpkg-query", "--listfiles", *PACKAGES)).stdout.split("\n")
     return [Path(line) for line in listed if re.fullmatch(r"(/usr)?/s?bin/[^/]+", line)]
 
 

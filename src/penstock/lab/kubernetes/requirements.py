@@ -76,5 +76,5 @@ def _missing_rights() -> Iterator[str]:
 
 def may_mount(status: str) -> bool:
     """Whether /proc/PID/status speaks of a process that may mount."""
-    values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    values = dict(line.split(":", 1) for line in status.split("\n") if ":" in line)
     return bool(int(values.get("CapEff", "0").strip(), 16) >> _CAP_SYS_ADMIN & 1)

@@ -162,7 +162,7 @@ def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while complaint := health.unix_socket(socket):
         if daemon.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text(errors="replace").splitlines()[-1:]
+            said = log.read_text(errors="replace").strip().split("\n")[-1:]
             raise errors.LabError(f"containerd for the images {complaint}", hint=" ".join(said))
         time.sleep(POLL_SECONDS)
 

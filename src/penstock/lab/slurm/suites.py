@@ -48,7 +48,7 @@ def cache_name(release: str) -> str:
 
 def mirror(answer: str) -> str:
     """Debian's archive, from what apt says to ASK_APT."""
-    rows = (line.split("|") for line in answer.splitlines())
+    rows = (line.split("|") for line in answer.split("\n"))
     found = next((row[3] for row in rows if row[:3] == _WANTED and len(row) == 4), "")
     if not found:
         raise errors.LabError(

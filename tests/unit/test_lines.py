@@ -1,0 +1,25 @@
+"""Text from outside ends its lines with a line feed, and with nothing else.
+
+Python's own way of breaking text into lines takes a dozen more characters for an end. Who can write one of
+them into a name, a comment or a path would begin a line of his own in what we read.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import penstock
+
+FORBIDDEN = "splitlines"
+
+
+def test_nothing_breaks_text_at_other_characters() -> None:
+    """In no module, whatever it reads: what is harmless today reads a user's text tomorrow."""
+    found = {
+        f"{path.name}:{node.lineno}"
+        for path in Path(penstock.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == FORBIDDEN
+    }
+    assert found == set(), 'use .split("\\n")'
