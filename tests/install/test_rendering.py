@@ -96,6 +96,19 @@ def test_what_jobs_may_not_do_is_told_to_penstockd_and_to_the_compiler() -> None
     assert told.pods.allowed_images == view.registries == ("registry.example.org/",)
 
 
+def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
+    """Also that it is none."""
+    keys = "    mode: check\n    allowed_tolerations: [spot]\n    allowed_node_labels: []\n"
+    files = rendered(("    mode: check\n", keys))
+    told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings).pods
+    view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
+    assert (told.allowed_tolerations, told.allowed_node_labels) == ({"gpu": ["spot"]}, {"gpu": []})
+    shown = view.partitions["gpu"]
+    assert (shown.allowed_tolerations, shown.allowed_node_labels) == (("spot",), ())
+    assert view.partitions["cpu"].trusted
+    assert view.partitions["cpu"].allowed_tolerations is None
+
+
 def test_penstockd_and_the_compiler_understand_what_is_rendered() -> None:
     """The settings are settings, and the view is a view."""
     files = rendered()
@@ -260,7 +273,7 @@ def test_the_view_has_what_slurm_conf_says() -> None:
     assert (view.complete, view.gres_types, view.max_array_size) == (False, ("gpu", "lscratch"), 200)
     assert view.partitions == {
         "gpu": PartitionView(max_time="INFINITE"),
-        "cpu": PartitionView(max_time="2-0", whole=False),
+        "cpu": PartitionView(max_time="2-0", whole=False, trusted=True),
         "old": PartitionView(max_time="2-0", default=True, bridged=False, whole=False),
     }
     assert view.nodes[0].features == ("avx", "ib")

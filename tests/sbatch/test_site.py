@@ -83,6 +83,24 @@ def test_images_and_directives_of_the_site() -> None:
     assert codes("-N1", "MOUNT=/a") == ["forbidden-directive"]
 
 
+def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
+    """Where Slurm chooses, all may be asked for unless the site says what; where it does not, nothing."""
+    partitions = {
+        "free": PartitionView(),
+        "some": PartitionView(allowed_tolerations=("spot",), allowed_node_labels=("disk=ssd", "zone")),
+        "none": PartitionView(trusted=True),
+        "few": PartitionView(trusted=True, allowed_node_labels=("disk",)),
+    }
+    context = compiler.Context(site=SiteView(partitions=partitions))
+    script = b"#!/bin/sh\n#K8S_TOLERATION=spot\n#K8S_NODE_SELECTOR=disk=ssd\n#K8S_NODE_SELECTOR=zone=a\n"
+    for partition, count in (("free", 0), ("some", 0), ("none", 3), ("few", 2), ("free,none", 3)):
+        done = compiler.compile_script(script, arguments=["-p", partition], context=context)
+        assert [found.code for found in done.diagnostics] == ["forbidden-placement"] * count
+    other = b"#!/bin/sh\n#K8S_NODE_SELECTOR=disk=hdd\n"
+    (found,) = compiler.compile_script(other, arguments=["-p", "some"], context=context).diagnostics
+    assert (found.line, found.hint) == (2, "allowed in this partition: disk=ssd, zone")
+
+
 def test_the_image_of_the_partition_is_looked_at() -> None:
     """A job that names none gets the partition's, or the site's."""
     image = "docker.io/a"

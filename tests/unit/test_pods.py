@@ -198,6 +198,24 @@ def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
         selector("NODE_SELECTOR=pool=large")
 
 
+def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None:
+    """Where the site gives none, it may name one."""
+    allocation = fakes.allocation()
+    request = dataclasses.replace(fakes.REQUEST, pod=asking("PRIORITY_CLASS=high"))
+
+    def chosen(classes: dict[str, str]) -> object:
+        settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        return pod["spec"]["priorityClassName"]
+
+    key = f"partition/{allocation.partition}"
+    assert chosen({}) == chosen({key: "high"}) == "high"
+    with pytest.raises(
+        errors.UsageError, match="#K8S_PRIORITY_CLASS=high: this job's pods have the class 'low'"
+    ):
+        chosen({key: "low"})
+
+
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     """Each in the file that the agent reads."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")

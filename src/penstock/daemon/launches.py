@@ -22,7 +22,7 @@ from penstock.kube import reading, reflecting, types
 from penstock.model import audits, jobs, launches
 from penstock.model.jobspec import PodSpec
 from penstock.render import pods as rendering
-from penstock.sbatch import images
+from penstock.sbatch import images, placement
 from penstock.sbatch import pods as pods_of_scripts
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,14 @@ def allowed_request(
     script, runs = message.one("script"), message.one("attach") == b"1"
     pod = pods_of_scripts.pod_of(script, forbidden=() if runs else settings.forbidden_directives)
     request = request_of(message, pod)
+    too_far = placement.refusals(
+        pod,
+        tolerations=settings.allowed_tolerations.get(partition),
+        labels=settings.allowed_node_labels.get(partition),
+        trusted=settings.is_trusted(partition),
+    )
+    for _, complaint, hint in () if runs else too_far:
+        raise errors.UsageError(complaint, hint=hint)
     image = rendering.image_of(request, settings, partition)
     if image and not runs and not images.is_allowed(image, settings.allowed_images):
         allowed = ", ".join(settings.allowed_images)

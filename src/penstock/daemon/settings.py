@@ -50,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition_images: dict[str, str] = {}
     partition_tolerations: dict[str, list[dict[str, str]]] = {}
     partition_node_selectors: dict[str, dict[str, str]] = {}
+    allowed_tolerations: dict[str, list[str]] = {}
+    allowed_node_labels: dict[str, list[str]] = {}
     mount_sources: dict[str, dict[str, Any]] = {}
 
     @property
@@ -85,6 +87,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             partition_images=self.partition_images,
             partition_tolerations=self.partition_tolerations,
             partition_node_selectors=self.partition_node_selectors,
+            allowed_tolerations=self.allowed_tolerations,
+            allowed_node_labels=self.allowed_node_labels,
             mount_sources=self.mount_sources,
         )
 

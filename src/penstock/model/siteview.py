@@ -32,6 +32,12 @@ class PartitionView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image: str = ""
     whole: bool = True
     """Whether all its nodes are among the site's `nodes`; else what fits there is not known."""
+    trusted: bool = False
+    """Whether kube-scheduler chooses the nodes of its pods."""
+    allowed_tolerations: tuple[str, ...] | None = None
+    """What scripts may ask for with #K8S_TOLERATION; not given, all or, where it is trusted, nothing."""
+    allowed_node_labels: tuple[str, ...] | None = None
+    """The same of #K8S_NODE_SELECTOR."""
 
 
 class InstanceClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ def apply(
         known = spec.get("imagePullSecrets", [])
         spec["imagePullSecrets"] = [*known, *({"name": name} for name in asked.pull_secrets)]
     if asked.priority_class:
-        spec["priorityClassName"] = asked.priority_class
+        spec["priorityClassName"] = _priority(spec.get("priorityClassName", ""), asked.priority_class)
     return manifest
 
 
@@ -52,6 +52,13 @@ def _selector(sites: dict[str, str], own: dict[str, str]) -> dict[str, str]:
                 f"#K8S_NODE_SELECTOR={name}={own[name]}: this job's nodes have {sites[name]!r} there"
             )
     return sites | own
+
+
+def _priority(sites: str, own: str) -> str:
+    """The site's, where the job's QOS or partition has one: it says who pushes whom out."""
+    if sites and sites != own:
+        raise errors.UsageError(f"#K8S_PRIORITY_CLASS={own}: this job's pods have the class {sites!r}")
+    return own
 
 
 def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources as package_files
 from typing import Any
 
@@ -62,6 +62,9 @@ class PodSettings:
     """Default images of partitions that have their own."""
     partition_tolerations: Mapping[str, list[dict[str, str]]] = dataclasses.field(default_factory=dict)
     partition_node_selectors: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    allowed_tolerations: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """By partition, what scripts may bear themselves; not given, all or, in a trusted partition, nothing."""
+    allowed_node_labels: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     mount_sources: Mapping[str, Manifest] = dataclasses.field(default_factory=dict)
     """Volume sources of shared mounts that are no folders of the node, by their path."""
 

@@ -64,9 +64,9 @@ _DIRECTIVES: Final = {
     "ENV": "`NAME=value` for the script; may be repeated",
     "PULL_SECRET": "name of a Secret with the registry's credentials; may be repeated",
     "SHM_SIZE": "size of /dev/shm, as --mem is written",
-    "NODE_SELECTOR": "`label=value` a node must have, beside those that the site asks for; may be repeated",
-    "TOLERATION": "`key[=value][:effect]`; may be repeated",
-    "PRIORITY_CLASS": "name of a PriorityClass; none of Kubernetes' own (`system-…`)",
+    "NODE_SELECTOR": "`label=value` of its nodes, beside the site's own, where allowed; may be repeated",
+    "TOLERATION": "`key[=value][:effect]`, if the site allows it; may be repeated",
+    "PRIORITY_CLASS": "name of a PriorityClass, where the site gives none; not Kubernetes' own (`system-…`)",
 }
 
 _TAIL: Final = """
@@ -75,7 +75,8 @@ _TAIL: Final = """
 `penstock validate --site FILE` reads a site file (YAML, see reference/site.md), or a small view of one as
 JSON or TOML, which is faster and which `penstock apply` writes, with these keys: `slurm` (release),
 `complete` (`false`: what is not named here is a warning, not an error), `gres_types`, `max_array_size`,
-`partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?),
+`partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?,
+`trusted`, `allowed_tolerations`, `allowed_node_labels`),
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
 (prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `namespace_pattern`,
 `kill_wait`, `classes` (name: `cpus`, `memory_mib`, `priority_class`) and `flavours` (name: GPUs).

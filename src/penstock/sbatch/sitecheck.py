@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.model.jobspec import UNLIMITED, JobSpec
-from penstock.model.siteview import NodeKind, SiteView
-from penstock.sbatch import footprint, images, nearest
+from penstock.model.siteview import NodeKind, PartitionView, SiteView
+from penstock.sbatch import footprint, images, nearest, placement
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.values import choices, times
 
@@ -25,6 +25,7 @@ def check(job: JobSpec, site: SiteView, report: Report) -> None:
             _nodes(job, site, names, report)
     _array(job, site, report)
     _directives(job, site, report)
+    _placement(job, [site.partitions[name] for name in names], report)
     for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.image_in, names or ("",))):
         _registry(job, image, site, report)
 
@@ -139,6 +140,18 @@ def _directives(job: JobSpec, site: SiteView, report: Report) -> None:
         if field.startswith("pod.") and name in site.forbidden_directives:
             message = f"#K8S_{name} is not allowed at this site"
             report.error(Place(origin.line, 1), "forbidden-directive", message, "ask the site's operators")
+
+
+def _placement(job: JobSpec, partitions: list[PartitionView], report: Report) -> None:
+    for each in partitions:
+        found = placement.refusals(
+            job.pod,
+            tolerations=each.allowed_tolerations,
+            labels=each.allowed_node_labels,
+            trusted=each.trusted,
+        )
+        for field, complaint, hint in found:
+            report.error(place_of(job, field), "forbidden-placement", complaint, hint)
 
 
 def _registry(job: JobSpec, image: str, site: SiteView, report: Report) -> None:

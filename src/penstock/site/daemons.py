@@ -28,6 +28,8 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
         "partition_images": _by_partition(site, "image"),
         "partition_tolerations": _tolerations(site),
         "partition_node_selectors": _by_partition(site, "node_selector"),
+        "allowed_tolerations": _given(site, "allowed_tolerations"),
+        "allowed_node_labels": _given(site, "allowed_node_labels"),
         "mount_sources": _mount_sources(site),
         "metrics_port": site.penstockd.metrics_port,
         "state_dir": site.results.state_dir if site.nas is not None else "",
@@ -109,6 +111,12 @@ def shared_mounts(site: Site) -> tuple[str, ...]:
 def _by_partition(site: Site, key: str, *, prefix: str = "") -> dict[str, Any]:
     found = {f"{prefix}{name}": getattr(each, key) for name, each in site.partitions.items()}
     return {name: value for name, value in found.items() if value}
+
+
+def _given(site: Site, key: str) -> dict[str, list[str]]:
+    """By partition, where the site says something, be it nothing at all."""
+    found = {name: getattr(each, key) for name, each in site.partitions.items()}
+    return {name: list(value) for name, value in found.items() if value is not None}
 
 
 def _tolerations(site: Site) -> dict[str, list[dict[str, str]]]:

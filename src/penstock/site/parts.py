@@ -13,6 +13,7 @@ from penstock.site.words import (
     GresType,
     Hosts,
     Image,
+    KeyOrPair,
     LabelValue,
     Memory,
     Name,
@@ -123,6 +124,20 @@ class Partition(Part):
     priority_class: Annotated[DnsName | None, Field(description="PriorityClass of its pods.")] = None
     tolerations: Annotated[tuple[Toleration, ...], Field(description="Taints that its pods bear.")] = ()
     node_selector: Annotated[Labels, Field(description="Labels that its pods' nodes must carry.")] = {}
+    allowed_tolerations: Annotated[
+        tuple[KeyOrPair, ...] | None,
+        Field(
+            description="Taints, `key` or `key=value`, that scripts may bear with `#K8S_TOLERATION`. "
+            "Not given: all in mode check, none in mode trust."
+        ),
+    ] = None
+    allowed_node_labels: Annotated[
+        tuple[KeyOrPair, ...] | None,
+        Field(
+            description="Labels, `key` or `key=value`, that scripts may name with `#K8S_NODE_SELECTOR`. "
+            "Not given: all in mode check, none in mode trust."
+        ),
+    ] = None
 
 
 class PriorityClass(Part):

@@ -52,6 +52,9 @@ class Existing:
                 default=each.default,
                 bridged=each.mode != "host",
                 image=each.image or "",
+                trusted=each.mode == "trust",
+                allowed_tolerations=each.allowed_tolerations,
+                allowed_node_labels=each.allowed_node_labels,
             )
             for name, each in site.partitions.items()
         }

@@ -22,6 +22,7 @@ _HOSTS = r"^[A-Za-z0-9][A-Za-z0-9_.,\[\]-]*$"
 _GRES_TYPE = r"^[a-z0-9][a-z0-9_.-]{0,30}$"
 _RESOURCE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+_KEY_OR_PAIR = r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?(=[-A-Za-z0-9_.]{0,63})?$"
 _ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:-]*$"
 _PATTERN = r"^[a-z0-9{][-a-z0-9{}]*$"
 _RELEASE = r"^[0-9]{2}\.[0-9]{2}$"
@@ -39,6 +40,7 @@ FORMS: Final = {
     _GRES_TYPE: "a GRES type in small letters, such as a100 or 1g.10gb",
     _RESOURCE: "an extended resource, such as nvidia.com/gpu",
     _LABEL_VALUE: "a label's value: letters, digits, `-`, `_` and `.`, at most 63",
+    _KEY_OR_PAIR: "a key, or a key with its value, such as disk=ssd",
     _ADDRESS: "a host name or an address",
     _PATTERN: "small letters, digits and dashes around {user}, {uid}, {account} or {cluster}",
     _RELEASE: 'a release in quotes, such as "22.05"',
@@ -61,6 +63,7 @@ Image = Annotated[str, Field(pattern=_IMAGE)]
 Hosts = Annotated[str, Field(pattern=_HOSTS)]
 GresType = Annotated[str, Field(pattern=_GRES_TYPE)]
 Resource = Annotated[str, Field(pattern=_RESOURCE)]
+KeyOrPair = Annotated[str, Field(pattern=_KEY_OR_PAIR)]
 LabelValue = Annotated[str, Field(pattern=_LABEL_VALUE)]
 Address = Annotated[str, Field(pattern=_ADDRESS)]
 Pattern = Annotated[str, Field(pattern=_PATTERN)]
