@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,14 +33,33 @@ def local(site: Site) -> Iterator[tuple[Path, int, int]]:
 
 
 def make(folder: Path, mode: int, owner: int) -> None:
-    """The folder with this mode and owner, and what is above it; a link in its place is an error."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    """The folder with this mode and owner, and what is above it; a link in its place is an error, and one
+    above it, too, where others than root could have put it.
+    """
+    with contextlib.ExitStack() as stack:
+        below = _entered(stack, folder.anchor, None)
+        for part in folder.parent.parts[1:]:
+            below = _entered(stack, part, below)
+        descriptor = _entered(stack, folder.name, below, through_links=False)
         os.fchown(descriptor, owner, -1)
         os.fchmod(descriptor, mode)
-    finally:
-        os.close(descriptor)
+
+
+def _entered(stack: contextlib.ExitStack, name: str, below: int | None, *, through_links: bool = True) -> int:
+    """A folder in an open one, made if it is missing."""
+    with contextlib.suppress(FileExistsError):
+        if below is not None:
+            os.mkdir(name, 0o755, dir_fd=below)
+    strict = 0 if through_links and (below is None or _is_roots(below)) else os.O_NOFOLLOW
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | strict, dir_fd=below)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _is_roots(directory: int) -> bool:
+    """Whether nobody else can put something into it."""
+    found = os.fstat(directory)
+    return found.st_uid in (ROOT, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def make_missing(site: Site) -> None:
