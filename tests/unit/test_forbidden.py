@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from penstock import errors
-from tests.unit import test_sessions
+from penstock.daemon import outputs
+from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
 world = test_sessions.world
 FORBIDDEN = errors.KubeNotAllowed('User "p" cannot get resource "pods"')
+
+
+async def forbidden(*command: object, **where: object) -> None:
+    raise FORBIDDEN
 
 
 async def test_an_api_that_comes_back_and_forbids_for_a_moment_ends_nobodys_job(world: World) -> None:
@@ -35,3 +42,50 @@ async def test_a_pod_that_may_not_be_looked_at_is_not_a_job_that_did_not_start(w
     test_sessions.launch(again, 7, attach="1")
     assert await again.hear() == [b"started"]
     assert world.clock.now() > 1100
+
+
+async def test_a_signal_waits_for_an_api_that_forbids_for_a_moment(world: World) -> None:
+    """Slurm sends it once: given up, the script would never hear of it."""
+    world.run(7)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.running())
+    world.kube.refuse = test_sessions.RunsOut(("run", "pods"), iter([FORBIDDEN] * 5))
+    peer.send("signal", "number", "10", "everyone", "0")
+    assert await peer.hear() == [b"delivered"]
+    assert [words[-1] for words in world.kube.commands] == ["kill -USR1 1"]
+
+
+async def test_a_signal_that_is_forbidden_for_good_is_given_up(world: World) -> None:
+    """Those that come after it get their turn; but the end of a job is tried for as long as it takes."""
+    world.run(7)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.running())
+    world.kube.refuse["run", "pods"] = FORBIDDEN
+    before = world.clock.now()
+    peer.send("signal", "number", "10", "everyone", "0")
+    assert await peer.hear() == [b"delivered"]
+    assert 30 <= world.clock.now() - before < 60
+    world.kube.refuse = test_sessions.RunsOut(("delete", "pods"), iter([FORBIDDEN] * 100))
+    world.kube.run = forbidden  # type: ignore[method-assign]
+    peer.send("signal", "number", "15", "everyone", "1")
+    assert await peer.hear() == [b"delivered"]
+    assert world.clock.now() > before + 80
+    assert [key for key in world.kube.objects if key[0] == "pods"] == []
+
+
+async def test_output_is_not_given_up_while_the_api_forbids_for_a_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other failures of the command in the container count, this one hardly."""
+    monkeypatch.setattr(outputs, "AT_ONCE", 0.001)
+    monkeypatch.setattr(outputs, "LONGEST", 0.001)
+    world.run(7)
+    world.kube.refuse = test_sessions.RunsOut(("stream", "pods"), iter([FORBIDDEN] * (2 * outputs.TRIES)))
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o")
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"sync"]

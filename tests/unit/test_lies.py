@@ -194,6 +194,13 @@ def test_the_dead_are_remembered_for_a_while_only() -> None:
         (b"<html>no such site</html>", 404, errors.KubeUnavailable),
         (b'{"kind": "Status"}', 401, errors.KubeUnavailable),
         (b'{"kind": "Status"}', 403, errors.KubeError),
+        (b"<html>403 Forbidden</html>", 403, errors.KubeUnavailable),
+        (
+            b'{"kind": "Status", "message": "pods \\"p\\" is forbidden: not yet ready to handle request"}',
+            403,
+            errors.KubeUnavailable,
+        ),
+        (b'{"kind": "Status", "message": "pods is forbidden: exceeded quota: q"}', 403, errors.KubeError),
         (b"<html>", 502, errors.KubeUnavailable),
     ],
 )

@@ -240,7 +240,8 @@ class LaunchSession:
         await self.placed.wait()
         while True:
             number, everyone = await self.signals.get()
-            while not await self._passed_on(number, everyone=everyone):
+            patience = self.clock.now() + FORBIDDEN_SECONDS
+            while not await self._passed_on(number, everyone=everyone, patience=patience):
                 await self.clock.sleep(random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
                 if self._is_starting():
                     number, everyone = self._most_urgent((number, everyone))
@@ -256,8 +257,11 @@ class LaunchSession:
             self.signals.put_nowait(each)
         return chosen
 
-    async def _passed_on(self, number: signal.Signals, *, everyone: bool) -> bool:
-        """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again."""
+    async def _passed_on(self, number: signal.Signals, *, everyone: bool, patience: float) -> bool:
+        """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again.
+
+        A right that is missing may be there again soon, until `patience` is over.
+        """
         try:
             await self.bridge.signal(self.gang[0], number, everyone=everyone, agent=self.agent)
             crashpoints.reach("signal.delivered")
@@ -265,7 +269,9 @@ class LaunchSession:
             log.warning("cannot pass %s on: %s", number.name, error.message)
             if number == signal.SIGTERM:
                 return await self._stopped()
-            return not isinstance(error, errors.KubeUnavailable) and not self._is_starting()
+            forbidden = isinstance(error, errors.KubeNotAllowed) and self.clock.now() < patience
+            passing = forbidden or isinstance(error, errors.KubeUnavailable)
+            return not passing and not self._is_starting()
         return True
 
     def _is_starting(self) -> bool:
@@ -275,14 +281,14 @@ class LaunchSession:
         return pod is not None and pod.metadata.uid == meta.uid and not reading.has_started(pod)
 
     async def _stopped(self) -> bool:
-        """Whether the pod's end was asked for; as long as the API is away, nobody can."""
+        """Whether the pod's end was asked for; as long as the API is away or forbids it, nobody can."""
         self.stopped = True
         try:
             await self.bridge.stop(self.gang[0])
         except errors.KubeError as error:
             log.warning("cannot stop the pod: %s", error.message)
             self.stopped = False
-            return not isinstance(error, errors.KubeUnavailable)
+            return not isinstance(error, errors.KubeUnavailable | errors.KubeNotAllowed)
         return True
 
     async def _tell_end(self, allocation: jobs.Allocation, outcome: outcomes.Outcome) -> None:

@@ -28,6 +28,7 @@ END_SECONDS = 3.0  # how long after the log's end the container's end may become
 AT_ONCE, LONGEST = 0.2, 5.0  # seconds between two tries
 STDOUT = 1  # the channel of a command's output
 TRIES = 10  # how often the command may fail without a byte before the output is given up
+FORBIDDEN = 0.1  # of such a failure: an API server that has just started forbids everything for a while
 INCOMPLETE = "the container ended before the last of its output could be fetched"
 GIVEN_UP = "the rest of the output cannot be read in the container and is lost"
 
@@ -62,7 +63,7 @@ class Output:
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]], *, tries: float = TRIES) -> bool:
         """Try until it succeeds; False when it cannot any more, or fails again and again."""
-        delay, failures = AT_ONCE, 0
+        delay, failures = AT_ONCE, 0.0
         while not self.ended.is_set() and failures < tries:
             before = dict(self.sent)
             try:
@@ -71,8 +72,7 @@ class Output:
             except errors.KubeError as error:
                 log.debug("output of %s broke off: %s", self.pod.metadata.name, error.message)
                 progress = self.sent != before
-                lasting = not isinstance(error, errors.KubeUnavailable)
-                failures = 0 if progress else failures + lasting
+                failures = 0 if progress else failures + _weight(error)
                 delay = AT_ONCE if progress else min(delay * 2, LONGEST)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), delay)
@@ -120,3 +120,10 @@ class Output:
         except TimeoutError:
             return False
         return True
+
+
+def _weight(error: errors.KubeError) -> float:
+    """How much it says against another try."""
+    if isinstance(error, errors.KubeUnavailable):
+        return 0.0
+    return FORBIDDEN if isinstance(error, errors.KubeNotAllowed) else 1.0

@@ -1,8 +1,9 @@
 """From the API's refusals to errors of ours.
 
-Only the API itself can say that something is not there: a 404 that is no Status object comes from somebody in
-between, such as a load balancer, and means that nothing is known. So does 401: whoever does not know us does
-not tell us the truth about objects either.
+Only the API itself can say that something is not there, or not allowed: a 404 or 403 that is no Status object
+comes from somebody in between, such as a load balancer, and means that nothing is known. So does 401: whoever
+does not know us does not tell us the truth about objects either. And so does the 403 of an API server that
+has just started: its admission says so until it has seen what it judges by.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _ERRORS: dict[int, type[errors.KubeError]] = {
 
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ ')
 """How the API server's authorizer says no; admission (quota, webhooks, Pod Security) has other words."""
+_NOT_READY = "not yet ready to handle request"
 
 
 def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) -> NoReturn:
@@ -37,8 +39,8 @@ def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) 
         status = msgspec.json.decode(body, type=types.ApiStatus)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = types.ApiStatus(message=body.decode(errors="replace")[:200])
-    if code == 404 and status.kind != "Status":
-        raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered 404", status=code)
+    if code in (403, 404) and status.kind != "Status":
+        raise errors.KubeUnavailable(f"somebody who is not the Kubernetes API answered {code}", status=code)
     raise_status(status, code, wait=_seconds((headers or {}).get("Retry-After", "")))
 
 
@@ -48,6 +50,8 @@ def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> No
     kind = _ERRORS.get(code, errors.KubeError if is_refusal else errors.KubeUnavailable)
     if code == 403 and _NO_RIGHT.search(status.message):
         kind = errors.KubeNotAllowed
+    elif code == 403 and status.message.endswith(_NOT_READY):
+        kind = errors.KubeUnavailable
     error = kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)
     error.retry_after = wait
     raise error
