@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from penstock import wellknown
 from penstock.checking import snapshots
 from penstock.kube import reading, types
-from penstock.model import audits
+from penstock.model import audits, jobs
 
 Violation = snapshots.Violation
-DECIDED_BY_THE_SCRIPT = frozenset({"COMPLETED", "FAILED"})
 KILLED = 9
 
 
@@ -23,7 +22,7 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
     """Every ended job whose record is not its container's."""
     told = {(end.job_id, end.restart): end for end in (seen.daemon.ends if seen.daemon else ())}
     for job in seen.jobs.values():
-        if job.live.state not in DECIDED_BY_THE_SCRIPT:
+        if job.live.state not in jobs.BY_ITSELF:
             continue
         end = told.get((job.job_id, job.live.identity.restart))
         if end is not None:

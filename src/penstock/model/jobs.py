@@ -11,6 +11,33 @@ from collections.abc import Mapping
 from penstock import wellknown
 from penstock.model import resources
 
+HOLDING = frozenset(
+    {
+        "RUNNING",
+        "CONFIGURING",
+        "COMPLETING",
+        "SUSPENDED",
+        "STAGE_OUT",
+        "SIGNALING",
+        "STOPPED",
+        "RESIZING",
+    }
+)
+"""States in which a job has its nodes."""
+BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
+"""Ends that the script has brought about: Slurm's word is its exit code."""
+OVER = BY_ITSELF | {
+    "CANCELLED",
+    "TIMEOUT",
+    "PREEMPTED",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+}
+"""States that are an end."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobIdentity:
@@ -91,19 +118,7 @@ class JobDetails:
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or is about to: nothing may be started for it any more."""
-        return self.state in {
-            "COMPLETING",
-            "CANCELLED",
-            "COMPLETED",
-            "FAILED",
-            "TIMEOUT",
-            "PREEMPTED",
-            "NODE_FAIL",
-            "BOOT_FAIL",
-            "DEADLINE",
-            "OUT_OF_MEMORY",
-            "REVOKED",
-        }
+        return self.state in OVER or self.state == "COMPLETING"
 
     def allocation(self, identity: JobIdentity) -> Allocation:
         return Allocation(
@@ -162,21 +177,6 @@ class Queued:
     priority: int
     reason: str
     is_pending: bool
-
-
-HOLDING = frozenset(
-    {
-        "RUNNING",
-        "CONFIGURING",
-        "COMPLETING",
-        "SUSPENDED",
-        "STAGE_OUT",
-        "SIGNALING",
-        "STOPPED",
-        "RESIZING",
-    }
-)
-"""States in which a job has its nodes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

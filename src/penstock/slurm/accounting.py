@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock import errors
-from penstock.model import numbers
+from penstock.model import jobs, numbers
 from penstock.slurm import commands, fields
 
 _FIELDS = (
@@ -28,12 +28,6 @@ perhaps never for an attempt that was sent back."""
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 _LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
 _HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
-_OVER = frozenset(
-    (
-        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE",
-        "BOOT_FAIL", "REVOKED",
-    )
-)  # fmt: skip
 
 
 class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +145,6 @@ def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAtt
         return found
     code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
     state = said.get("JobState", "")
-    if int(restarts[1]) < restart or state not in _OVER or code is None:
+    if int(restarts[1]) < restart or state not in jobs.OVER or code is None:
         return None
     return msgspec.structs.replace(found, state=state, exit_code=code[1])
