@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pwd
 import re
 import subprocess
@@ -30,7 +31,7 @@ def real(lab: testing.RunningLab) -> testing.RunningLab:
 
 def job_pod(api: client.Client, user: str, *, mounts: tuple[str, ...]) -> client.Json:
     """Rank 0 of a job as penstockd would make it, in the test's namespace."""
-    owner = owners.Owners().of(pwd.getpwnam(user).pw_uid)
+    owner = asyncio.run(owners.Owners().of(pwd.getpwnam(user).pw_uid))
     share = jobs.NodeShare(node="n1", amount=amounts.Amount(millicpus=1000, memory=2**28, gpus=0))
     identity = jobs.JobIdentity(job_id=1, restart=0, uid=owner.uid)
     request = launches.LaunchRequest(

@@ -413,7 +413,7 @@ async def test_attaching_makes_up_for_a_secret_where_kube_scheduler_was_faster(w
     allocation = dataclasses.replace(fakes.allocation(1), partition="open")
     world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
     world.bridge.maker = dataclasses.replace(world.bridge.maker, settings=world.bridge.settings)
-    namespace = world.bridge._namespace(allocation)
+    namespace = await world.bridge._namespace(allocation)
     pod = fakes.pod("slurm-1-0-0", job=allocation.identity)
     world.kube.add_pod(
         msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))

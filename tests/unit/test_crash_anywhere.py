@@ -29,7 +29,7 @@ from tests.unit import fakes
 NODES = ("n1", "n2", "n3")
 ALLOCATION = fakes.allocation(on=NODES)
 JOB = ALLOCATION.identity
-NAMESPACE = rendering.namespace_of(owners.Owners().of(JOB.uid), fakes.SETTINGS)
+NAMESPACE = rendering.namespace_of(asyncio.run(owners.Owners().of(JOB.uid)), fakes.SETTINGS)
 RANK_0 = ("pods", NAMESPACE, "slurm-17-0-0")
 SECRET = ("secrets", NAMESPACE, "slurm-17-0")
 TRIES = 20

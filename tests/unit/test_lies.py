@@ -369,7 +369,7 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     allocation = fakes.allocation(17)
     name = "slurm-17-0-0"
     pod = fakes.pod(name, job=allocation.identity)
-    namespace = world.bridge._namespace(allocation)
+    namespace = await world.bridge._namespace(allocation)
     meta = {"name": name, "uid": pod.metadata.uid, "labels": pod.metadata.labels}
     world.kube.objects["pods", namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}}
     world.kube.lists_nothing = {"pods"}
@@ -381,7 +381,7 @@ async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
     """The pod that must be there is looked for by its name, and goes before the node is free."""
     allocation = fakes.allocation(17)
     world.bridge.ledger.hold(allocation)
-    namespace = world.bridge._namespace(allocation)
+    namespace = await world.bridge._namespace(allocation)
     labels = fakes.pod("p", job=allocation.identity).metadata.labels
     meta = {"name": "slurm-17-0-0", "namespace": namespace, "uid": "u", "labels": labels}
     world.kube.objects["pods", namespace, "slurm-17-0-0"] = {"metadata": meta, "spec": {"nodeName": "n1"}}

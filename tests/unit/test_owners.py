@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import grp
 import os
 import pwd
+import threading
 
 import pytest
 
+from penstock import errors
 from penstock.bridge import owners
 from penstock.model import launches
 from tests.unit import fakes
 
 
-def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def away(number: int) -> pwd.struct_passwd:
+    raise KeyError(f"not found: {number}")
+
+
+async def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job would run without its groups, in another namespace, while LDAP restarts."""
     found = owners.Owners()
-    before = found.of(os.getuid())
-
-    def away(uid: int) -> pwd.struct_passwd:
-        raise KeyError(f"getpwuid(): uid not found: {uid}")
-
+    before = await found.of(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", away)
-    assert found.of(os.getuid()) == before
-    assert found.of(os.getuid(), 12).gid == 12
-    assert owners.Owners().of(1001) == launches.Owner(name="1001", uid=1001, gid=1001, groups=())
+    assert await found.of(os.getuid()) == before
+    assert (await found.of(os.getuid(), 12)).gid == 12
+    unknown = launches.Owner(name="1001", uid=1001, gid=1001, groups=())
+    assert await owners.Owners().of(1001) == unknown
 
 
-def test_a_job_has_the_group_that_it_was_submitted_with() -> None:
+async def test_groups_that_were_known_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that tells of users and of no groups tells of one group only, and calls that all."""
+    found = owners.Owners()
+    before = await found.of(os.getuid())
+    monkeypatch.setattr(grp, "getgrgid", away)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid])
+    assert await found.of(os.getuid()) == before
+    entry = pwd.getpwuid(os.getuid())
+    assert (await owners.Owners().of(os.getuid())).groups == (entry.pw_gid,)
+
+
+async def test_a_job_has_the_group_that_it_was_submitted_with() -> None:
     """As after newgrp: beside all groups of its user, as plain Slurm does it."""
     entry = pwd.getpwuid(os.getuid())
     job = dataclasses.replace(fakes.allocation(), identity=fakes.identity(uid=entry.pw_uid), gid=100)
-    owner = owners.Owners().of_job(job)
+    owner = await owners.Owners().of_job(job)
     assert owner.gid == 100
     assert owner.groups == tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+
+
+async def test_a_name_service_that_hangs_holds_nobody_else_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom it does not tell of is put off or taken as before; one thread at most waits for each."""
+    found = owners.Owners(seconds=0.05)
+    known, true, released = await found.of(os.getuid()), owners.look_up, threading.Event()
+    waiting: list[int] = []
+
+    def hang(uid: int) -> owners.User | None:
+        waiting.append(uid)
+        released.wait(60)
+        return true(uid)
+
+    monkeypatch.setattr(owners, "look_up", hang)
+    assert await found.of(os.getuid()) == known
+    for _ in range(3):
+        with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+            await found.of(4242424)
+    assert waiting == [os.getuid(), 4242424]
+    released.set()
+    await asyncio.gather(*found.asked.values())
+    assert (await found.of(4242424)).name == "4242424"

@@ -185,7 +185,7 @@ class Bridge:
         """Make the gang; `starting` is awaited before its script can run."""
         if self.ledger.of(allocation.identity.job_id) is None:
             await self._admit_late(allocation.identity)
-        owner = self.owners.of_job(allocation)
+        owner = await self.owners.of_job(allocation)
         self.timeline.own(allocation.identity.job_id, allocation.identity.uid)
         request = await self._noted(allocation, request)
         crashpoints.reach("launch.noted")
@@ -225,7 +225,7 @@ class Bridge:
 
         Its maker may have been stopped between announcing the start and placing rank 0: that is made up for.
         """
-        found, namespace = [], self._namespace(allocation)
+        found, namespace = [], await self._namespace(allocation)
         if not namespace:
             return ()
         for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
@@ -245,7 +245,7 @@ class Bridge:
             return tuple(found)
         if len(found) < len(allocation.shares):
             return ()
-        owner = self.owners.of_job(allocation)
+        owner = await self.owners.of_job(allocation)
         request = await self._noted(allocation, request)
         return await self.maker.complete(tuple(found), allocation, owner=owner, request=request)
 
@@ -378,7 +378,7 @@ class Bridge:
                 return
             place = ""
         names: tuple[str, ...] = ()
-        namespace = self._namespace(allocation) if allocation else ""
+        namespace = await self._namespace(allocation) if allocation else ""
         if allocation is not None and namespace:
             ranks = self.ledger.ranks(job_id, place)
             names = tuple(rendering.pod_name(allocation.identity, rank) for rank in ranks)
@@ -393,9 +393,9 @@ class Bridge:
             pods=self.pods,
         )
 
-    def _namespace(self, allocation: jobs.Allocation) -> str:
+    async def _namespace(self, allocation: jobs.Allocation) -> str:
         """Where the job's pods are; nothing when there is no place for them, and so no pods."""
         try:
-            return rendering.namespace_of(self.owners.of_job(allocation), self.settings)
+            return rendering.namespace_of(await self.owners.of_job(allocation), self.settings)
         except errors.UsageError:
             return ""

@@ -1,37 +1,106 @@
 """The user behind a job, as this host knows it: name, groups and account for the pods.
 
-To Python a name service that does not answer is one that does not know the user: who was known stays known.
+A name service may not answer for minutes (a directory server that is away), so it is asked in a thread of its
+own: everybody else's jobs go on. To Python a name service that fails is one that does not know the user: who
+was known stays known.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+import grp
+import logging
 import os
 import pwd
+import threading
 
+from penstock import errors
 from penstock.model import jobs, launches
+
+log = logging.getLogger(__name__)
+
+SECONDS = 10.0
+"""How long one look-up may take before what was known counts, or the question is put off."""
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """What the host says of a uid; `groups` is None when it does not even know its first group."""
+
+    name: str
+    gid: int
+    groups: tuple[int, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Owners:
     """Looks users up."""
 
-    known: dict[tuple[int, int | None], launches.Owner] = dataclasses.field(default_factory=dict)
+    known: dict[int, User] = dataclasses.field(default_factory=dict)
+    asked: dict[int, asyncio.Future[User | None]] = dataclasses.field(default_factory=dict)
+    """Questions that are not answered: no second thread waits for the same."""
+    seconds: float = SECONDS
 
-    def of_job(self, allocation: jobs.Allocation) -> launches.Owner:
+    async def of_job(self, allocation: jobs.Allocation) -> launches.Owner:
         """The job's user, in the group that the job was submitted with, charged to the job's account."""
-        found = self.of(allocation.identity.uid, allocation.gid)
+        found = await self.of(allocation.identity.uid, allocation.gid)
         return dataclasses.replace(found, account=allocation.account)
 
-    def of(self, uid: int, gid: int | None = None) -> launches.Owner:
-        """A uid that the host has never known keeps its number and has no groups."""
+    async def of(self, uid: int, gid: int | None = None) -> launches.Owner:
+        """A uid that the host has never known keeps its number and has no groups; KubeUnavailable while
+        nobody tells whether it knows it.
+        """
+        before, found = self.known.get(uid), await self._look_up(uid)
+        if found is not None:
+            kept = found.groups if found.groups is not None else (before.groups if before else None)
+            self.known[uid] = found = dataclasses.replace(found, groups=kept)
+        chosen = found or before
+        if chosen is None:
+            return launches.Owner(name=str(uid), uid=uid, gid=uid if gid is None else gid, groups=())
+        group = chosen.gid if gid is None else gid
+        return launches.Owner(name=chosen.name, uid=uid, gid=group, groups=chosen.groups or (chosen.gid,))
+
+    async def _look_up(self, uid: int) -> User | None:
+        """What the name service says now, or what is known if it does not answer."""
+        question = self.asked.get(uid) or self._ask(uid)
         try:
-            entry = pwd.getpwuid(uid)
-        except KeyError:
-            unknown = launches.Owner(name=str(uid), uid=uid, gid=uid if gid is None else gid, groups=())
-            return self.known.get((uid, gid), unknown)
-        groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-        group = entry.pw_gid if gid is None else gid
-        found = launches.Owner(name=entry.pw_name, uid=uid, gid=group, groups=groups)
-        self.known[uid, gid] = found
-        return found
+            return await asyncio.wait_for(asyncio.shield(question), self.seconds)
+        except TimeoutError:
+            log.warning("the name service does not tell who uid %d is", uid)
+            if uid not in self.known:
+                raise errors.KubeUnavailable(f"the name service does not tell who uid {uid} is") from None
+            return self.known[uid]
+
+    def _ask(self, uid: int) -> asyncio.Future[User | None]:
+        """In a thread that nobody waits for at the end: it may never come back."""
+        loop = asyncio.get_running_loop()
+        question: asyncio.Future[User | None] = loop.create_future()
+
+        def answer(found: User | None) -> None:
+            self.asked.pop(uid, None)
+            if not question.done():
+                question.set_result(found)
+
+        def ask() -> None:
+            found = look_up(uid)
+            with contextlib.suppress(RuntimeError):  # penstockd has ended meanwhile
+                loop.call_soon_threadsafe(answer, found)
+
+        self.asked[uid] = question
+        threading.Thread(target=ask, name=f"uid {uid}", daemon=True).start()
+        return question
+
+
+def look_up(uid: int) -> User | None:
+    """The name service's word; None when it does not know the user, or fails."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return None
+    try:
+        grp.getgrgid(entry.pw_gid)
+    except KeyError:  # then it has not told the others either
+        return User(entry.pw_name, entry.pw_gid, None)
+    return User(entry.pw_name, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
