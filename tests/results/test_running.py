@@ -227,6 +227,29 @@ def test_failure_is_tried_again_later_and_later(stage: Stage, monkeypatch: pytes
     assert seconds[-1] == running.LONGEST_DELAY
 
 
+def test_record_that_is_never_understood_is_put_away(stage: Stage) -> None:
+    """After the same time as results that cannot be had; until then a later release may understand it."""
+    path = stage.leave(stage.attempt())
+    path.write_bytes(path.read_bytes()[:40])
+    made = collector(stage)
+    until(made, lambda: path.name in made.delayed)
+    assert path.exists()
+    os.utime(path, (0, 0))
+    made = collector(stage)
+    until(made, lambda: not path.exists())
+    assert (stage.settings.state / "given-up" / path.name).exists()
+
+
+def test_record_that_lacks_something_is_put_away(stage: Stage) -> None:
+    """What the loop needs to know may be there although the rest is not."""
+    path = stage.leave(stage.attempt())
+    path.write_bytes(path.read_bytes().replace(b'"token"', b'"nekot"'))
+    assert not collecting.collect(stage.settings, path, None)
+    os.utime(path, (0, 0))
+    assert collecting.collect(stage.settings, path, None)
+    assert (stage.settings.state / "given-up" / path.name).exists()
+
+
 def test_broken_record_stops_nobody(stage: Stage) -> None:
     """It is put off and said; the others go on."""
     (stage.settings.state / "ended" / "1-0.json").write_text("{")

@@ -73,7 +73,10 @@ def collect(chosen: settings.Settings, path: Path, record: accounting.EndedAttem
         if content is None:
             return not path.exists()  # else a child of a collector that was killed is still at it
         placing.prepare(chosen.folder, chosen.state)
-        attempt = msgspec.json.decode(content, type=attempts.Attempt)
+        try:
+            attempt = msgspec.json.decode(content, type=attempts.Attempt)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return not_understood(chosen, path, error)
         is_last = time.time() >= attempt.closed + chosen.give_up_seconds
         try:
             known = _remembered(chosen, attempt, record)
@@ -94,12 +97,27 @@ def _failed(
     if not is_last:
         log.warning("job %d: results are incomplete: %s", attempt.job_id, problem)
         return False
-    kept = chosen.state / GIVEN_UP
-    kept.mkdir(mode=0o700, exist_ok=True)
-    path.rename(kept / path.name)
+    kept = _put_away(chosen, path)
     _told(chosen, attempt).unlink(missing_ok=True)
     log.error("job %d: results stay incomplete, the record is in %s: %s", attempt.job_id, kept, problem)
     return True
+
+
+def not_understood(chosen: settings.Settings, path: Path, error: Exception) -> bool:
+    """A record that is none, or that a later release has written: to be tried again, or put away in time."""
+    with suppress(FileNotFoundError):
+        if time.time() < path.stat().st_mtime + chosen.give_up_seconds:
+            log.error("%s is no record that we understand: %s", path, error)
+            return False
+        log.error("%s was never understood and is in %s now: %s", path, _put_away(chosen, path), error)
+    return True
+
+
+def _put_away(chosen: settings.Settings, path: Path) -> Path:
+    kept = chosen.state / GIVEN_UP
+    kept.mkdir(mode=0o700, exist_ok=True)
+    path.rename(kept / path.name)
+    return kept
 
 
 def _told(chosen: settings.Settings, attempt: attempts.Attempt) -> Path:

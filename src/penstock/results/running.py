@@ -163,10 +163,13 @@ class Collector:
             return self.peeked[name]
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if not collecting.not_understood(self.settings, path, error):
+                self._put_off(name)
+        except OSError as error:
             log.error("%s cannot be read: %s", path, error)
             self._put_off(name)
-            return None
+        return None
 
     def _put_off(self, name: str, *, at_most: float = LONGEST_DELAY) -> None:
         self.delayed[name] = self._longer(self.delayed.get(name), at_most)
