@@ -97,6 +97,26 @@ def test_a_pod_takes_what_the_scheduler_would_count(
     assert reading.requested(pod).millicpus == millicpus
 
 
+@pytest.mark.parametrize(
+    ("asks", "status", "millicpus"),
+    [
+        ("1", {}, 1000),
+        ("1", {"allocatedResources": {"cpu": "4"}}, 4000),
+        ("1", {"resources": {"requests": {"cpu": "3"}}}, 3000),
+        ("5", {"allocatedResources": {"cpu": "4"}, "resources": {"requests": {"cpu": "3"}}}, 5000),
+    ],
+)
+def test_a_container_that_is_being_resized_takes_the_larger(
+    asks: str, status: dict[str, object], millicpus: int
+) -> None:
+    """What its node has given it is taken until the node has taken it back."""
+    spec = {"containers": [{"name": "a", "resources": {"requests": {"cpu": asks}}}]}
+    pod = msgspec.convert(
+        {"spec": spec, "status": {"containerStatuses": [{"name": "a"} | status]}}, types.Pod
+    )
+    assert reading.requested(pod).millicpus == millicpus
+
+
 def test_devices_of_init_containers_count_beside_sidecars() -> None:
     """As CPU and memory do."""
 

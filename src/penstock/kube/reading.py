@@ -53,7 +53,7 @@ def requested(pod: types.Pod) -> resources.Amount:
     CPU and memory that the pod names as a whole stand in place of what its containers ask for; what the
     runtime itself costs comes on top.
     """
-    total, whole = _of_containers(pod.spec), pod.spec.resources.requests
+    total, whole = _of_containers(pod), pod.spec.resources.requests
     named = amount(whole)
     if "cpu" in whole:
         total = dataclasses.replace(total, millicpus=named.millicpus)
@@ -62,21 +62,32 @@ def requested(pod: types.Pod) -> resources.Amount:
     return total + amount(pod.spec.overhead)
 
 
-def _of_containers(spec: types.PodSpec) -> resources.Amount:
+def _of_containers(pod: types.Pod) -> resources.Amount:
     """Containers and sidecars together, or, if that is more, an init container and the sidecars that were
     started before it.
     """
+    given = {one.name: one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
     sidecars, peak = resources.Amount(), resources.Amount()
-    for container in spec.init_containers:
-        own = amount(container.resources.requests)
+    for container in pod.spec.init_containers:
+        own = _of_container(container, given.get(container.name))
         if container.restart_policy == "Always":
             sidecars += own
         else:
             peak = peak.largest(sidecars + own)
     total = sidecars
-    for container in spec.containers:
-        total += amount(container.resources.requests)
+    for container in pod.spec.containers:
+        total += _of_container(container, given.get(container.name))
     return total.largest(peak)
+
+
+def _of_container(container: types.Container, given: types.ContainerStatus | None) -> resources.Amount:
+    """What it asks for or, if that is more, what its node has given it: a container that is made smaller
+    while it runs keeps what it has until its node has taken it away.
+    """
+    asked = amount(container.resources.requests)
+    if given is None:
+        return asked
+    return asked.largest(amount(given.allocated)).largest(amount(given.resources.requests))
 
 
 def is_over(pod: types.Pod) -> bool:

@@ -77,9 +77,11 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True):
-    """status.containerStatuses[]"""
+    """status.containerStatuses[]; what its node has given it differs from the spec while that is changed."""
 
     name: str = ""
+    allocated: dict[str, str | int | float] = msgspec.field(default_factory=dict, name="allocatedResources")
+    resources: Requirements = Requirements()
     image_id: str = msgspec.field(default="", name="imageID")
     state: ContainerState = ContainerState()
 
