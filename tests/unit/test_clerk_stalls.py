@@ -204,6 +204,27 @@ class TestPowerCuts:
             await here.look()
         assert synced[:2] == [0, 0]
 
+    async def test_nor_before_it_has_left_its_users_folder_there(
+        self, nas: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The folder that it was taken from is one of the two that a rename changes."""
+        here = desk(nas, user_folders=True)
+        own = nas / "submit" / "alice"
+        own.mkdir()
+        os.chown(own, intakes.USERS[0], -1)
+        intakes.drop(nas, "alice/a.sh")
+        sync, synced = os.fsync, list[int]()
+
+        def fsync(descriptor: int) -> None:
+            sync(descriptor)
+            if not here.slurm.jobs:
+                synced.append(os.fstat(descriptor).st_ino)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        while not here.slurm.jobs:
+            await here.look()
+        assert own.stat().st_ino in synced
+
 
 async def test_an_sbatch_that_waits_for_its_job_does_not_keep_the_next_intake_waiting(nas: Path) -> None:
     """`#SBATCH --wait`, and a restart: it has named the job, and its end may be days away."""

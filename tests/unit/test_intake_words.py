@@ -6,6 +6,7 @@ import asyncio
 import configparser
 import json
 import os
+import pwd
 import socket
 import subprocess
 import time
@@ -29,6 +30,17 @@ ROOT = Path(__file__).parents[2]
 UNITS = tuple(ROOT / "packaging" / "systemd" / f"{name}.service" for name in ("penstockd", "penstock-intake"))
 TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def test_a_name_that_nobody_knows_now_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name service may have been away for a moment."""
+    monkeypatch.setattr(status, "_known", {})
+    with monkeypatch.context() as away:
+        away.setattr(pwd, "getpwuid", {}.__getitem__)
+        assert status.user_of(0) == "0"
+    assert status.user_of(0) == "root"
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert status.user_of(0) == "root"
 
 
 def test_a_letter_says_everything_that_is_wrong_and_what_to_do() -> None:

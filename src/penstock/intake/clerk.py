@@ -9,6 +9,7 @@ found again by its token and never submitted blindly.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import math
@@ -72,6 +73,8 @@ class Clerk:
         self._trouble: OSError | None = None
         self._synced = False
         """Whether every claim has reached the disk, also those of an earlier process."""
+        self._emptied: set[str] = set()
+        """Users' folders that claims since then were taken from."""
         self._broken: frozenset[str] = frozenset()
         self._astray: float | None = None
         """When a claim last failed, unless that is long ago: its rename may have been done all the same."""
@@ -224,9 +227,7 @@ class Clerk:
         if len(chosen) < self._slots() and self._claim(folder, now):
             chosen = self._next(now)
         if chosen and not self._synced:
-            os.fsync(folder.work)
-            os.fsync(folder.submit)
-            self._synced = True
+            self._sync(folder)
         for claim in chosen:
             try:
                 self._check(folder, claim, now)
@@ -234,6 +235,15 @@ class Clerk:
                 self._delay(claim, f"waits: it cannot be read: {error.strerror}", now)
         if self._trouble is not None:
             raise self._trouble
+
+    def _sync(self, folder: dropfolder.Folder) -> None:
+        """No power cut brings a file back to where it was taken from."""
+        os.fsync(folder.work)
+        os.fsync(folder.submit)
+        for name in self._emptied:
+            with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, name) as inner:
+                os.fsync(inner)  # unless it was removed, or made a link, since
+        self._emptied, self._synced = set(), True
 
     def _trace(self, claim: Claim, now: float) -> None:
         running = self.slurm.running(claim.token)
@@ -292,6 +302,7 @@ class Clerk:
     def _take(self, folder: dropfolder.Folder, watched: settling.Watched) -> Claim | None:
         suspect = watched.cut_short and not watched.complete
         self._synced = False
+        self._emptied |= {watched.sight.folder} - {""}
         claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
         self.tracker.forget(watched.key)
         if claim is not None:

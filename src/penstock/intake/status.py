@@ -70,10 +70,10 @@ _known: dict[int, str] = {}
 
 
 def user_of(uid: int) -> str:
-    """The user's name, or the number; asked once."""
+    """The user's name, asked once; the number while nobody knows it, which may be over soon."""
     if uid not in _known:
         try:
             _known[uid] = pwd.getpwuid(uid).pw_name
         except KeyError:
-            _known[uid] = str(uid)
+            return str(uid)
     return _known[uid]
