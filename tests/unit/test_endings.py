@@ -53,7 +53,7 @@ def looking(status: types.PodStatus) -> types.PodStatus:
         ),
         (
             types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"),
-            outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True),
+            outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True, began=False),
         ),
         (fakes.ended(137, message="signal\n"), outcomes.Outcome(137, signal=9)),
         (fakes.ended(137, message="0m0.01s 0m0.00s"), outcomes.Outcome(137)),
@@ -87,7 +87,7 @@ def looking(status: types.PodStatus) -> types.PodStatus:
             looking(waiting("ImagePullBackOff", "no such image")),
             outcomes.Outcome(1, "ImagePullBackOff: no such image"),
         ),
-        (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed", requeue=True)),
+        (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed", requeue=True, began=False)),
         (types.PodStatus(phase="Succeeded"), outcomes.Outcome(0)),
     ],
 )

@@ -18,7 +18,7 @@ _UNSET = ("", "(null)", "N/A")
 
 
 def waiting_job(row: Sequence[str], names: str, job_id: int) -> jobs.WaitingJob | None:
-    """A job from squeue's FIELDS, and the names in its EXCLUDED; None when it does not wait or is not ours."""
+    """A job from squeue's FIELDS and EXCLUDED; None when it does not wait, or is not ours."""
     state, required, reservation, eligible, features, comment = row
     mark = marks.read(comment)
     if state != PENDING or mark is None:
