@@ -372,7 +372,7 @@ def kept(stage: Stage) -> Iterator[dict[str, Any]]:
     folder = stage.folder / "kept"
     folder.mkdir()
     yield {"kept": str(folder), "stdout": f"{folder}/1", "stderr": f"{folder}/2"}
-    (folder / "collected").touch()
+    (folder / "collected").write_bytes(b"")
 
 
 def collect(stage: Stage, stream: int, offset: int = 0) -> Process:
@@ -387,7 +387,7 @@ def test_kept_output_is_fetched_whole_before_the_agent_ends(stage: Stage, kept: 
     assert finish(collect(stage, 1)) == (0, "a\0b", "")
     assert finish(collect(stage, 2)) == (0, "err\n", "")
     assert agent.poll() is None
-    (Path(kept["kept"]) / "collected").touch()
+    (Path(kept["kept"]) / "collected").write_bytes(b"")
     assert finish(agent)[0] == 3
 
 
@@ -402,7 +402,7 @@ def test_fetching_goes_on_from_an_offset_while_the_script_runs(stage: Stage, kep
     assert finish(one) == (1, "", "")
     go.touch()
     assert finish(other) == (0, "second\n", "")
-    (Path(kept["kept"]) / "collected").touch()
+    (Path(kept["kept"]) / "collected").write_bytes(b"")
     assert finish(agent)[0] == 0
 
 
@@ -415,20 +415,41 @@ def test_a_collector_survives_the_end_of_all_others(stage: Stage, kept: dict[str
     collector.terminate()
     agent.terminate()
     assert finish(collector) == (0, "bye\n", "")
-    (Path(kept["kept"]) / "collected").touch()
+    (Path(kept["kept"]) / "collected").write_bytes(b"")
     assert finish(agent)[0] == 5
 
 
 def test_a_pod_that_is_removed_does_not_wait_to_be_fetched(stage: Stage, kept: dict[str, Any]) -> None:
     """SIGTERM once the script has ended: nobody will come."""
     agent = stage.start("exit 4\n", **kept)
-    ended = Path(kept["kept"]) / "ended"
+    begun, ended = (Path(kept["kept"]) / name for name in ("begun", "ended"))
     deadline = time.monotonic() + 60
-    while not ended.exists():
+    while not begun.exists() or ended.stat().st_size:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     agent.terminate()
     assert finish(agent)[0] == 4
+
+
+def test_an_end_on_a_full_disk_is_an_end(stage: Stage, kept: dict[str, Any]) -> None:
+    """Nothing new has to be made for it, by nobody: files that are there can be emptied in any case."""
+    folder = Path(kept["kept"])
+    for stream in (1, 2):
+        (folder / f"collector.{stream}").mkdir()  # which cannot be written
+    agent = stage.start(f"ls {folder}; exit 3\n", **kept)
+    code, names, _ = finish(collect(stage, 1))
+    assert (code, finish(collect(stage, 2))[0]) == (0, 0)
+    (folder / "collected").write_bytes(b"")
+    assert finish(agent)[0] == 3
+    assert {path.name for path in folder.iterdir()} == set(names.split())
+
+
+def test_a_disk_that_is_full_from_the_beginning_is_said(stage: Stage, kept: dict[str, Any]) -> None:
+    """In words, and at once: the job would not end otherwise."""
+    (Path(kept["kept"]) / "collected").mkdir()  # which cannot be written
+    assert finish(stage.start("echo ran\n", **kept)) == (126, "", "")
+    assert stage.last_words.read_text() == "penstock: the node's disk has no room for the job's output\n"
+    (Path(kept["kept"]) / "collected").rmdir()
 
 
 def test_an_image_that_cannot_be_read_from_is_said(stage: Stage, kept: dict[str, Any]) -> None:

@@ -43,14 +43,15 @@ fi
 if [ "${1:-}" = collect ]; then
     trap '' TERM HUP INT # "end, all of you" is not for the one who fetches the last words
     trap : USR1
-    cd "$penstock_kept" && : >>"$2" && echo $$ >"collector.$2" && exec 3<"$2" || exit 1
+    cd "$penstock_kept" && exec 3<>"$2" || exit 1
+    echo $$ >"collector.$2"
     tail -c "+$(($3 + 1))" <&3 || exit 1
     while :; do
         last=
-        [ ! -e ended ] || last=1
+        [ ! -e begun ] || [ -s ended ] || last=1
         cat <&3 || exit 1
         [ -z "$last" ] || exit 0
-        read -r newest <"collector.$2" && [ "$newest" = $$ ] || exit 1 # nobody listens to this one any more
+        ! read -r newest <"collector.$2" || [ "$newest" = $$ ] || exit 1 # nobody listens to this one any more
         sleep 1 &
         wait $!
     done
@@ -65,7 +66,7 @@ finish() {
     trap 'exit "$status"' TERM
     : >"$penstock_kept/ended"
     for fd in 1 2; do read -r collector <"$penstock_kept/collector.$fd" && kill -USR1 "$collector"; done
-    while [ ! -e "$penstock_kept/collected" ]; do sleep 0.1 || sleep 1; done
+    while [ -s "$penstock_kept/collected" ]; do sleep 0.1 || sleep 1; done
     exit "$status"
 } 2>/dev/null
 
@@ -73,6 +74,9 @@ if [ -n "$penstock_kept" ]; then
     for penstock_tool in cat sleep tail; do
         command -v "$penstock_tool" >/dev/null 2>&1 || give_up "the image has no $penstock_tool, so output can only go to the shared folders"
     done
+    # Marks for later are made now, with something in them: by then the node's disk may be full, which keeps nobody from emptying a file.
+    { echo . >"$penstock_kept/ended" && echo . >"$penstock_kept/collected" && : >"$penstock_kept/begun"; } 2>/dev/null &&
+        [ -s "$penstock_kept/collected" ] || give_up "the node's disk has no room for the job's output"
 fi
 exec 7>&1 # the container's log
 # A shell ends at once when its `exec` cannot open a file: whether it can is tried before.
