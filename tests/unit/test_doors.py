@@ -115,6 +115,17 @@ async def test_launchers_that_wait_for_penstockd_are_counted(
         assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
 
 
+async def test_what_penstockd_keeps_of_one_users_questions_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones count by their size, until it is known that they are a launcher's."""
+    monkeypatch.setattr(doors, "BYTES", 300)
+    world = test_sessions.World(tmp_path / "s")
+    world.recovered.clear()
+    async with many(world, script=b"x" * 90) as say:
+        assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
+
+
 async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +144,9 @@ async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
 
 
 @contextlib.asynccontextmanager
-async def many(world: test_sessions.World) -> AsyncIterator[Callable[[int], Awaitable[bytes]]]:
+async def many(
+    world: test_sessions.World, *, script: bytes = b""
+) -> AsyncIterator[Callable[[int], Awaitable[bytes]]]:
     """Says to be the launcher of a job, over a connection of its own; the first word that comes, or nothing
     when penstockd keeps it waiting.
     """
@@ -144,7 +157,7 @@ async def many(world: test_sessions.World) -> AsyncIterator[Callable[[int], Awai
         ours, theirs = socket.socketpair()
         sockets.enter_context(theirs)
         theirs.setblocking(False)
-        theirs.sendall(wire.pack("launch", "slurm_job_id", str(job_id)))
+        theirs.sendall(wire.pack("launch", "slurm_job_id", str(job_id), "script", script))
         tasks.append(asyncio.create_task(world.server.handle(*await asyncio.open_connection(sock=ours))))
         for _ in range(100):
             await asyncio.sleep(0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import socket
 import struct
+from collections.abc import Callable
 
 from penstock.hooks import wire
 from penstock.model import numbers
@@ -52,13 +54,16 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self.uid = peer_uid(writer.get_extra_info("socket"))
+        self.kept = contextlib.ExitStack()
+        """What counts against the peer's user until it is known who asks."""
 
-    async def receive(self) -> Message | None:
-        """The next message; None when the peer has gone."""
+    async def receive(self, announced: Callable[[int], None] = lambda size: None) -> Message | None:
+        """The next message; None when the peer has gone. `announced` hears its size before it is read."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             if size > wire.MAX_FRAME:
                 raise wire.WireError(f"a frame of {size} bytes is over the limit")
+            announced(size)
             return parse(wire.unpack(await self._reader.readexactly(size)))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None

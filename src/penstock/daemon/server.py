@@ -65,13 +65,18 @@ class Server:
             log.warning("uid %d: %s", connection.uid, error.message)
             await connection.send("wait")
         finally:
+            connection.kept.close()
             await connection.close()
 
     async def _question(self, connection: connections.Connection) -> connections.Message | None:
         """What the peer wants; None when it does not say so in time."""
+
+        def announced(size: int) -> None:
+            connection.kept.enter_context(self.doors.keeping(connection.uid, size))
+
         with self.doors.asking(connection.uid):
             try:
-                return await asyncio.wait_for(connection.receive(), doors.SECONDS_TO_ASK)
+                return await asyncio.wait_for(connection.receive(announced), doors.SECONDS_TO_ASK)
             except TimeoutError:
                 log.info("uid %d was connected and did not ask anything", connection.uid)
                 return None
@@ -115,6 +120,7 @@ class Server:
         crashpoints.reach("launch.asked")
         with self.doors.asking(connection.uid):
             allocation = await self.bridge.allocation_for(job_id, connection.uid)
+        connection.kept.close()
         with self.doors.session(job_id):
             session = launches.LaunchSession(connection, self.bridge, self.metrics, self.clock)
             await session.serve(message, allocation)

@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group_writable: bool = False
     in_flight: AtLeastOne = 4
     in_flight_per_user: AtLeastOne = 3
-    uncertain_seconds: Positive = 60.0
+    uncertain_seconds: Positive = 150.0
     sbatch_seconds: Positive = 120.0
     slurm_release: str = "22.05"
     remember_days: Positive = 30.0
