@@ -79,8 +79,8 @@ def _end(lab: testing.RunningLab, job_id: str) -> None:
 
 async def _objects_of(api: client.KubeClient, job_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
     pods = msgspec.json.decode(await api.get("pods"))["items"]
-    pod = next(pod for pod in pods if pod["metadata"]["name"].startswith(f"slurm-{job_id}-"))
-    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"].rpartition("-")[0]
+    pod = next(pod for pod in pods if pod["metadata"]["name"] == f"slurm-job-{job_id}")
+    namespace, name = pod["metadata"]["namespace"], pod["spec"]["volumes"][0]["secret"]["secretName"]
     return pod, msgspec.json.decode(await api.get("secrets", namespace=namespace, name=name))
 
 

@@ -10,6 +10,9 @@ LABEL_APP = "app"  # always APP_VALUE on what we make for a job: `kubectl get po
 APP_VALUE = "slurm-job"
 INSTANCE_VALUE = "slurm-instance"  # of pods that `penstock mkinst` made: nobody's job, so never swept
 LABEL_JOB_ID = "penstock.dev/job-id"  # Slurm's job id (of the array task itself, never the array's)
+LABEL_PLAIN_JOB_ID = "job-id"  # the same number, for people: `kubectl get pods -A -l job-id=17`
+LABEL_ARRAY_ID = "array-job-id"  # on pods of array tasks, for people: the number that sbatch printed
+LABEL_ARRAY_TASK = "array-task-id"  # and SLURM_ARRAY_TASK_ID
 LABEL_CLUSTER = "penstock.dev/cluster"  # Slurm's ClusterName: penstockd touches the pods of its own only
 LABEL_RESTART = "penstock.dev/restart"  # SLURM_RESTART_COUNT: which attempt of the job this object belongs to
 LABEL_RANK = "penstock.dev/rank"  # place of the pod's node in the allocation; rank 0 runs the script

@@ -121,7 +121,7 @@ def test_a_user_sees_his_own_pods_and_nobody_elses(real: testing.RunningLab, oth
         assert time.monotonic() < deadline
         time.sleep(0.1)
     shown = real.run_as_user(("kubectl", "get", "pods", "-n", mine, "-o", "name")).stdout
-    assert f"pod/slurm-{job_id}-0-0" in shown
+    assert f"pod/slurm-job-{job_id}" in shown
     for verb, what, place in (("get", "pods", mine), ("get", "secrets", mine), ("get", "pods", "default")):
         result = real.run_as_user(("kubectl", verb, what, "-n", place), user=other, check=False)
         assert "Forbidden" in result.stderr, (verb, what, place)

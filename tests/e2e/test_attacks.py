@@ -273,7 +273,7 @@ def test_hostile_names_and_comments_stay_text(lab: Lab, options: tuple[str, ...]
     script = "#!/bin/sh\nhostname; echo $SLURM_JOB_PARTITION $SLURM_CPUS_ON_NODE\n"
     job_id = lab.sbatch(script, *options, "--output=slurm-%j.out")
     text = output_of(lab, job_id)
-    assert text == f"slurm-{job_id}-0-0\ngpu 1\n"
+    assert text == f"slurm-job-{job_id}\ngpu 1\n"
     assert lab.accounted(job_id) == ["COMPLETED", "0:0"]
 
 

@@ -83,7 +83,7 @@ def test_the_exit_code_is_the_containers(lab: Lab) -> None:
     lab.wait_for(job_id, "FAILED")
     assert pods(lab, job_id) == []
     secrets = lab.run(("kubectl", "get", "secrets", "-A", *SELECTOR, "-o", "name")).stdout
-    assert f"slurm-{job_id}-" not in secrets
+    assert f"slurm-job-{job_id}\n" not in secrets
 
 
 def test_the_pod_has_the_jobs_share_and_its_owner(lab: Lab) -> None:

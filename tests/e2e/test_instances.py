@@ -26,7 +26,7 @@ def test_manifests_of_explain_pass_a_server_side_dry_run(lab: lab_testing.Runnin
     documents = text.split("---\n")
     lab.run(("kubectl", "apply", "-f", "-"), stdin=documents[0])
     said = lab.run(("kubectl", "apply", "--dry-run=server", "-f", "-"), stdin=text).stdout
-    assert said.count("pod/slurm-0-0-") == 2
+    assert said.count("pod/slurm-job-0") == 2
 
 
 def test_mkinst_creates_what_mkyaml_prints(lab: lab_testing.RunningLab) -> None:

@@ -79,7 +79,7 @@ def test_killed_penstockd_loses_no_record(lab: Lab) -> None:
     for job_id in job_ids:
         job = results_of(lab, job_id, timeout=180)
         assert (job.summary["state"], job.summary["exit_code"]) == ("FAILED", 3)
-        assert [pod["name"] for pod in job.summary["pods"]] == [f"slurm-{job_id}-0-0"]
+        assert [pod["name"] for pod in job.summary["pods"]] == [f"slurm-job-{job_id}"]
 
 
 @contextlib.contextmanager

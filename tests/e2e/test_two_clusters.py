@@ -42,7 +42,7 @@ def test_neither_touches_the_others_pods(lab: Lab, second: Lab) -> None:
     waiting = second.sbatch(f"#!/bin/sh\n{IMAGE}true\n", "--gres=gpu:2", "--nodelist=n1")
     semantics.wait_until(lambda: len(names(lab)) == 2, "both jobs have their pods")
     before = names(lab)
-    words = f"1 free of 2 needed, held by user-{lab.user}/slurm-{first_job}-0-0"
+    words = f"1 free of 2 needed, held by user-{lab.user}/slurm-job-{first_job}"
     semantics.wait_until(lambda: words in semantics.field(second, waiting, "Comment"), "the third waits")
     time.sleep(2 * sweeping.INTERVAL + 2)
     assert names(lab) == before

@@ -34,7 +34,7 @@ ATTEMPT = attempts.Attempt(
     ),
     pods=tuple(
         attempts.PodFacts(
-            name=f"slurm-23-1-{rank}",
+            name="slurm-job-23-r1" + (f"-n{rank}" if rank else ""),
             namespace="user-alice",
             rank=rank,
             node=node,

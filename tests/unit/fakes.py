@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.kube import types
 from penstock.model import jobs, launches, resources
 from penstock.render import pods as rendering
@@ -97,6 +97,7 @@ def pod(
     cpus: str = "0",
     gpus: int = 0,
     job: jobs.JobIdentity | None = None,
+    rank: int = 0,
     status: types.PodStatus | None = None,
     deleting: bool = False,
     version: str = "1",
@@ -108,7 +109,7 @@ def pod(
             namespace="default",
             uid=f"uid-{name}",
             resource_version=version,
-            labels=rendering.labels_of(job) if job else {},
+            labels=rendering.labels_of(job) | {wellknown.LABEL_RANK: str(rank)} if job else {},
             deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
         ),
         spec=types.PodSpec(

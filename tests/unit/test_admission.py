@@ -64,7 +64,7 @@ def test_a_pod_that_is_not_placed_takes_nothing() -> None:
 
 def test_a_pod_counts_where_less_is_held_for_its_job() -> None:
     """Read anew while the job was ending, the promise has no GPUs; or the job has moved to another node."""
-    ending = fakes.pod("slurm-1-0-0", job=fakes.identity(1), gpus=3)
+    ending = fakes.pod("slurm-job-1", job=fakes.identity(1), gpus=3)
     for promise in (fakes.allocation(1, gpus=0), fakes.allocation(1, gpus=3, on=("n2",))):
         assert refusals(fakes.allocation(2, gpus=2), ending, held=(promise,)) == (
             "waits for gpu on n1: 1 free of 2 needed",

@@ -80,7 +80,7 @@ async def test_record_says_when_its_job_was_submitted(world: World) -> None:
 
 async def test_record_has_the_name_of_an_arrays_task(world: World) -> None:
     """As slurmctld knows it when the task starts."""
-    allocation = dataclasses.replace(fakes.allocation(), shown_id="12_5")
+    allocation = dataclasses.replace(fakes.allocation(), array=(12, 5))
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     assert world.record(folder="running").shown_id == "12_5"
 
@@ -102,15 +102,15 @@ async def test_end_and_pods_are_in_the_record(world: World) -> None:
     allocation = fakes.allocation()
     world.bridge.ledger.hold(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, status=fakes.running())
-    world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+    pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.running())
+    world.bridge.pods.objects["default/slurm-job-17"] = pod
     await world.bridge.note_end(allocation.identity, outcomes.Outcome(7, "because"), (pod,))
     assert world.record(folder="running").end == model.End(at=5.0, exit_code=7, reason="because")
     ended = msgspec.structs.replace(pod, status=fakes.ended(7, message="0m1s 0m2s"))
-    world.bridge.pods.objects["default/slurm-17-0-0"] = ended
+    world.bridge.pods.objects["default/slurm-job-17"] = ended
     await world.bridge.release(17, "n1")
     (facts,) = world.record().pods
-    assert (facts.name, facts.exit_code, facts.message) == ("slurm-17-0-0", 7, "0m1s 0m2s")
+    assert (facts.name, facts.exit_code, facts.message) == ("slurm-job-17", 7, "0m1s 0m2s")
 
 
 async def test_attempt_begun_by_a_killed_penstockd_keeps_its_folder(world: World) -> None:
@@ -138,9 +138,9 @@ async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: b
     """Of a script that answered Slurm's SIGTERM with exit 0: its pod, if there, would tell of a deletion."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, status=fakes.ended(0), deleting=True)
+    pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.ended(0), deleting=True)
     if there:
-        world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+        world.bridge.pods.objects["default/slurm-job-17"] = pod
     await world.bridge.note_end(allocation.identity, outcomes.Outcome(0), (pod,))
     again = world_in(world.state)
     assert again.bridge.attempts.end_of(allocation.identity) == outcomes.Outcome(0)
@@ -156,8 +156,8 @@ async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     await sweeper.sweep()
     assert world.names("ended") == []
     world.slurm.live.clear()
-    pod = fakes.pod("slurm-17-0-0", job=allocation.identity, deleting=True)
-    world.bridge.pods.objects["default/slurm-17-0-0"] = pod
+    pod = fakes.pod("slurm-job-17", job=allocation.identity, deleting=True)
+    world.bridge.pods.objects["default/slurm-job-17"] = pod
     for _ in range(3):
         await sweeper.sweep()
     assert world.names("ended") == []

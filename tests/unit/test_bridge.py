@@ -105,7 +105,7 @@ async def test_a_job_that_nobody_let_in_is_let_in_when_it_is_launched(world: Wor
     with pytest.raises(gang.GangRefused, match="waits for gpu on n1") as refused:
         await world.bridge.launch(allocation, fakes.REQUEST, fakes.nobody)
     assert refused.value.requeue
-    assert ("create", "pods", "slurm-1-0-0") not in world.kube.calls
+    assert ("create", "pods", "slurm-job-1") not in world.kube.calls
     assert world.bridge.ledger.of(1) is None
     del world.bridge.pods.objects["default/notebook"]
     del world.kube.objects["pods", "default", "notebook"]
@@ -124,12 +124,12 @@ async def test_a_number_that_is_given_anew_does_not_bring_the_former_jobs_pods(
     """slurmctld lost its state: pods older than the job are not its own; younger ones are."""
     world.slurm.add(fakes.allocation(1))
     world.slurm.allocations[1] = dataclasses.replace(world.slurm.allocations[1], submitted=submitted)
-    pod = fakes.pod("slurm-1-0-0", job=fakes.identity(1))
+    pod = fakes.pod("slurm-job-1", job=fakes.identity(1))
     made = msgspec.structs.replace(pod.metadata, creation_timestamp="2026-01-01T00:00:00Z")
     world.add_pod(msgspec.structs.replace(pod, metadata=made))
     found = await world.bridge.admit(fakes.identity(1))
-    assert found == (("waits for pod slurm-1-0-0 of its earlier attempt to be gone",) if goes else ())
-    assert world.kube.names("pods") == ([] if goes else ["slurm-1-0-0"])
+    assert found == (("waits for pod slurm-job-1 of its earlier attempt to be gone",) if goes else ())
+    assert world.kube.names("pods") == ([] if goes else ["slurm-job-1"])
 
 
 async def test_attaching_never_makes_a_pod(world: World) -> None:
@@ -401,11 +401,11 @@ async def test_attaching_finishes_what_was_announced(world: World) -> None:
 
     with pytest.raises(errors.KubeUnavailable):
         await world.bridge.launch(allocation, fakes.REQUEST, dies)
-    made = world.kube.calls.count(("create", "pods", "slurm-1-0-0"))
+    made = world.kube.calls.count(("create", "pods", "slurm-job-1"))
     (pod,) = await world.bridge.attach(allocation, fakes.REQUEST)
     assert pod.spec.node_name == "n1"
-    assert world.kube.calls.count(("create", "pods", "slurm-1-0-0")) == made
-    assert ("bind", "pods", "slurm-1-0-0") in world.kube.calls
+    assert world.kube.calls.count(("create", "pods", "slurm-job-1")) == made
+    assert ("bind", "pods", "slurm-job-1") in world.kube.calls
 
 
 async def test_attaching_makes_up_for_a_secret_where_kube_scheduler_was_faster(world: World) -> None:
@@ -414,7 +414,7 @@ async def test_attaching_makes_up_for_a_secret_where_kube_scheduler_was_faster(w
     world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
     world.bridge.maker = dataclasses.replace(world.bridge.maker, settings=world.bridge.settings)
     namespace = await world.bridge._namespace(allocation)
-    pod = fakes.pod("slurm-1-0-0", job=allocation.identity)
+    pod = fakes.pod("slurm-job-1", job=allocation.identity)
     world.kube.add_pod(
         msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
     )

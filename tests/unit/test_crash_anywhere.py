@@ -30,8 +30,8 @@ NODES = ("n1", "n2", "n3")
 ALLOCATION = fakes.allocation(on=NODES)
 JOB = ALLOCATION.identity
 NAMESPACE = rendering.namespace_of(asyncio.run(owners.Owners().of(JOB.uid)), fakes.SETTINGS)
-RANK_0 = ("pods", NAMESPACE, "slurm-17-0-0")
-SECRET = ("secrets", NAMESPACE, "slurm-17-0")
+RANK_0 = ("pods", NAMESPACE, "slurm-job-17")
+SECRET = ("secrets", NAMESPACE, "slurm-job-17")
 TRIES = 20
 
 
@@ -160,7 +160,7 @@ class World:
 
     def _bound(self, key: tuple[str, str, str]) -> None:
         status = fakes.running()
-        if key[2].endswith("-1") and self.refusing:
+        if key[2].endswith("-n1") and self.refusing:
             self.refusing -= 1
             status = types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu")
         if key == RANK_0:
@@ -228,7 +228,8 @@ async def live(world: World) -> None:
     """A job from its admission until nothing is left of it."""
     assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
     made = await world.insist(world.launch)
-    assert [pod.metadata.name for pod in made] == [f"slurm-17-0-{rank}" for rank in range(len(NODES))]
+    others = [f"slurm-job-17-n{rank}" for rank in range(1, len(NODES))]
+    assert [pod.metadata.name for pod in made] == ["slurm-job-17", *others]
     assert world.ran == [made[0].metadata.uid], "the script ran twice, or not at all"
     await world.insist(lambda: world.bridge.note_end(JOB, outcomes.Outcome(3), made))
     for node in NODES:

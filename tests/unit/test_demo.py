@@ -61,7 +61,7 @@ def test_a_log_without_the_output_is_named() -> None:
     """The container's log is a copy of the output."""
     hello = scenario.JOBS[0]
     assert hello.logged
-    assert scenario.wrong_log(hello, "Hello from pod slurm-1-0-0, as alice\n") == []
+    assert scenario.wrong_log(hello, "Hello from pod slurm-job-1, as alice\n") == []
     assert "log does not say" in scenario.wrong_log(hello, "")[0]
 
 

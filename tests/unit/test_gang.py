@@ -81,9 +81,9 @@ async def test_rank_zero_is_bound_last() -> None:
     kube = fakes.FakeKube()
     await create(kube, fakes.allocation(on=("n1", "n2", "n3")))
     assert [name for verb, _, name in kube.calls if verb == "bind"] == [
-        "slurm-17-0-1",
-        "slurm-17-0-2",
-        "slurm-17-0-0",
+        "slurm-job-17-n1",
+        "slurm-job-17-n2",
+        "slurm-job-17",
     ]
 
 
@@ -93,7 +93,7 @@ async def test_a_kubelet_that_refuses_one_pod_stops_the_gang() -> None:
     with pytest.raises(gang.GangRefused, match="rank 1 on n2: OutOfcpu") as caught:
         await create(kube, status=types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"))
     assert caught.value.requeue
-    assert [name for verb, _, name in kube.calls if verb == "bind"] == ["slurm-17-0-1"]
+    assert [name for verb, _, name in kube.calls if verb == "bind"] == ["slurm-job-17-n1"]
     assert not [key for key in kube.objects if key[0] == "pods"]
 
 
@@ -101,7 +101,7 @@ async def test_the_secret_goes_with_the_first_pod() -> None:
     """Its owner is rank 0's pod, by uid."""
     kube = fakes.FakeKube()
     made = await create(kube)
-    secret = kube.objects["secrets", "user-alice", "slurm-17-0"]
+    secret = kube.objects["secrets", "user-alice", "slurm-job-17"]
     assert secret["metadata"]["ownerReferences"][0]["uid"] == made[0].metadata.uid
 
 
@@ -166,10 +166,10 @@ async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> No
 async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
     """A pod that a user made under our name is neither adopted nor removed."""
     kube = fakes.FakeKube()
-    await kube.create("pods", {"metadata": {"name": "slurm-17-0-0"}, "spec": {}}, namespace="user-alice")
+    await kube.create("pods", {"metadata": {"name": "slurm-job-17"}, "spec": {}}, namespace="user-alice")
     with pytest.raises(gang.GangRefused, match="not this job's"):
         await create(kube)
-    assert ("pods", "user-alice", "slurm-17-0-0") in kube.objects
+    assert ("pods", "user-alice", "slurm-job-17") in kube.objects
 
 
 async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
@@ -192,7 +192,7 @@ async def test_the_launcher_is_told_before_the_script_can_run() -> None:
         bound_when_told.append([name for verb, _, name in kube.calls if verb == "bind"])
 
     await create(kube, starting=told)
-    assert bound_when_told == [["slurm-17-0-1"]]
+    assert bound_when_told == [["slurm-job-17-n1"]]
 
 
 @pytest.mark.parametrize("node", ["n1", "elsewhere"])

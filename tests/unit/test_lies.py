@@ -258,10 +258,10 @@ async def test_an_earlier_attempt_that_only_the_picture_has_holds_nobody_up(worl
 async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> None:
     """To Python its user is unknown; the pod is where the picture has it."""
     allocation = fakes.allocation(1)
-    pod = fakes.pod("slurm-1-0-0", job=allocation.identity, status=fakes.running())
+    pod = fakes.pod("slurm-job-1", job=allocation.identity, status=fakes.running())
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="user-alice"))
     world.kube.add_pod(pod)
-    world.bridge.pods.objects["user-alice/slurm-1-0-0"] = pod
+    world.bridge.pods.objects["user-alice/slurm-job-1"] = pod
     (found,) = await world.bridge.attach(allocation, fakes.REQUEST)
     assert found.metadata.namespace == "user-alice"
 
@@ -367,7 +367,7 @@ async def test_a_job_that_may_not_be_requeued_does_not_run_for_ever(world: World
 async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     """A launcher that comes back finds its pod by name."""
     allocation = fakes.allocation(17)
-    name = "slurm-17-0-0"
+    name = "slurm-job-17"
     pod = fakes.pod(name, job=allocation.identity)
     namespace = await world.bridge._namespace(allocation)
     meta = {"name": name, "uid": pod.metadata.uid, "labels": pod.metadata.labels}
@@ -377,14 +377,29 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     assert found.metadata.uid == pod.metadata.uid
 
 
+async def test_pods_that_had_other_names_when_they_were_made_are_found(world: World) -> None:
+    """A penstockd of another release takes up the jobs that run: by label, each rank its own pod."""
+    allocation = fakes.allocation(17, on=("n1", "n2"))
+    namespace = world.bridge._namespace(allocation)
+    for rank, share in enumerate(allocation.shares):
+        pod = fakes.pod(f"slurm-17-0-{rank}", on=share.node, job=allocation.identity, rank=rank)
+        meta = msgspec.structs.replace(pod.metadata, namespace=namespace)
+        world.add_pod(msgspec.structs.replace(pod, metadata=meta))
+    found = await world.bridge.attach(allocation, fakes.REQUEST)
+    assert [pod.metadata.name for pod in found] == ["slurm-17-0-0", "slurm-17-0-1"]
+    world.bridge.ledger.hold(allocation)
+    await world.bridge.release(17, "n2")
+    assert world.kube.names("pods") == ["slurm-17-0-0"]
+
+
 async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
     """The pod that must be there is looked for by its name, and goes before the node is free."""
     allocation = fakes.allocation(17)
     world.bridge.ledger.hold(allocation)
     namespace = await world.bridge._namespace(allocation)
     labels = fakes.pod("p", job=allocation.identity).metadata.labels
-    meta = {"name": "slurm-17-0-0", "namespace": namespace, "uid": "u", "labels": labels}
-    world.kube.objects["pods", namespace, "slurm-17-0-0"] = {"metadata": meta, "spec": {"nodeName": "n1"}}
+    meta = {"name": "slurm-job-17", "namespace": namespace, "uid": "u", "labels": labels}
+    world.kube.objects["pods", namespace, "slurm-job-17"] = {"metadata": meta, "spec": {"nodeName": "n1"}}
     world.kube.lists_nothing = {"pods"}
     await world.bridge.release(17, "n1")
     assert world.kube.names("pods") == []

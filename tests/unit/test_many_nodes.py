@@ -22,8 +22,10 @@ def running(world: World, allocation: jobs.Allocation) -> None:
     """Its pods, one on each node."""
     world.bridge.ledger.hold(allocation)
     for rank, share in enumerate(allocation.shares):
-        name = f"slurm-1-0-{rank}"
-        world.add_pod(fakes.pod(name, on=share.node, job=allocation.identity, status=fakes.running()))
+        name = f"slurm-job-1-n{rank}" if rank else "slurm-job-1"
+        world.add_pod(
+            fakes.pod(name, on=share.node, job=allocation.identity, rank=rank, status=fakes.running())
+        )
 
 
 async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: World) -> None:
@@ -33,10 +35,10 @@ async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: W
     end = asyncio.create_task(world.bridge.end_of(1, gang))
     await asyncio.sleep(0)
     await world.bridge.release(1, "n2")
-    world.bridge.pods._drop("default/slurm-1-0-1", gang[1])
+    world.bridge.pods._drop("default/slurm-job-1-n1", gang[1])
     await asyncio.sleep(0.05)
     assert not end.done()
-    world.bridge.pods._set("default/slurm-1-0-0", fakes.pod("slurm-1-0-0", status=fakes.ended(3)))
+    world.bridge.pods._set("default/slurm-job-1", fakes.pod("slurm-job-1", status=fakes.ended(3)))
     assert (await end).exit_code == 3
 
 
@@ -62,7 +64,7 @@ async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: W
     world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
     running(world, dataclasses.replace(TWO, partition="open"))
     await world.bridge.release(1, "n2")
-    assert world.kube.names("pods") == ["slurm-1-0-0", "slurm-1-0-1"]
+    assert world.kube.names("pods") == ["slurm-job-1", "slurm-job-1-n1"]
     await world.bridge.release(1, "n1")
     assert world.kube.names("pods") == []
 
@@ -90,7 +92,7 @@ async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World
     """Their job is alive, and has them where Slurm knows nothing of them."""
     world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
     running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
-    world.add_pod(fakes.pod("slurm-1-0-9", on="n2", job=TWO.identity, status=fakes.running()))
+    world.add_pod(fakes.pod("slurm-job-1-n9", on="n2", job=TWO.identity, status=fakes.running()))
     drainer = draining.Drainer(world.bridge)
     await drainer.abandon(2, "n2")
     await drainer.lift()

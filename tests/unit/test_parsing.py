@@ -46,7 +46,6 @@ def told(**changes: str) -> jobs.JobDetails:
         "NodeList": "n[1-2]",
         "SubmitTime": "1763270000",
         "admin_comment": "penstock 1763270000",
-        "JobID": "1",
         "ArrayJobID": "1",
         "ArrayTaskID": "N/A",
     }
@@ -82,11 +81,14 @@ def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
     assert parsing.shares(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)"))[0].gpu_types == ("a", "b")
 
 
-def test_a_task_of_an_array_is_called_by_its_array() -> None:
-    """That is how users know it, and how its results are called, whatever the accounting knows by then."""
-    assert told().shown_id == "1"
-    found = told(JobID="22", ArrayJobID="17", ArrayTaskID="3").shown_id
-    assert found == "17_3"
+@pytest.mark.parametrize(
+    ("array", "task", "expected"), [("17", "3", (17, 3)), ("1", "N/A", None), ("17", "0-9%2", None)]
+)
+def test_which_task_of_which_array_a_job_is(array: str, task: str, expected: tuple[int, int] | None) -> None:
+    """It is called by its array: 17_3."""
+    found = told(ArrayJobID=array, ArrayTaskID=task)
+    assert found.array == expected
+    assert found.allocation(fakes.identity(22)).shown_id == ("17_3" if expected else "22")
 
 
 def test_shares_are_of_the_nodes_that_squeue_names() -> None:

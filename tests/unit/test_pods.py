@@ -39,8 +39,33 @@ def test_rank_zero_runs_the_script() -> None:
 def test_other_ranks_hold_the_room() -> None:
     """The other pods differ in name, rank and what they run."""
     manifest = render(1)
-    assert manifest["metadata"]["name"] == "slurm-17-0-1"
+    assert manifest["metadata"]["name"] == "slurm-job-17-n1"
     assert manifest["spec"]["containers"][0]["command"][-1] == "hold"
+
+
+@pytest.mark.parametrize(
+    ("restart", "rank", "name"),
+    [
+        (0, 0, "slurm-job-17"),
+        (1, 0, "slurm-job-17-r1"),
+        (0, 1, "slurm-job-17-n1"),
+        (1, 1, "slurm-job-17-r1-n1"),
+    ],
+)
+def test_a_name_says_no_more_than_it_must(restart: int, rank: int, name: str) -> None:
+    """The first attempt's first pod has the job's number alone."""
+    assert pods.pod_name(fakes.identity(17, restart=restart), rank) == name
+
+
+def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
+    """Beside the task's own, which is the job's."""
+    allocation = dataclasses.replace(fakes.allocation(19), array=(17, 2))
+    manifest = pods.render_pod(
+        allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=fakes.SETTINGS
+    )
+    labels = manifest["metadata"]["labels"]
+    assert (labels["job-id"], labels["array-job-id"], labels["array-task-id"]) == ("19", "17", "2")
+    assert "array-job-id" not in render(0)["metadata"]["labels"]
 
 
 def test_the_secret_holds_all_that_the_agent_reads() -> None:

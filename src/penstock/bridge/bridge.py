@@ -229,8 +229,7 @@ class Bridge:
         if not namespace:
             return ()
         for rank in self.ledger.ranks(allocation.identity.job_id) or range(len(allocation.shares)):
-            name = rendering.pod_name(allocation.identity, rank)
-            place = self._place_of(name, allocation.identity, namespace)
+            place, name = self._whereabouts(allocation.identity, rank, namespace)
             try:
                 pod = await confirming.pod(self.kube, place, name)
             except errors.KubeNotAllowed as error:  # it may run all the same
@@ -249,14 +248,16 @@ class Bridge:
         request = await self._noted(allocation, request)
         return await self.maker.complete(tuple(found), allocation, owner=owner, request=request)
 
-    def _place_of(self, name: str, identity: jobs.JobIdentity, usual: str) -> str:
-        """The namespace of the attempt's pod of that name: where the picture has it, whatever its owner is
-        called by now and whether or not the name service answers.
+    def _whereabouts(self, identity: jobs.JobIdentity, rank: int, usual: str) -> tuple[str, str]:
+        """Namespace and name of the attempt's pod: as the picture has it, whatever such pods were called
+        when it was made, whatever its owner is called by now and whether or not the name service answers.
         """
-        if f"{usual}/{name}" in self.pods.objects:
-            return usual
-        named = (pod for pod in self.pods.objects.values() if pod.metadata.name == name)
-        return next((pod.metadata.namespace for pod in named if reading.belongs_to(pod, identity)), usual)
+        name = rendering.pod_name(identity, rank)
+        if f"{usual}/{name}" not in self.pods.objects:
+            for pod in self.pods.objects.values():
+                if reading.belongs_to(pod, identity) and reading.rank(pod) == rank:
+                    return pod.metadata.namespace, pod.metadata.name
+        return usual, name
 
     async def loss_of(self, allocation: jobs.Allocation) -> outcomes.Outcome:
         """How an attempt ended that is not all there any more: as it was seen, or with a node of its own."""

@@ -150,6 +150,11 @@ def job_id(pod: types.Pod) -> int | None:
     return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_JOB_ID, ""))
 
 
+def rank(pod: types.Pod) -> int | None:
+    """The place of a pod of ours in its job's allocation."""
+    return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RANK, ""))
+
+
 def is_older_than(pod: types.Pod, moment: int) -> bool:
     """Whether it was made before that (seconds since 1970), and not only by a clock that is a little late."""
     made = pod.metadata.creation_timestamp

@@ -83,12 +83,17 @@ class Allocation:
     account: str = ""
     gid: int | None = None
     """The group that the job was submitted with; its user's own where Slurm does not tell."""
+    array: tuple[int, int] | None = None
+    """The array's id and the number of its task, where the job is one."""
     submission: str = ""
     """The same for all attempts of a job, another for one that gets its number later; empty if not known."""
     requeue: bool | None = None
     """Whether its owner lets it run twice; None: as the site has it. Until it starts it may go back."""
-    shown_id: str = ""
-    """20_3 for a task of an array, else the job's number; empty if not known."""
+
+    @property
+    def shown_id(self) -> str:
+        """20_3 for a task of an array, else the job's number."""
+        return "_".join(map(str, self.array)) if self.array else str(self.identity.job_id)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +110,7 @@ class JobDetails:
     """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
     submitted: int = 0
     """Seconds since 1970, anew with every requeue; 0 where Slurm does not tell."""
+    array: tuple[int, int] | None = None
     submission: str = ""
     """When our job_submit.lua saw it: requeues do not change that."""
     requeue: bool | None = None
@@ -113,7 +119,6 @@ class JobDetails:
     """Nodes that penstockd has kept it from."""
     may_go_back: bool = True
     """Whether Slurm would send it back to the queue now, and not cancel it."""
-    shown_id: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -128,9 +133,9 @@ class JobDetails:
             qos=self.qos,
             account=self.account,
             gid=self.gid,
+            array=self.array,
             submission=self.submission,
             requeue=self.requeue,
-            shown_id=self.shown_id,
         )
 
 

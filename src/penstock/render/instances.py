@@ -67,6 +67,7 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     pod["metadata"]["name"] = f"inst-{instance.job_id}"
     # Nobody's job: what has no live job in Slurm under the jobs' own label would be swept away as an orphan.
     pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE
+    del pod["metadata"]["labels"][wellknown.LABEL_PLAIN_JOB_ID]
     if command:
         container["command"] = list(command)
     name = pod["metadata"]["namespace"]

@@ -85,12 +85,15 @@ def namespace_of(owner: launches.Owner, settings: PodSettings) -> str:
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:
-    """Always the same for the same attempt and rank: making it twice is a conflict, not a second pod."""
-    return f"slurm-{identity.job_id}-{identity.restart}-{rank}"
+    """Always the same for the same attempt and rank: making it twice is a conflict, not a second pod.
+
+    People type it, so it says no more than it must: slurm-job-17, slurm-job-17-r1, slurm-job-17-r1-n1.
+    """
+    return secret_name(identity) + (f"-n{rank}" if rank else "")
 
 
 def secret_name(identity: jobs.JobIdentity) -> str:
-    return f"slurm-{identity.job_id}-{identity.restart}"
+    return f"slurm-job-{identity.job_id}" + (f"-r{identity.restart}" if identity.restart else "")
 
 
 def label_of(name: str) -> str:
@@ -103,9 +106,17 @@ def labels_of(identity: jobs.JobIdentity, cluster: str = "") -> dict[str, str]:
         **({wellknown.LABEL_CLUSTER: label_of(cluster)} if cluster else {}),
         wellknown.LABEL_APP: wellknown.APP_VALUE,
         wellknown.LABEL_JOB_ID: str(identity.job_id),
+        wellknown.LABEL_PLAIN_JOB_ID: str(identity.job_id),
         wellknown.LABEL_RESTART: str(identity.restart),
         wellknown.LABEL_USER_ID: str(identity.uid),
     }
+
+
+def _labels_of_task(allocation: jobs.Allocation) -> dict[str, str]:
+    if allocation.array is None:
+        return {}
+    array, task = allocation.array
+    return {wellknown.LABEL_ARRAY_ID: str(array), wellknown.LABEL_ARRAY_TASK: str(task)}
 
 
 def is_shared(path: bytes, settings: PodSettings) -> bool:
@@ -165,7 +176,9 @@ def render_pod(
         "metadata": {
             "name": pod_name(identity, rank),
             "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity, settings.cluster) | {wellknown.LABEL_RANK: str(rank)},
+            "labels": labels_of(identity, settings.cluster)
+            | {wellknown.LABEL_RANK: str(rank)}
+            | _labels_of_task(allocation),
         },
         "spec": _site_choices(allocation, rank, settings)
         | {

@@ -24,7 +24,7 @@ ARRAY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|"
 DETAIL_FIELDS = (
     *("Partition", "State", "QOS", "Account", "GroupID", "NodeList", "Requeue"),
     *("SubmitTime", "admin_comment"),  # the time in seconds, with SLURM_TIME_FORMAT=%s
-    *("JobID", "ArrayJobID", "ArrayTaskID"),
+    *("ArrayJobID", "ArrayTaskID"),
 )
 
 _NODE_LINE = re.compile(
@@ -92,7 +92,7 @@ def details(row: Sequence[str], shares_shown: tuple[jobs.NodeShare, ...]) -> job
 
     While a job is completing squeue names only the nodes that it still has.
     """
-    partition, state, qos, account, group, nodes, requeue, submitted, comment, *name = row
+    partition, state, qos, account, group, nodes, requeue, submitted, comment, array, task = row
     named, shown = set(hostlists.expand(nodes)), {share.node for share in shares_shown}
     if not named <= shown or (named != shown and state != "COMPLETING"):
         raise errors.SlurmError(f"scontrol shows shares of other nodes than the job has, which is on {nodes}")
@@ -112,7 +112,7 @@ def details(row: Sequence[str], shares_shown: tuple[jobs.NodeShare, ...]) -> job
         requeue=mark.requeue if mark else None,
         avoids=mark.avoids if mark else (),
         may_go_back=requeue != "0",
-        shown_id=_shown(*name),
+        array=(int(array), int(task)) if array.isdigit() and task.isdigit() else None,
     )
 
 
