@@ -79,7 +79,7 @@ class Lua:
         )
 
 
-def job_submit(*bridged: str) -> bytes:
+def job_submit(*bridged: str, shared: tuple[str, ...] = (), missing_workdir: str = "tmp") -> bytes:
     """Our file as it is installed, with these bridged partitions; the first is the default."""
     settings = hooks.HookSettings(
         libexec="/usr/libexec/penstock",
@@ -89,6 +89,8 @@ def job_submit(*bridged: str) -> bytes:
         release_timeout=600,
         slurm_conf="/etc/slurm/slurm.conf",
         state_dir="/var/spool/slurmctld",
+        shared_mounts=shared,
+        missing_workdir=missing_workdir,
     )
     (found,) = (file for file in hooks.render_hooks(settings) if file.name == "job_submit.lua")
     return found.content

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics
 
-from penstock.hooks import wire
+from penstock.hooks import armed, wire
 from penstock.lab import testing
 from penstock.slurm import control
 
@@ -102,9 +102,14 @@ def test_put_aside_variables_come_back_in_the_pod(lab: Lab) -> None:
 
 @pytest.mark.parametrize("option", ["--export=NONE", "--get-user-env", "--export=COLOUR=red"])
 def test_no_login_shell_runs_on_the_node(lab: Lab, option: str) -> None:
-    """What makes slurmd start the user's login shell is switched off before the job starts."""
-    job_id = lab.sbatch('#!/bin/sh\necho "[$SLURM_GET_USER_ENV]"\n', option)
-    assert output_of(lab, job_id) == "[0]\n"
+    """What makes slurmd start the user's login shell is switched off before the job starts; the script has
+    the variable as plain Slurm's would.
+    """
+    job_id = lab.sbatch('#!/bin/sh\necho "[$SLURM_GET_USER_ENV]"\n', option, "--hold")
+    kept = Path(armed.file_of(str(lab.place.controller_state), job_id)).read_bytes()[4:].split(b"\0")
+    assert [entry for entry in kept if entry.startswith(b"SLURM_GET_USER_ENV=")] == [b"SLURM_GET_USER_ENV=0"]
+    lab.run(("scontrol", "release", job_id))
+    assert output_of(lab, job_id) == "[1]\n"
 
 
 def steps(marker: Path, program: Path) -> list[tuple[str, ...]]:

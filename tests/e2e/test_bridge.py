@@ -151,7 +151,8 @@ def test_a_gang_has_a_pod_on_every_node(lab: Lab) -> None:
 
 def test_output_outside_the_nas_is_streamed_through_the_launcher(lab: Lab, outside: Path) -> None:
     """A path that pods cannot see gets every byte all the same."""
-    job_id = lab.sbatch("#!/bin/bash\nfor i in {1..5000}; do echo line $i; done; exit 4\n", cwd=outside)
+    script = "#!/bin/bash\nfor i in {1..5000}; do echo line $i; done; exit 4\n"
+    job_id = lab.sbatch(script, f"--output={outside}/slurm-%j.out")
     assert outcome(lab, job_id) == ("FAILED", "4:0")
     lines = (outside / f"slurm-{job_id}.out").read_text().splitlines()
     assert [line for line in lines if line.startswith("line")] == [f"line {i}" for i in range(1, 5001)]

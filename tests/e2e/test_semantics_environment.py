@@ -38,7 +38,10 @@ SETS_ITSELF = {
     "SLURM_TASK_PID",
     "PENSTOCK_OUTPUT_DIR",
 }  # by the shell, the pod, the launch
-LOGIN_SHELL = "SLURM_GET_USER_ENV"  # whether plain Slurm starts one on the node, which never happens for pods
+LOGIN_SHELL = (
+    "SLURM_GET_USER_ENV"  # whether plain Slurm starts one on the node, which never happens for pods:
+)
+# the variable is there all the same, but what such a shell sets is not
 PER_JOB = {
     *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"),
     *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"),
@@ -121,30 +124,40 @@ def test_every_form_of_export(by_form: dict[str, tuple[Variables, Variables]], n
     plain, pod = by_form[name]
     pod = pod | {"PATH": pod["PATH"].removesuffix(":/penstock")}  # an srun that says why, where there is none
     named = FORMS[name][1]
-    differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB | {LOGIN_SHELL}
+    differs = (HOST_ONLY - named) | NEVER | SETS_ITSELF | PER_JOB
     if plain.get(LOGIN_SHELL) == "1":
         differs |= {name for name in plain.keys() - pod.keys() - SUBMITTED.keys() if not is_slurms(name)}
     assert without(pod, differs) == without(plain, differs)
     assert not NEVER & pod.keys()
-    assert pod.get(LOGIN_SHELL, "0") == "0"
 
 
-def test_path_and_home_are_the_images(by_form: dict[str, tuple[Variables, Variables]]) -> None:
-    """Unless they are named, the image's PATH and HOME are there, and the host's libraries are not."""
+@pytest.mark.parametrize("name", FORMS)
+def test_tmpdir_and_home_are_there_in_every_form(
+    by_form: dict[str, tuple[Variables, Variables]], name: str
+) -> None:
+    """slurmd sets TMPDIR=/tmp where nobody else does, a pod knows no other; HOME is the user's own."""
+    plain, pod = by_form[name]
+    assert pod["TMPDIR"] == "/tmp"  # noqa: S108  # the pod's
+    assert plain["TMPDIR"] in (pod["TMPDIR"], SUBMITTED["TMPDIR"])
+    assert pod["HOME"] == plain.get("HOME", pod["HOME"])
+
+
+def test_the_path_is_the_images(by_form: dict[str, tuple[Variables, Variables]]) -> None:
+    """Unless it is named, the image's PATH is there, and the host's libraries are not."""
     plain, pod = by_form["ALL"]
     assert plain["LD_LIBRARY_PATH"] == SUBMITTED["LD_LIBRARY_PATH"]
     assert pod["PATH"] != plain["PATH"]
     assert "/usr/bin" in pod["PATH"].split(":")
-    assert pod["HOME"]
-    assert not {"LD_LIBRARY_PATH", "TMPDIR", "KUBECONFIG", "LC_CTYPE"} & pod.keys()
+    assert pod["HOME"] == plain["HOME"]
+    assert not {"LD_LIBRARY_PATH", "KUBECONFIG", "LC_CTYPE"} & pod.keys()
 
 
 def test_none_leaves_only_slurms_own(by_form: dict[str, tuple[Variables, Variables]]) -> None:
     """--export=NONE means that nothing of the submitter's shell is there, and the script still has a PATH."""
     plain, pod = by_form["NONE"]
-    assert not SUBMITTED.keys() & pod.keys()
+    assert SUBMITTED.keys() & pod.keys() == {"TMPDIR"}
     assert pod["PATH"]
-    assert pod.keys() - plain.keys() <= {"HOME", "HOSTNAME", "PATH", "PENSTOCK_OUTPUT_DIR", "PWD"}
+    assert pod.keys() - plain.keys() <= {"HOME", "HOSTNAME", "PATH", "PENSTOCK_OUTPUT_DIR", "PWD", "TMPDIR"}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -153,7 +166,7 @@ def test_slurm_variables_are_plain_slurms(
 ) -> None:
     """Every SLURM_* of the plain job is in the pod with the same value, and no other."""
     plain, pod = ({k: v for k, v in found.items() if k.startswith("SLURM")} for found in by_shape[name])
-    differs = PER_JOB | NEVER | SETS_ITSELF | {LOGIN_SHELL}
+    differs = PER_JOB | NEVER | SETS_ITSELF
     assert without(pod, differs) == without(plain, differs)
     assert pod["SLURM_JOB_PARTITION"] == semantics.PODS
 

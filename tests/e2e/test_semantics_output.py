@@ -167,15 +167,6 @@ def test_only_the_error_file_is_outside(lab: Lab, outside: Path) -> None:
     assert ((folder / "o").read_text(), (outside / "e").read_text()) == ("out\n", "err\n")
 
 
-def test_a_folder_no_pod_can_see_is_named(lab: Lab, outside: Path) -> None:
-    """The script starts in /tmp of the pod instead, and the output says so."""
-    job_id = lab.sbatch("#!/bin/sh\npwd\n", "--output=o", cwd=outside)
-    assert semantics.record(lab, job_id) == semantics.Record("COMPLETED", "0:0")
-    assert (outside / "o").read_text() == (
-        f"penstock: the working directory {outside} is not in the container; using /tmp\n/tmp\n"
-    )
-
-
 def test_a_missing_output_folder_is_as_in_plain_slurm(lab: Lab) -> None:
     """Either Slurm cannot open the file and nothing runs, or it makes the folder: in a pod or not."""
     folders = {name: semantics.folder(lab) for name in (semantics.PLAIN, semantics.PODS)}

@@ -39,7 +39,7 @@ IMAGE = ["--image", "nas-hub.local:5407/pytorch:latest"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and a user that is the same everywhere."""
     monkeypatch.chdir(tmp_path)
-    owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000))
+    owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/home/alice")
     real = explain.owner_named
     monkeypatch.setattr(explain, "owner_named", lambda name="": real(name) if name else owner)
     return tmp_path

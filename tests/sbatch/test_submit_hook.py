@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,6 +67,37 @@ def test_lines_that_are_no_directive(lua: luas.Lua, line: str) -> None:
     assert b"line 4 of the script" in refused(lua, text)
     assert codes(text)
     assert codes(text, site=None)
+
+
+@pytest.mark.parametrize(
+    ("line", "workdir", "is_refused"),
+    [
+        ("", "/home/alice", True),
+        ("", "/nasty", True),
+        ("", "/nas/../home", True),
+        ("", "/nas", False),
+        ("", "/nas/x", False),
+        ("#K8S_WORKDIR=/app", "/home/alice", False),
+        ("#K8S_MOUNT=/nas/a:/home/alice", "/home/alice/x", False),
+        ("#K8S_COMMAND=@entrypoint", "/home/alice", False),
+    ],
+)
+def test_working_directories_that_pods_do_not_see(line: str, workdir: str, is_refused: bool) -> None:
+    """Both refuse them; a folder in which a script is only looked at is worth a warning."""
+    lua, site = luas.Lua(), msgspec.structs.replace(SITE, shared_mounts=("/nas",))
+    lua.run(luas.job_submit("pods", shared=("/nas",), missing_workdir="refuse"))
+    try:
+        text = script(line, "true")
+        assert bool(lua.refusal({"script": text, "name": b"x", "work_dir": workdir.encode()})) == is_refused
+        assert codes(text, f"--chdir={workdir}", site=site) == ["missing-workdir"] * is_refused
+        assert codes(text, f"--chdir={workdir}", "--partition=host", site=site) == []
+        context = compiler.Context(site=site, workdir=workdir)
+        done = compiler.compile_script(text, name="job.sh", context=context)
+        assert [(each.severity, each.code) for each in done.diagnostics] == [
+            ("warning", "missing-workdir")
+        ] * is_refused
+    finally:
+        lua.close()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from penstock.render import pods as rendering
 SETTINGS = rendering.PodSettings(
     default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30
 )
-OWNER = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000))
+OWNER = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/nas/home/alice")
 REQUEST = launches.LaunchRequest(
     interpreter=b"/bin/bash",
     script=b"#!/lab/libexec/penstock-launch /bin/bash\n#SBATCH -n1\necho hello\n",

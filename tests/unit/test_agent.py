@@ -169,6 +169,14 @@ def test_a_missing_working_directory_is_said(stage: Stage) -> None:
     assert "the working directory /nonexistent/place is not in the container" in err
 
 
+def test_a_working_directory_that_pods_do_not_see_is_said(stage: Stage) -> None:
+    """The script starts where it was told to, and its output says what that means."""
+    code, out, err = stage.run("pwd\n", workdir="/tmp", lost_workdir="/home/alice")  # noqa: S108
+    assert (code, out) == (0, "/tmp\n")  # noqa: S108  # the container's
+    words = "pods do not see the working directory /home/alice: the job runs in /tmp of its pod"
+    assert err == f"penstock: {words}, and what it leaves there vanishes with it\n"
+
+
 def test_the_folder_for_outputs_is_made_for_the_job_alone(stage: Stage) -> None:
     """Mode 700, named in the environment, whatever the submitter exported."""
     made = stage.folder / "out put"

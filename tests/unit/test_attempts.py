@@ -85,6 +85,18 @@ async def test_record_has_the_name_of_an_arrays_task(world: World) -> None:
     assert world.record(folder="running").shown_id == "12_5"
 
 
+async def test_record_says_where_the_job_ran_and_in_which_image(world: World) -> None:
+    """The partition's own image, and /tmp where pods do not see the folder that it was submitted in."""
+    own = {fakes.allocation().partition: "part/own:2"}
+    settings = dataclasses.replace(fakes.SETTINGS, partition_images=own)
+    world.bridge.attempts._settings = settings
+    request = dataclasses.replace(fakes.REQUEST, workdir=b"/home/alice")
+    await world.bridge.attempts.begin(fakes.allocation(), request)
+    found = world.record(folder="running")
+    assert found.image == "part/own:2"
+    assert (found.workdir, found.workdir_is_shared, found.lost_workdir) == (b"/tmp", False, b"/home/alice")
+
+
 async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
     """The first of two Epilogs hands over nothing."""
     allocation = fakes.allocation(on=("n1", "n2"))

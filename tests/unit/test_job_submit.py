@@ -90,6 +90,7 @@ def test_what_makes_the_launcher_load_code_is_put_aside(own: luas.Lua) -> None:
     assert own.value("job.environment.PENSTOCK_GIVEN_LD_PRELOAD") == "/x.so"
     assert own.value("job.environment.HOME") == "/h"
     assert own.value("job.environment.SLURM_GET_USER_ENV") == "0"
+    assert own.value("job.environment.PENSTOCK_GIVEN_SLURM_GET_USER_ENV") == "1"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,73 @@ def test_a_job_stays_among_its_kind(own: luas.Lua) -> None:
     own.run("away = slurm_job_modify({ partition = 'host' }, { partition = 'gpu' }, {}, 1001)")
     own.run("within = slurm_job_modify({ partition = 'cpu' }, { partition = 'gpu' }, {}, 1001)")
     assert (own.value("away"), own.value("within")) == ("-1", "0")
+
+
+SHARED = ("/nas", "/scratch/all")
+WAY_OUT = "Submit from a folder under /nas or /scratch/all, or name one: --chdir=/nas/..."
+SEEN = {
+    "a-mount": ("/nas", ""),
+    "below-a-mount": ("/scratch/all/x/y", ""),
+    "by-a-roundabout-way": ("/home/../nas/./x//y", ""),
+    "chosen": ("/home/alice", "#K8S_WORKDIR=/app"),
+    "mounted": ("/home/alice/x", "#K8S_MOUNT=/nas/home/alice:/home/alice"),
+    "mounted-read-only": ("/home/alice", '#K8S_MOUNT="/nas/a:/home/alice:ro"'),
+    "the-images-own": ("/home/alice", "#K8S_COMMAND=@entrypoint"),
+}
+UNSEEN = {
+    "elsewhere": ("/home/alice", ""),
+    "a-longer-name": ("/nasty/x", ""),
+    "above-a-mount": ("/scratch", ""),
+    "up-and-out": ("/nas/../home/alice", ""),
+    "root": ("/", ""),
+    "too-late": ("/home/alice", "true\\n#K8S_WORKDIR=/app"),
+    "mounted-elsewhere": ("/home/alice", "#K8S_MOUNT=/nas/home/alice:/home/al"),
+}
+
+
+def submitted_in(lua: luas.Lua, workdir: str, line: str) -> str:
+    """The answer to a job with that working directory and that line in its script."""
+    script = f"#!/bin/bash\\n{line}\\ntrue\\n".replace('"', '\\"')
+    return submit(lua, f'{{ user_id = 1001, script = "{script}", work_dir = "{workdir}" }}')
+
+
+@pytest.mark.parametrize("case", [*SEEN, *UNSEEN])
+def test_a_working_directory_that_pods_do_not_see_is_refused(lua: luas.Lua, case: str) -> None:
+    """In words, with the way out; what they see, and what the script chooses itself, is taken in silence."""
+    lua.run(luas.job_submit("gpu", shared=SHARED, missing_workdir="refuse"))
+    answer = submitted_in(lua, *(SEEN | UNSEEN)[case])
+    if case in SEEN:
+        assert (answer, lua.value("#said")) == ("0", "0")
+        return
+    path = UNSEEN[case][0]
+    lost = f"pods do not see the working directory {path}: what the job writes there would be lost"
+    assert (answer, lua.value("said[1]")) == ("-1", f"penstock: {lost}. {WAY_OUT}")
+    assert lua.value("job.admin_comment") == "nil"
+
+
+@pytest.mark.parametrize("shared", [SHARED, ()])
+def test_a_site_may_let_such_jobs_run_in_tmp(lua: luas.Lua, shared: tuple[str, ...]) -> None:
+    """And they are told; where pods share nothing there is no other folder to name."""
+    lua.run(luas.job_submit("gpu", shared=shared, missing_workdir="tmp"))
+    assert submitted_in(lua, "/home/alice", "") == "0"
+    told = lua.value("said[1]")
+    assert "the job runs in /tmp of its pod, and files it leaves there vanish with it" in told
+    assert (WAY_OUT in told) == bool(shared)
+    assert submitted_in(lua, "/home/alice", "#K8S_WORKDIR=/app") == "0"
+    assert lua.value("#said") == "1"
+
+
+def test_a_queued_job_cannot_be_moved_where_pods_see_nothing(lua: luas.Lua) -> None:
+    """`scontrol update WorkDir=` is held to the same; other partitions are left alone."""
+    lua.run(luas.job_submit("gpu", shared=SHARED, missing_workdir="refuse"))
+    for workdir, partition, answer in (
+        ("/home", "gpu", "-1"),
+        ("/nas/x", "gpu", "0"),
+        ("/home", "host", "0"),
+    ):
+        change = f"{{ work_dir = '{workdir}' }}, {{ partition = '{partition}' }}"
+        lua.run(f"answer = slurm_job_modify({change}, {{}}, 1001)")
+        assert lua.value("answer") == answer
 
 
 class Chain:

@@ -12,12 +12,13 @@ import pytest
 from penstock import errors
 from penstock.devcluster import containers
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import namespaces, pods
+from penstock.render import folders, namespaces, pods
 from penstock.sbatch import pods as scripts
 from tests import goldens
 from tests.unit import fakes
 
 KEPT = "/penstock-output"
+HOME = folders.Home("/nas/home/alice", made=False)
 
 
 def shown(manifest: pods.Manifest) -> str:
@@ -86,7 +87,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
 
 def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
     """The launcher's name never enters the container; every other byte is the user's."""
-    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS)["slurm_script"]
+    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
     assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
 
 
@@ -101,7 +102,7 @@ def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
 def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: bytes) -> None:
     """A program and at most one argument."""
     request = dataclasses.replace(fakes.REQUEST, interpreter=interpreter)
-    assert pods.secret_files(request, fakes.SETTINGS)["arguments"].startswith(b"set -- " + words)
+    assert pods.secret_files(request, fakes.SETTINGS, HOME)["arguments"].startswith(b"set -- " + words)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_the_pod_writes_only_files_it_can_see(
 ) -> None:
     """What belongs outside the shared mounts is kept in a folder of the pod's own, which is there then."""
     request = dataclasses.replace(fakes.REQUEST, stdout=stdout.encode(), stderr=stderr.encode())
-    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].decode().splitlines()
+    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
     names = ("stdout", "stderr", "kept")
     assert lines[-3:] == [f"penstock_{name}='{value}'" for name, value in zip(names, expected, strict=True)]
     spec = render(0, stdout=request.stdout, stderr=request.stderr)["spec"]
@@ -133,8 +134,8 @@ def test_the_pod_writes_only_files_it_can_see(
 def test_the_agent_learns_umask_and_input() -> None:
     """What slurmd gave the batch process besides its output."""
     request = dataclasses.replace(fakes.REQUEST, umask=b"0027", stdin=b"/nas/in put")
-    lines = pods.secret_files(request, fakes.SETTINGS)["settings"].splitlines()
-    assert lines[1:3] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
+    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
+    assert lines[2:4] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
 
 
 def asking(*lines: str) -> PodSpec:
@@ -244,12 +245,13 @@ def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     """Each in the file that the agent reads."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
-    files = pods.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS)
+    files = pods.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
     assert b"penstock_workdir='/nas/run'" in files["settings"]
     assert b"export MODE='fast one'" in files["environment"]
     assert files["arguments"] == b"set -- '/bin/bash' 'train.sh' 'a' 'b c'\n"
     request = dataclasses.replace(fakes.REQUEST, pod=asking("COMMAND=python3 -m 'my mod'"))
-    assert pods.secret_files(request, fakes.SETTINGS)["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
+    files = pods.secret_files(request, fakes.SETTINGS, HOME)
+    assert files["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
 
 
 DOLLARS = ("pa$$word", "$$(HOME)", "$(HOME)", "$5$salt", "a$", "$$$", "$(", "${X}")
@@ -264,7 +266,8 @@ def test_no_dollar_is_lost_or_obeyed(text: str) -> None:
     spec = render(0, pod=pod, environment=(f"V={text}".encode(),), arguments=(text.encode(),))["spec"]
     (container,), (looks,) = spec["containers"], spec["initContainers"]
     home = {"HOME": "/root"}
-    assert [containers.expand(one["value"], home) for one in container["env"]] == [text]
+    (value,) = (one["value"] for one in container["env"] if one["name"] == "V")
+    assert containers.expand(value, home) == text
     assert [containers.expand(word, home) for word in container["args"]] == [text]
     assert containers.expand(looks["command"][-1], home) == f"/nas/{text}"
 

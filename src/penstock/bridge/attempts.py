@@ -25,6 +25,7 @@ from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
 from penstock.model import jobs, launches, numbers
 from penstock.nas import atomic
+from penstock.render import folders
 from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Attempts:
 
     def _described(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
         identity, token = allocation.identity, secrets.token_hex(16)
-        workdir = request.pod.workdir.encode() or request.workdir
+        workdir = folders.workdir_of(request, self._settings.shared_mounts)
         folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if self._outputs else ""
         return model.Attempt(
             job_id=identity.job_id,
@@ -120,8 +121,9 @@ class Attempts:
             submission=allocation.submission,
             shown_id=allocation.shown_id,
             shares=tuple(map(_share, allocation.shares)),
-            image=rendering.image_of(request, self._settings),
+            image=rendering.image_of(request, self._settings, allocation.partition),
             workdir=workdir,
+            lost_workdir=folders.lost_workdir(request, self._settings.shared_mounts),
             workdir_is_shared=rendering.is_shared(workdir, self._settings),
             stdout=request.stdout,
             stderr=request.stderr,

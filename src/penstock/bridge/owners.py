@@ -32,6 +32,7 @@ class User:
     name: str
     gid: int
     groups: tuple[int, ...] | None
+    home: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Owners:
         if chosen is None:
             return launches.Owner(name=str(uid), uid=uid, gid=uid if gid is None else gid, groups=())
         group = chosen.gid if gid is None else gid
-        return launches.Owner(name=chosen.name, uid=uid, gid=group, groups=chosen.groups or (chosen.gid,))
+        groups = chosen.groups or (chosen.gid,)
+        return launches.Owner(name=chosen.name, uid=uid, gid=group, groups=groups, home=chosen.home)
 
     async def _look_up(self, uid: int) -> User | None:
         """What the name service says now, or what is known if it does not answer."""
@@ -102,5 +104,6 @@ def look_up(uid: int) -> User | None:
     try:
         grp.getgrgid(entry.pw_gid)
     except KeyError:  # then it has not told the others either
-        return User(entry.pw_name, entry.pw_gid, None)
-    return User(entry.pw_name, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+        return User(entry.pw_name, entry.pw_gid, None, entry.pw_dir)
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return User(entry.pw_name, entry.pw_gid, groups, entry.pw_dir)

@@ -113,7 +113,9 @@ def owner_named(name: str = "") -> launches.Owner:
             raise errors.UsageError(f"{name!r} is neither a user of this host nor a number") from None
         return launches.Owner(name=name, uid=int(name), gid=int(name), groups=())
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    return launches.Owner(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, groups=groups)
+    return launches.Owner(
+        name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, groups=groups, home=entry.pw_dir
+    )
 
 
 def pod_settings(site: SiteView) -> pods.PodSettings:

@@ -64,6 +64,7 @@ class Checker(msgspec.Struct, frozen=True):
             gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,
             other_gres=site is None or not site.complete,
             site=site,
+            workdir=_here(),
             lint=lint,
         )
         return cls(context, silenced, _given(accepted, context) if accepted else ())
@@ -81,6 +82,13 @@ class Checker(msgspec.Struct, frozen=True):
     def __call__(self, source: Source) -> tuple[bool, tuple[Diagnostic, ...]]:
         done = self.compile(source, self.given)
         return done.ok, done.diagnostics
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109  # pathlib costs every call
+    except OSError:  # it was removed
+        return ""
 
 
 def _given(accepted: tuple[str, ...], context: compiler.Context) -> tuple[str, ...]:

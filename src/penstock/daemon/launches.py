@@ -21,6 +21,7 @@ from penstock.daemon import metrics as measuring
 from penstock.kube import reading, reflecting, types
 from penstock.model import audits, jobs, launches
 from penstock.model.jobspec import PodSpec
+from penstock.render import folders
 from penstock.render import pods as rendering
 from penstock.sbatch import images, placement
 from penstock.sbatch import pods as pods_of_scripts
@@ -82,6 +83,13 @@ def allowed_request(
     return request
 
 
+def _elsewhere(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str:
+    """That the script does not run where it was submitted, for people; nothing when it does."""
+    lost = folders.lost_workdir(request, settings.shared_mounts).decode(errors="replace")
+    shown = "".join(character if character.isprintable() else "?" for character in lost)
+    return f"runs in {folders.TMP} of its pod: pods do not see {shown}" if shown else ""
+
+
 @dataclasses.dataclass
 class LaunchSession:
     """One launcher's connection."""
@@ -134,7 +142,8 @@ class LaunchSession:
         if attaching:
             self.announced = True
             self.bridge.ledger.hold(allocation)
-        self.bridge.timeline.note(job_id, "attached" if attaching else "launched")
+        where = _elsewhere(request, self.bridge.settings)
+        self.bridge.timeline.note(job_id, "attached" if attaching else "launched", where)
         try:
             self.gang = await self._pods(message, allocation, request)
         except gang.GangRefused as error:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs as the first process of a job's container and needs nothing of the image but /bin/sh.
 # Beside it lie: environment (export lines), arguments (a `set --` line: the command to run), slurm_script, and settings:
-#   penstock_workdir, penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own),
+#   penstock_workdir, penstock_lost_workdir (the one that should have been and is not in the pod; empty: none), penstock_umask, penstock_stdin, penstock_stdout, penstock_stderr (empty: leave the container's own),
 #   penstock_kept (a folder of the pod's own whose files 1 and 2 penstockd fetches with `collect`; empty: none),
 #   penstock_output_dir (the job's folder for outputs, to be made; empty: none), penstock_outputs (patterns, one a line, of
 #   files that only the container has: copied there at the end).
@@ -105,6 +105,7 @@ if [ $$ -eq 1 ] && command -v tail >/dev/null; then
     fi
 fi 2>/dev/null
 
+[ -z "$penstock_lost_workdir" ] || note "pods do not see the working directory $penstock_lost_workdir: the job runs in $penstock_workdir of its pod, and what it leaves there vanishes with it"
 cd "$penstock_workdir" 2>/dev/null || {
     note "the working directory $penstock_workdir is not in the container; using /tmp"
     cd /tmp || finish 126

@@ -18,6 +18,9 @@ local LAUNCHER = "@LAUNCHER@"
 local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
 local ROOT_MAY_SUBMIT = @ROOT_MAY_SUBMIT@
+local SHARED = { @SHARED@ } -- folders that pods see under the same path
+local MISSING_WORKDIR = "@MISSING_WORKDIR@" -- what becomes of a job whose working directory is in none: "refuse" or "tmp"
+local UNSAID = 4294967293 -- a number of Slurm's from here on says that nothing was asked for
 local SHEBANG_LIMIT = 255 -- the kernel reads no more of a "#!" line
 local MARK = "@MARK@"
 local PUT_ASIDE = "@PUT_ASIDE@"
@@ -62,18 +65,64 @@ local function problem_with_words(job_desc)
    return nil
 end
 
--- The number and text of the first malformed #K8S_ line, or nil. Directives end at the first command, as for sbatch:
--- what comes after it, in a here-document perhaps, is the script's own affair.
-local function malformed_directive(script)
-   local number = 0
+-- The #K8S_ lines, each with its number. They end at the first command, as for sbatch: what comes after it, in a
+-- here-document perhaps, is the script's own affair.
+local function directives(script)
+   local found, number = {}, 0
    for line in string.gmatch(script, "([^\n]*)\n?") do
       number = number + 1
-      if string.find(line, "^%s*[^%s#]") then return nil end
-      if string.find(line, "^#K8S_") and not string.find(line, "^#K8S_[A-Z_]+=%S") then
-         return number, line
-      end
+      if string.find(line, "^%s*[^%s#]") then break end
+      if string.find(line, "^#K8S_") then found[#found + 1] = { number = number, line = line } end
+   end
+   return found
+end
+
+-- The number and text of the first malformed #K8S_ line, or nil.
+local function malformed_directive(script)
+   for _, each in ipairs(directives(script)) do
+      if not string.find(each.line, "^#K8S_[A-Z_]+=%S") then return each.number, each.line end
    end
    return nil
+end
+
+-- The path without "//", "." and "..", as far as that can be told without the disk.
+local function plain(path)
+   local parts = {}
+   for part in string.gmatch(path, "[^/]+") do
+      if part == ".." then table.remove(parts) elseif part ~= "." then parts[#parts + 1] = part end
+   end
+   return "/" .. table.concat(parts, "/")
+end
+
+local function lies_in(path, folder)
+   return path == folder or string.sub(path, 1, string.len(folder) + 1) == folder .. "/"
+end
+
+-- Does the job's pod see its working directory, or does the script itself say where it runs?
+local function has_workdir(path, script)
+   for _, folder in ipairs(SHARED) do
+      if lies_in(path, folder) then return true end
+   end
+   for _, each in ipairs(directives(script)) do
+      local name, value = string.match(each.line, "^#K8S_([A-Z_]+)=[\"']?([^\"'%s]*)")
+      if name == "WORKDIR" or name == "COMMAND" and value == "@entrypoint" then return true end
+      local target = name == "MOUNT" and (string.match(value, "^[^:]*:([^:]+)") or string.match(value, "^[^:]+"))
+      if target and lies_in(path, plain(target)) then return true end
+   end
+   return false
+end
+
+-- What to say of a working directory that pods do not see; nil when they do.
+local function without_workdir(path, script)
+   if path == nil or has_workdir(plain(path), script) then return nil end
+   local text = "pods do not see the working directory " .. path
+   if MISSING_WORKDIR == "refuse" then
+      text = text .. ": what the job writes there would be lost"
+   else
+      text = text .. ": the job runs in /tmp of its pod, and files it leaves there vanish with it"
+   end
+   if #SHARED == 0 then return text end
+   return text .. ". Submit from a folder under " .. table.concat(SHARED, " or ") .. ", or name one: --chdir=" .. SHARED[1] .. "/..."
 end
 
 -- The number of the first line that calls srun, or nil. A hint, not a refusal: it may be in a branch that is never taken.
@@ -112,7 +161,11 @@ local function disarm(job_desc)
          environment[name] = ""
       end
    end
-   if environment["SLURM_GET_USER_ENV"] ~= nil then environment["SLURM_GET_USER_ENV"] = "0" end
+   local login = environment["SLURM_GET_USER_ENV"]
+   if login ~= nil then
+      environment[PUT_ASIDE .. "SLURM_GET_USER_ENV"] = login
+      environment["SLURM_GET_USER_ENV"] = "0"
+   end
 end
 
 local function problem_with(job_desc)
@@ -131,7 +184,19 @@ local function problem_with(job_desc)
    if number ~= nil then
       return "line " .. number .. " of the script: \"" .. line .. "\" is not of the form #K8S_NAME=value"
    end
+   if MISSING_WORKDIR == "refuse" then return without_workdir(job_desc.work_dir, job_desc.script) end
    return nil
+end
+
+-- What the user should know of a job that is taken all the same.
+local function hints(job_desc)
+   local found = {}
+   if MISSING_WORKDIR ~= "refuse" then found[1] = without_workdir(job_desc.work_dir, job_desc.script) end
+   local calling = first_srun(job_desc.script)
+   if calling ~= nil then
+      found[#found + 1] = "line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it"
+   end
+   return found
 end
 
 -- The partitions asked for; a reservation brings its own when none are named.
@@ -159,10 +224,7 @@ local function submit(job_desc)
    end
    local problem = problem_with(job_desc)
    if problem ~= nil then return refuse(problem) end
-   local calling = first_srun(job_desc.script)
-   if calling ~= nil then
-      say("line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it")
-   end
+   for _, text in ipairs(hints(job_desc)) do say(text) end
    disarm(job_desc)
    local result = wrap(job_desc)
    if result == slurm.SUCCESS then
@@ -178,6 +240,10 @@ local function modify(job_desc, job_rec)
    end
    local words = how_bridged(job_rec.partition) ~= "none" and problem_with_words(job_desc) or nil
    if words ~= nil then return refuse(words) end
+   if MISSING_WORKDIR == "refuse" and how_bridged(job_rec.partition) ~= "none" then
+      local problem = without_workdir(job_desc.work_dir, "")
+      if problem ~= nil then return refuse(problem) end
+   end
    return slurm.SUCCESS
 end
 

@@ -131,6 +131,8 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         state_dir=_state_dir(site, facts),
         slurm_commands=site.slurm.commands_dir,
         root_may_submit=site.penstockd.root_may_submit,
+        shared_mounts=daemons.shared_mounts(site),
+        missing_workdir=daemons.missing_workdir(site),
         crash_points=facts.crash_points,
     )
     libexec, etc = Path(site.penstockd.libexec), Path(site.slurm.conf).parent

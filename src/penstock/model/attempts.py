@@ -66,6 +66,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...] = ()
     image: str = ""
     workdir: bytes = b""
+    """Where the script ran; in the pod alone unless it is shared."""
+    lost_workdir: bytes = b""
+    """Where it should have run, and pods do not see; empty when they do."""
     workdir_is_shared: bool = False
     stdout: bytes = b""
     stderr: bytes = b""

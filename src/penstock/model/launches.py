@@ -17,6 +17,7 @@ class Owner:
     uid: int
     gid: int
     groups: tuple[int, ...]
+    home: str = ""
     account: str = ""
     """Slurm's account that the job is charged to."""
 

@@ -6,6 +6,8 @@ also be written by hand, as JSON, TOML or YAML, for `penstock validate --site FI
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from penstock import wellknown
@@ -65,6 +67,8 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """#K8S_ directives users may not write, by their name without the prefix."""
     default_image: str = ""
     shared_mounts: tuple[str, ...] = ()
+    missing_workdir: Literal["refuse", "tmp"] = "refuse"
+    """What becomes of a job whose working directory is in none of them."""
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
     gpu_resources: dict[str, str] = {}

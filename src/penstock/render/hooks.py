@@ -38,6 +38,10 @@ class HookSettings:
     slurm_commands: str = "/usr/bin"
     """Where to look for squeue first."""
     root_may_submit: bool = False
+    shared_mounts: tuple[str, ...] = ()
+    """Folders that pods see under the same path."""
+    missing_workdir: str = "tmp"
+    """What becomes of a job whose working directory is in none of them: `refuse` or `tmp`."""
     crash_points: str = ""
     """Folder that arms crash points; empty except in labs for tests."""
 
@@ -133,6 +137,8 @@ def _job_submit(settings: HookSettings) -> bytes:
         b"@PUT_ASIDE@": wellknown.PUT_ASIDE,
         b"@LOADERS@": ", ".join(f'"{name}"' for name in armed.LOADERS),
         b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
+        b"@SHARED@": ", ".join(f'"{path}"' for path in settings.shared_mounts),
+        b"@MISSING_WORKDIR@": settings.missing_workdir,
     }
     text = _source("job_submit.lua")
     for placeholder, value in values.items():

@@ -18,6 +18,7 @@ from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
+JOBS_OWN = ("penstock", "home")  # volumes that only what runs a batch script makes use of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,8 +63,8 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     spec.pop("schedulerName", None)
     container = spec["containers"][0]
     container.pop("command", None)
-    container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] != "penstock"]
-    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "penstock"]
+    container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] not in JOBS_OWN]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in JOBS_OWN]
     pod["metadata"]["name"] = f"inst-{instance.job_id}"
     # Nobody's job: what has no live job in Slurm under the jobs' own label would be swept away as an orphan.
     pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE

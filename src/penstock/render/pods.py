@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources as package_files
@@ -17,7 +18,7 @@ from typing import Any
 
 from penstock import errors, wellknown
 from penstock.model import homes, jobs, launches
-from penstock.render import directives, environment
+from penstock.render import directives, environment, folders
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
 _HOOKS = package_files.files("penstock.hooks")
@@ -121,9 +122,7 @@ def _labels_of_task(allocation: jobs.Allocation) -> dict[str, str]:
 
 def is_shared(path: bytes, settings: PodSettings) -> bool:
     """Whether pods see the same file under the same name."""
-    return any(
-        path == mount.encode() or path.startswith(mount.encode() + b"/") for mount in settings.shared_mounts
-    )
+    return folders.lies_in(path, settings.shared_mounts)
 
 
 def written_by_pod(path: bytes, settings: PodSettings) -> bool:
@@ -169,7 +168,8 @@ def render_pod(
     strict_groups: bool = False,
 ) -> Manifest:
     """One rank's pod, not bound to a node yet; `strict_groups` where its node keeps groups of images out."""
-    identity = allocation.identity
+    identity, home = allocation.identity, folders.home_of(owner, request.pod, settings.shared_mounts)
+    own = [*_home_volume(rank, home), *_output_volume(rank, request, settings)]
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -187,8 +187,8 @@ def render_pod(
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": settings.kill_wait,
             "securityContext": _pod_security(owner, strict_groups=strict_groups),
-            "containers": [_container(allocation, rank, request, settings)],
-            "volumes": _volumes(identity, settings) + _output_volume(rank, request, settings),
+            "containers": [_container(allocation, rank, request, settings, home)],
+            "volumes": _volumes(identity, settings) + own,
         },
     }
     return directives.apply(
@@ -232,7 +232,11 @@ def _pod_security(owner: launches.Owner, *, strict_groups: bool) -> Manifest:
 
 
 def _container(
-    allocation: jobs.Allocation, rank: int, request: launches.LaunchRequest, settings: PodSettings
+    allocation: jobs.Allocation,
+    rank: int,
+    request: launches.LaunchRequest,
+    settings: PodSettings,
+    home: folders.Home,
 ) -> Manifest:
     share = allocation.shares[rank].amount
     amounts = {"cpu": f"{share.millicpus}m", "memory": str(share.memory)}
@@ -242,12 +246,13 @@ def _container(
         "name": wellknown.CONTAINER_NAME,
         "image": image_of(request, settings, allocation.partition),
         **({"imagePullPolicy": settings.image_pull_policy} if settings.image_pull_policy else {}),
-        **_process(rank, request),
+        **_process(rank, request, home),
         "resources": {"requests": amounts, "limits": dict(amounts)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
             {"name": "penstock", "mountPath": wellknown.AGENT_MOUNT, "readOnly": True},
             *({"name": f"shared-{n}", "mountPath": path} for n, path in enumerate(settings.shared_mounts)),
+            *({"name": volume["name"], "mountPath": home.path} for volume in _home_volume(rank, home)),
             *(
                 {"name": volume["name"], "mountPath": wellknown.OUTPUT_MOUNT}
                 for volume in _output_volume(rank, request, settings)
@@ -256,7 +261,7 @@ def _container(
     }
 
 
-def _process(rank: int, request: launches.LaunchRequest) -> Manifest:
+def _process(rank: int, request: launches.LaunchRequest, home: folders.Home) -> Manifest:
     """What the container runs: our agent, or with #K8S_COMMAND=@entrypoint what the image itself does."""
     agent = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
     if rank > 0:
@@ -264,7 +269,8 @@ def _process(rank: int, request: launches.LaunchRequest) -> Manifest:
     if not request.pod.own_entrypoint:
         return {"command": agent}
     pairs = [
-        (name.decode(errors="replace"), value.decode(errors="replace")) for name, value in _variables(request)
+        (name.decode(errors="replace"), value.decode(errors="replace"))
+        for name, value in _variables(request, home)
     ]
     found: Manifest = {"env": [{"name": name, "value": directives.literally(value)} for name, value in pairs]}
     if request.arguments:
@@ -281,6 +287,11 @@ def _volumes(identity: jobs.JobIdentity, settings: PodSettings) -> list[Manifest
         {"name": "penstock", "secret": {"secretName": secret_name(identity), "defaultMode": 0o555}},
         *shared,
     ]
+
+
+def _home_volume(rank: int, home: folders.Home) -> list[Manifest]:
+    """A home for the job alone, where pods do not see its user's."""
+    return [{"name": "home", "emptyDir": {}}] if rank == 0 and home.made else []
 
 
 def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSettings) -> list[Manifest]:
@@ -301,7 +312,7 @@ def render_secret(
     owner_pod_uid: str,
 ) -> Manifest:
     """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
-    files = secret_files(request, settings)
+    files = secret_files(request, settings, folders.home_of(owner, request.pod, settings.shared_mounts))
     size = sum(map(len, files.values()))
     if size > SECRET_LIMIT:
         raise errors.UsageError(
@@ -325,7 +336,9 @@ def render_secret(
     }
 
 
-def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict[str, bytes]:
+def secret_files(
+    request: launches.LaunchRequest, settings: PodSettings, home: folders.Home
+) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
     stdout, stderr = _output_files(request, settings)
     kept = wellknown.OUTPUT_MOUNT if fetched(request, settings) else ""
@@ -334,10 +347,11 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
         "srun": NO_SRUN,
         wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
         "arguments": environment.set_line(_command(request)),
-        "environment": environment.export_lines(_variables(request)),
+        "environment": environment.export_lines(_variables(request, home)),
         "settings": environment.assignments(
             {
-                "penstock_workdir": request.pod.workdir.encode() or request.workdir,
+                "penstock_workdir": folders.workdir_of(request, settings.shared_mounts),
+                "penstock_lost_workdir": folders.lost_workdir(request, settings.shared_mounts),
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
                 "penstock_output_dir": request.output_dir,
@@ -352,14 +366,15 @@ def secret_files(request: launches.LaunchRequest, settings: PodSettings) -> dict
 
 def _copied_outputs(request: launches.LaunchRequest, settings: PodSettings) -> bytes:
     """Patterns of files that go with the container; those in a shared folder can be had later."""
-    workdir = request.pod.workdir.encode() or request.workdir
+    workdir = folders.workdir_of(request, settings.shared_mounts)
     return b"" if is_shared(workdir, settings) else "\n".join(request.pod.outputs).encode()
 
 
-def _variables(request: launches.LaunchRequest) -> tuple[tuple[bytes, bytes], ...]:
-    """The submit environment, and what #K8S_ENV adds to it."""
+def _variables(request: launches.LaunchRequest, home: folders.Home) -> tuple[tuple[bytes, bytes], ...]:
+    """HOME and TMPDIR as slurmd sets them, the submit environment, and what #K8S_ENV adds to it."""
+    first = {b"HOME": os.fsencode(home.path), b"TMPDIR": folders.TMP.encode()}
     own = ((name.encode(), value.encode()) for name, value in request.pod.environment.items())
-    return (*environment.entering(request.environment), *own)
+    return (*(first | dict(environment.entering(request.environment))).items(), *own)
 
 
 def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:

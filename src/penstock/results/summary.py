@@ -100,6 +100,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked
     used: Used
     workdir: str
+    lost_workdir: str | None = None
+    """Where it was submitted, if pods do not see that: then what it left in `workdir` went with its pod."""
     stdout: str
     stderr: str
     outputs: Outputs = Outputs()
@@ -151,6 +153,7 @@ def summarise(
         asked=_asked(attempt),
         used=_used(attempt, record, first),
         workdir=_text(attempt.workdir),
+        lost_workdir=_text(attempt.lost_workdir) or None,
         stdout=_text(attempt.stdout),
         stderr=_text(attempt.stderr),
     )
@@ -290,11 +293,17 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("digest", summary.image_digest or unknown),
         ("asked", f"{asked.cpus:g} CPUs, {asked.memory_bytes // 2**20} MiB, {asked.gpus} GPUs"),
         ("used", f"{elapsed}, {cpu}, {memory}"),
-        ("workdir", summary.workdir),
+        ("workdir", _workdir(summary)),
         ("stdout", summary.stdout),
         ("stderr", summary.stderr if summary.stderr != summary.stdout else "in stdout.log"),
         ("outputs", f"{summary.outputs.files} files, {summary.outputs.bytes} bytes"),
     ]
+
+
+def _workdir(summary: Summary) -> str:
+    if summary.lost_workdir is None:
+        return summary.workdir
+    return f"{summary.workdir} of the pod, gone with it: pods do not see {summary.lost_workdir}"
 
 
 def _end(summary: Summary) -> str:

@@ -78,8 +78,9 @@ JSON or TOML, which is faster and which `penstock apply` writes, with these keys
 `partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?,
 `trusted`, `allowed_tolerations`, `allowed_node_labels`),
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
-(prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `namespace_pattern`,
-`kill_wait`, `classes` (name: `cpus`, `memory_mib`, `priority_class`) and `flavours` (name: GPUs).
+(prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `missing_workdir`,
+`namespace_pattern`, `kill_wait`, `classes` (name: `cpus`, `memory_mib`, `priority_class`)
+and `flavours` (name: GPUs).
 """
 
 

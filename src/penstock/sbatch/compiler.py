@@ -62,6 +62,8 @@ class Context(msgspec.Struct, frozen=True):
     other_gres: bool = False
     """Whether Slurm may have more GresTypes: then others are a warning."""
     site: SiteView | None = None
+    workdir: str = ""
+    """The folder that the job will most likely be submitted in; empty: nobody knows."""
     lint: bool = False
 
     @property
@@ -168,7 +170,7 @@ def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
         from penstock.sbatch import sitecheck
 
         for job in jobs:
-            sitecheck.check(job, context.site, report)
+            sitecheck.check(job, context.site, report, workdir=context.workdir)
     if context.lint:
         from penstock.sbatch import lint
 

@@ -5,6 +5,7 @@ Only what can never work is an error; what may have to wait is the scheduler's a
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
 
 from penstock.model.jobspec import UNLIMITED, JobSpec
@@ -16,8 +17,8 @@ from penstock.sbatch.values import choices, times
 Say = Callable[[Place, str, str, str], None]
 
 
-def check(job: JobSpec, site: SiteView, report: Report) -> None:
-    """Everything that is wrong with the job at this site."""
+def check(job: JobSpec, site: SiteView, report: Report, *, workdir: str = "") -> None:
+    """Everything that is wrong with the job at this site, submitted in that folder if one is given."""
     names, unknown = _partitions(job, site, report)
     if not unknown:
         _time(job, site, names, report)
@@ -26,6 +27,8 @@ def check(job: JobSpec, site: SiteView, report: Report) -> None:
     _array(job, site, report)
     _directives(job, site, report)
     _placement(job, [site.partitions[name] for name in names], report)
+    if any(site.partitions[name].bridged for name in names) or not site.partitions:
+        _workdir(job, site, workdir, report)
     for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.image_in, names or ("",))):
         _registry(job, image, site, report)
 
@@ -152,6 +155,22 @@ def _placement(job: JobSpec, partitions: list[PartitionView], report: Report) ->
         )
         for field, complaint, hint in found:
             report.error(place_of(job, field), "forbidden-placement", complaint, hint)
+
+
+def _workdir(job: JobSpec, site: SiteView, here: str, report: Report) -> None:
+    """What job_submit.lua will say; only a warning where the job may be submitted from elsewhere yet."""
+    path = os.path.normpath(job.workdir if job.workdir.startswith("/") else f"{here}/{job.workdir}")
+    seen = (*site.shared_mounts, *(mount.target for mount in job.pod.mounts))
+    chosen = job.pod.workdir or job.pod.own_entrypoint
+    if not path.startswith("/") or chosen or not site.shared_mounts:
+        return
+    if any(path == folder or path.startswith(f"{folder}/") for folder in seen):
+        return
+    refused = site.missing_workdir == "refuse"
+    then = "sbatch refuses the job" if refused else "the job runs in its pod's /tmp, whose files go with it"
+    hint = f"submit from a folder under {' or '.join(site.shared_mounts)}, or name one with --chdir"
+    say = report.error if refused and job.workdir.startswith("/") else report.warning
+    say(place_of(job, "workdir"), "missing-workdir", f"pods do not see {path}: {then}", hint)
 
 
 def _registry(job: JobSpec, image: str, site: SiteView, report: Report) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from penstock import wellknown
 from penstock.model import cluster as model
@@ -108,6 +108,11 @@ def shared_mounts(site: Site) -> tuple[str, ...]:
     return (*((site.nas.path,) if site.nas.in_pods else ()), *site.nas.shared_mounts)
 
 
+def missing_workdir(site: Site) -> Literal["refuse", "tmp"]:
+    """What becomes of a job whose working directory pods do not see."""
+    return site.nas.missing_workdir if site.nas is not None and shared_mounts(site) else "tmp"
+
+
 def _by_partition(site: Site, key: str, *, prefix: str = "") -> dict[str, Any]:
     found = {f"{prefix}{name}": getattr(each, key) for name, each in site.partitions.items()}
     return {name: value for name, value in found.items() if value}
@@ -154,6 +159,7 @@ def view(
         forbidden_directives=site.kubernetes.forbidden_directives,
         default_image=site.registry.default_image or "",
         shared_mounts=shared_mounts(site),
+        missing_workdir=missing_workdir(site),
         namespace_pattern=site.kubernetes.namespace_pattern,
         kill_wait=site.timeouts.kill_wait,
         gpu_resources=gpu_resources(site),

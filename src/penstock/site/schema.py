@@ -259,6 +259,13 @@ class Nas(Part):
     shared_mounts: Annotated[
         tuple[Path, ...], Field(description="More folders that pods see under their path.")
     ] = ()
+    missing_workdir: Annotated[
+        Literal["refuse", "tmp"],
+        Field(
+            description="A job whose working directory pods do not see: `refuse` it at sbatch, or let it run "
+            "in `tmp`, its pod's /tmp, whose files go with it. Where pods see no folder at all, it is `tmp`."
+        ),
+    ] = "refuse"
 
 
 class Registry(Part):

@@ -1,0 +1,79 @@
+"""Where a job is in its pod: the folder that its script starts in, and its HOME.
+
+Both are the site's own where pods see those under the same path. What they do not see is replaced by a folder
+of the pod's, which goes with it: a working directory by /tmp, a home by an empty folder that is mounted where
+the user's home is, so that `~` means what it means elsewhere. Where nothing can be mounted (over the image's
+own folders, or over a shared mount that lies in the home) HOME is OWN_HOME.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock import wellknown
+from penstock.model import launches
+from penstock.model.jobspec import PodSpec
+
+TMP = "/tmp"  # noqa: S108  # the pod's own
+OWN_HOME = "/penstock-home"
+_NO_PLACE = frozenset(
+    {
+        *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32"),
+        *("proc", "run", "sbin", "sys", "usr"),
+        *(path.strip("/") for path in (wellknown.AGENT_MOUNT, wellknown.OUTPUT_MOUNT)),
+    }
+)
+"""Below these no home is made: the image's programs or the cluster's own are there."""
+
+
+class Home(NamedTuple):
+    """HOME of a job, and whether it is an empty folder made for its pod."""
+
+    path: str
+    made: bool
+
+
+def visible(pod: PodSpec, shared_mounts: Iterable[str]) -> tuple[str, ...]:
+    """Folders of the site that the job's container sees."""
+    return (*shared_mounts, *(mount.target for mount in pod.mounts))
+
+
+def lies_in(path: bytes, folders: Iterable[str]) -> bool:
+    """Whether it is one of the folders, or below one."""
+    known = map(os.fsencode, folders)
+    return any(path == folder or path.startswith(folder + b"/") for folder in known)
+
+
+def workdir_of(request: launches.LaunchRequest, shared_mounts: Iterable[str]) -> bytes:
+    """Where the script starts: where it says itself, where it was submitted if pods see that, else /tmp."""
+    if request.pod.workdir:
+        return request.pod.workdir.encode()
+    seen = lies_in(request.workdir, visible(request.pod, shared_mounts))
+    return request.workdir if seen else TMP.encode()
+
+
+def lost_workdir(request: launches.LaunchRequest, shared_mounts: Iterable[str]) -> bytes:
+    """The working directory that the job should have had and its pod does not see; empty when it does, and
+    where the script or its image chooses another.
+    """
+    chosen = request.pod.workdir or request.pod.own_entrypoint
+    return b"" if chosen or workdir_of(request, shared_mounts) == request.workdir else request.workdir
+
+
+def home_of(owner: launches.Owner, pod: PodSpec, shared_mounts: Iterable[str]) -> Home:
+    """The user's home where pods see it, else a folder of the pod's own under the same path, if it can be."""
+    seen = visible(pod, shared_mounts)
+    if owner.home and lies_in(os.fsencode(owner.home), seen):
+        return Home(owner.home, made=False)
+    return Home(owner.home if _can_be_made(owner.home, seen) else OWN_HOME, made=True)
+
+
+def _can_be_made(path: str, seen: Iterable[str]) -> bool:
+    first, *rest = path.split("/")[1:] or [""]
+    if not path.startswith("/") or not rest or first in _NO_PLACE:
+        return False
+    if path != os.path.normpath(path) or ":" in path or not path.isprintable():
+        return False
+    return not any(lies_in(os.fsencode(folder), (path,)) for folder in seen)

@@ -1,0 +1,87 @@
+"""Where a job is in its pod: its working directory and its HOME, with and without shared mounts for them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from penstock.model.jobspec import Mount, PodSpec
+from penstock.render import folders, pods
+from tests.unit import fakes
+
+SHARED = ("/nas", "/scratch")
+OWN = folders.OWN_HOME
+
+
+@pytest.mark.parametrize(
+    ("workdir", "pod", "found", "lost"),
+    [
+        (b"/nas/home/alice", PodSpec(), b"/nas/home/alice", b""),
+        (b"/scratch", PodSpec(), b"/scratch", b""),
+        (b"/home/alice", PodSpec(), b"/tmp", b"/home/alice"),
+        (b"/nasty", PodSpec(), b"/tmp", b"/nasty"),
+        (b"/tmp", PodSpec(), b"/tmp", b""),
+        (b"/home/alice", PodSpec(workdir="/app"), b"/app", b""),
+        (b"/data/x", PodSpec(mounts=(Mount("/nas/d", "/data"),)), b"/data/x", b""),
+        (b"/home/alice", PodSpec(own_entrypoint=True), b"/tmp", b""),
+    ],
+)
+def test_where_a_script_starts(workdir: bytes, pod: PodSpec, found: bytes, lost: bytes) -> None:
+    """In its working directory if the pod sees it, where it says itself, else in /tmp, which is said."""
+    request = dataclasses.replace(fakes.REQUEST, workdir=workdir, pod=pod)
+    assert folders.workdir_of(request, SHARED) == found
+    assert folders.lost_workdir(request, SHARED) == lost
+
+
+@pytest.mark.parametrize(
+    ("home", "expected"),
+    [
+        ("/nas/home/alice", folders.Home("/nas/home/alice", made=False)),
+        ("/home/alice", folders.Home("/home/alice", made=True)),
+        ("/var/lib/service", folders.Home("/var/lib/service", made=True)),
+        *((home, folders.Home(OWN, made=True)) for home in ("", "/", "/root", "/nonexistent", "/usr/games")),
+        *((home, folders.Home(OWN, made=True)) for home in ("/home/../etc", "/home/a:b", "/home/a\nb")),
+        *((home, folders.Home(OWN, made=True)) for home in ("/proc/self", "/penstock/x", "relative/x")),
+    ],
+)
+def test_a_home_is_there_and_can_be_written(home: str, expected: folders.Home) -> None:
+    """The user's own where pods see it, else an empty one in the same place, else where it harms nobody."""
+    owner = dataclasses.replace(fakes.OWNER, home=home)
+    assert folders.home_of(owner, PodSpec(), SHARED) == expected
+
+
+def test_a_home_with_a_shared_mount_in_it_is_not_covered() -> None:
+    """Whoever mounts in his home, and whoever has mounted his home himself."""
+    owner = dataclasses.replace(fakes.OWNER, home="/home/alice")
+    assert folders.home_of(owner, PodSpec(), ("/home/alice/nas",)).path == OWN
+    mounted = PodSpec(mounts=(Mount("/nas/a", "/home/alice"),))
+    assert folders.home_of(owner, mounted, SHARED) == folders.Home("/home/alice", made=False)
+
+
+def test_the_pod_and_its_environment_agree_on_the_home() -> None:
+    """Rank 0 has the volume where HOME points to; other ranks run nothing and have none."""
+    owner = dataclasses.replace(fakes.OWNER, home="/home/alice")
+    allocation = fakes.allocation(on=("n1", "n2"))
+
+    def mounts(rank: int) -> dict[str, str]:
+        pod = pods.render_pod(allocation, rank, owner=owner, request=fakes.REQUEST, settings=fakes.SETTINGS)
+        assert ({"name": "home", "emptyDir": {}} in pod["spec"]["volumes"]) == (rank == 0)
+        return {each["name"]: each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
+
+    assert mounts(0)["home"] == "/home/alice"
+    assert "home" not in mounts(1)
+    home = folders.home_of(owner, PodSpec(), fakes.SETTINGS.shared_mounts)
+    lines = pods.secret_files(fakes.REQUEST, fakes.SETTINGS, home)["environment"].split(b"\n")
+    assert b"export HOME='/home/alice'" in lines
+    assert b"export TMPDIR='/tmp'" in lines
+
+
+def test_a_home_that_was_exported_by_name_is_the_users() -> None:
+    """As with every variable that describes the host."""
+    entries = (b"HOME=/opt/me", b"TMPDIR=/opt/t", b"SLURM_EXPORT_ENV=HOME,TMPDIR")
+    request = dataclasses.replace(fakes.REQUEST, environment=entries)
+    home = folders.Home("/home/alice", made=True)
+    lines = pods.secret_files(request, fakes.SETTINGS, home)["environment"].split(b"\n")
+    assert {b"export HOME='/opt/me'", b"export TMPDIR='/opt/t'"} < set(lines)
+    assert b"export HOME='/home/alice'" not in lines
