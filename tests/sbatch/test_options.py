@@ -53,6 +53,13 @@ def test_as_many_options_as_sbatch_has(release: str, count: int) -> None:
         ("24.11", "--extra=text", True),
         ("25.11", "--mem-bind=local,sort", True),
         ("26.05", "--mem-bind=local,sort", False),
+        ("23.11", "--begin=elevenses", False),
+        ("24.05", "--deadline=elevensestomorrow", True),
+        ("22.05", "--gpu-bind=c", True),
+        ("23.02", "--gpu-bind=c", False),
+        ("23.02", "--gpu-bind=verbose,closest", True),
+        ("22.05", "--gpu-bind=map:0", False),
+        ("24.11", "--gpu-bind=map:0", True),
     ],
 )
 def test_releases_differ(release: str, option: str, accepted: bool) -> None:

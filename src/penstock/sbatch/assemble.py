@@ -158,7 +158,7 @@ def _files(values: Values) -> dict[str, str]:
 def _file(given: str | None, default: str) -> str:
     if given is None:
         return default
-    return "/dev/null" if given == "none" else given
+    return "/dev/null" if given.lower() == "none" else given
 
 
 def _export(text: str | None) -> jobspec.ExportPolicy:
@@ -194,4 +194,6 @@ def _provenance(values: Values, shape: Shape) -> dict[str, Provenance]:
                 break
         else:
             found[field] = Provenance("default")
+    if shape.tasks is None:
+        found["tasks"] = Provenance("default")
     return found

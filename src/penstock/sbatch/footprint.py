@@ -31,9 +31,17 @@ def even_share(job: JobSpec) -> Footprint:
     return _on(job, max(job.nodes.minimum, 1))
 
 
+def gpus_in_all(job: JobSpec) -> int:
+    """Those of --gpus, wherever they are."""
+    return sum(gres.count for gres in job.gres.per_job if gres.name == "gpu")
+
+
 def _most_nodes(job: JobSpec) -> int:
-    most = job.nodes.maximum or max(job.tasks, job.nodes.minimum)
-    return max(min(most, max(job.tasks, 1)), job.nodes.minimum, 1)
+    """A node without a task is none that Slurm gives; where nobody counts tasks, one GPU is enough for it."""
+    tasks = job.provenance.get("tasks")
+    counted = tasks is None or tasks.origin != "default"
+    useful = max(job.tasks if counted else gpus_in_all(job), job.nodes.minimum, 1)
+    return min(job.nodes.maximum or useful, useful)
 
 
 def _on(job: JobSpec, nodes: int) -> Footprint:
@@ -46,7 +54,7 @@ def _on(job: JobSpec, nodes: int) -> Footprint:
 def _gpus(job: JobSpec, nodes: int, tasks: int) -> int:
     per_node = sum(gres.count for gres in job.gres.per_node if gres.name == "gpu")
     per_task = sum(gres.count for gres in job.gres.per_task if gres.name == "gpu") * tasks
-    per_job = -(-sum(gres.count for gres in job.gres.per_job if gres.name == "gpu") // nodes)
+    per_job = -(-gpus_in_all(job) // nodes)
     per_socket = sum(gres.count for gres in job.gres.per_socket if gres.name == "gpu")
     return max(per_node, per_task, per_job, per_socket)
 

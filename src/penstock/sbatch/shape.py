@@ -81,18 +81,18 @@ def _tasks(values: Values, nodes: NodeRange) -> tuple[int | None, bool]:
     placed = "nodes" in values or "nodelist" in values or "extra-node-info" in values
     if not placed or not settled:
         return None, False
-    parts = [part for part in node_parts(values) if part]
+    parts = [part for part in node_parts(values) if part is not None]
     if parts or "nodelist" in values or ("nodes" in values and exact):
         return nodes.minimum * math.prod(parts), bool(parts)
     return None, False
 
 
-def node_parts(values: Values) -> list[int]:
-    """Sockets, cores and threads asked of a node, 0 where nothing was: sbatch counts one task on each.
+def node_parts(values: Values) -> list[int | None]:
+    """Sockets, cores and threads asked of a node, None where nothing was: sbatch counts one task on each.
 
     A hint of the script or the command line wipes out the others, one of the environment does not.
     """
-    parts = list(values.get("extra-node-info", (0, 0, 0)))
+    parts: list[int | None] = list(values.get("extra-node-info", (None, None, None)))
     whole = values.given("extra-node-info")
     for index, name in enumerate(("sockets-per-node", "cores-per-socket", "threads-per-core")):
         given = values.given(name)
@@ -100,13 +100,13 @@ def node_parts(values: Values) -> list[int]:
             parts[index] = given.value
     if "hint" not in values or whole or "ntasks-per-core" in values or "threads-per-core" in values:
         return parts
-    hinted = [0, 0, 0] if values.chosen("hint") else list(parts)
+    hinted: list[int | None] = [None, None, None] if values.chosen("hint") else list(parts)
     for word in values.get("hint"):
-        sockets = 0 if word == "compute_bound" else hinted[0]
-        cores = {"compute_bound": 0, "memory_bound": 1}.get(word, hinted[1])
-        hinted = [sockets, cores, 0 if word == "multithread" else 1]
+        sockets = None if word == "compute_bound" else hinted[0]
+        cores = {"compute_bound": None, "memory_bound": 1}.get(word, hinted[1])
+        hinted = [sockets, cores, None if word == "multithread" else 1]
     if rules.holds("hint-beside-node-parts", values.release):
-        return [own or by_hint for own, by_hint in zip(parts, hinted, strict=True)]
+        return [by_hint if own is None else own for own, by_hint in zip(parts, hinted, strict=True)]
     return hinted
 
 

@@ -111,16 +111,23 @@ def _fits(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
         ("cpus", least.cpus, max(kind.cpus for kind in nodes), "CPUs"),
         ("memory", least.memory_mib, max(kind.memory_mib for kind in nodes), "MiB of memory"),
         ("gres", least.gpus, max(kind.gpus for kind in nodes), "GPUs"),
-        ("nodes", job.nodes.minimum, sum(kind.count for kind in nodes), "nodes"),
     )
-    alone = False
+    in_all = (
+        ("nodes", job.nodes.minimum, sum(kind.count for kind in nodes), "nodes"),
+        ("cpus", job.cpus, sum(kind.count * kind.cpus for kind in nodes), "CPUs"),
+        ("gres", footprint.gpus_in_all(job), sum(kind.count * kind.gpus for kind in nodes), "GPUs"),
+    )
+    too_much = {field for field, wanted, most, _ in amounts if wanted > most}
     for field, wanted, most, noun in amounts:
-        if wanted > most:
-            alone = True
-            where = "the site has" if field == "nodes" else "the largest node has"
-            message = f"{wanted} {noun} {'' if field == 'nodes' else 'on one node '}asked for, {where} {most}"
+        if field in too_much:
+            message = f"{wanted} {noun} on one node asked for, the largest node has {most}"
             report.error(place_of(job, field), "never-fits", message, "ask for less, or for more nodes")
-    if not alone and not any(_holds(kind, least) for kind in nodes):
+    for field, wanted, most, noun in in_all:
+        if wanted > most and field not in too_much:
+            too_much.add(field)
+            message = f"{wanted} {noun} asked for, the site has {most}"
+            report.error(place_of(job, field), "never-fits", message, "ask for less")
+    if not too_much and not any(_holds(kind, least) for kind in nodes):
         message = f"no node has {least.cpus} CPUs, {least.memory_mib} MiB and {least.gpus} GPUs at once"
         report.error(place_of(job, "cpus"), "never-fits", message, "spread the job over more nodes")
 

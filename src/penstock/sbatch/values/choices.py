@@ -23,28 +23,13 @@ RLIMITS: Final = [
     "RSS",
     "STACK",
 ]  # what getrlimit(2) of Linux has and Slurm passes on
-_DISTRIBUTION = Pattern(
-    r"(?:\*|block|cyclic|plane=0*[1-9][0-9]*|arbitrary)(?::(?:\*|block|cyclic|fcyclic)){0,2}(?:,(?:no)?pack)?"
-    r"|(?:no)?pack",
-    re.IGNORECASE,
-)
-_GPU_BIND = Pattern(
-    r"(?:verbose,)?(?:closest|none|map_gpu:[0-9,*]+|mask_gpu:(?:[0-9a-f,*]|(?<=0)(?-i:x))+|single:[0-9]+|per_task:[0-9]+)",
-    re.IGNORECASE,
-)
 _FREQUENCY = r"(?:low|medium|high|highm1|[0-9]+)"
-_GPU_FREQ = Pattern(rf"(?:(?:memory=)?{_FREQUENCY}|verbose)(?:,(?:(?:memory=)?{_FREQUENCY}|verbose))*")
 _GOVERNORS = r"(?:conservative|ondemand|performance|powersave|schedutil|userspace)"
 _CPU_FREQ = Pattern(rf"{_FREQUENCY}(?:-{_FREQUENCY})?(?::{_GOVERNORS})?|{_GOVERNORS}", re.IGNORECASE)
 _CUT_NUMBER = Pattern(r"[ \t]*\+?[0-9]+[^0-9]")
 _GOVERNOR = Pattern(r"co|onde|perf|pow|sched|user", re.IGNORECASE)
 _NAMED: Final = {"lo": 1, "me": 2, "him1": 4, "highm1": 4, "hi": 3}
 """How names of frequencies begin; sbatch ranks them in this way, and all above any number."""
-_MEM_LIST = r"map_mem:[0-9*]+(?:,[0-9*]+)*|mask_mem:[0-9a-fx*]+(?:,[0-9a-fx*]+)*"
-_MEM_WORD = rf"(?:q|quiet|v|verbose|none|no|rank|local|prefer|{_MEM_LIST})"
-_MEM_BIND = Pattern(rf"{_MEM_WORD}(?:,{_MEM_WORD})*", re.IGNORECASE)
-_MEM_SORT = rf"(?:sort|nosort|{_MEM_WORD})"
-_MEM_BIND_SORTED = Pattern(rf"{_MEM_SORT}(?:,{_MEM_SORT})*", re.IGNORECASE)
 _ACCTG = Pattern(
     r"[0-9]+|(?:task|energy|network|filesystem)=[0-9]+(?:,(?:task|energy|network|filesystem)=[0-9]+)*", re.I
 )
@@ -78,25 +63,18 @@ def matching(pattern: Pattern, what: str, hint: str, lenient: str = "") -> Calla
 
 yes_no = one_of("yes", "no")
 gres_flags = one_of("enforce-binding", "disable-binding")
-distribution = matching(
-    _DISTRIBUTION,
-    "distribution",
-    "as in block, cyclic, plane=4 or block:cyclic",
-    r"plane.?=0*[1-9][0-9]*$|:[^:]+$",
-)
-gpu_bind = matching(
-    _GPU_BIND, "GPU binding", "as in closest, single:1, map_gpu:0,1 or none", r"(?:verbose,)?(?:cl|single)"
-)
-gpu_freq = matching(_GPU_FREQ, "GPU frequency", "low, medium, high, highm1 or MHz")
-mem_bind = matching(_MEM_BIND_SORTED, "memory binding", "as in local, rank, none or map_mem:0,1")
-mem_bind_unsorted = matching(_MEM_BIND, "memory binding", "as in local, rank, none or map_mem:0,1")
 acctg_freq = matching(
     _ACCTG,
     "sampling interval",
     "as in 30 or task=30,energy=60",
     r"[0-9]|.*(?:task|energy|network|filesystem)=[0-9]",
 )
-get_user_env = matching(_USER_ENV, "timeout and mode", "as in 10, 10L or S", r"[0-9]*[sl]")
+get_user_env = matching(
+    _USER_ENV,
+    "timeout and mode",
+    "as in 10, 10L or S",
+    r"[sl]|[ \t]*[+-]?[0-9]+(?:[sl]|$)",
+)
 
 
 def hint(text: str) -> tuple[str, ...]:
@@ -167,20 +145,20 @@ def no_kill(text: str) -> str:
 
 
 def exclusive(text: str) -> str:
-    """--exclusive[=user|mcs]; sbatch also takes the word exclusive."""
-    return one_of("user", "mcs", "exclusive")(text) if text else "exclusive"
+    """--exclusive[=user|mcs]; sbatch also takes the word exclusive, and its contrary."""
+    return one_of("user", "mcs", "exclusive", "oversubscribe")(text) if text else "exclusive"
 
 
 def exclusive_topo(text: str) -> str:
     """--exclusive[=user|mcs|topo]."""
-    return one_of("user", "mcs", "topo", "exclusive")(text) if text else "exclusive"
+    return one_of("user", "mcs", "topo", "exclusive", "oversubscribe")(text) if text else "exclusive"
 
 
 def profile(text: str) -> str:
     """--profile: sbatch only looks whether a known word is somewhere in it."""
-    known = ("all", "none", "energy", "task", "lustre", "filesystem", "network")
+    known = ("all", "none", "energy", "task", "lustre", "network")
     if not any(word in text.lower() for word in known):
-        raise Problem(f"{text!r} is no profile", "all, none, or a list of energy, task, filesystem, network")
+        raise Problem(f"{text!r} is no profile", "all, none, or a list of energy, task, lustre, network")
     return text
 
 
@@ -188,7 +166,7 @@ def rlimits(text: str) -> str:
     """--propagate: names of resource limits."""
     if text in ("ALL", "NONE", ""):
         return text
-    for word in text.split(","):
+    for word in re.split(r"[, \t\n]", text):
         name = word.removeprefix("RLIMIT_")
         if word and (name in ("ALL", "NONE") or name not in RLIMITS):
             raise Problem(f"{word!r} is no resource limit", f"known: {', '.join(RLIMITS)}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from penstock.model.jobspec import SignalSpec
+from penstock.sbatch import lexer
+from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem, whole_number
 
 MAIL_TYPES: Final = (
@@ -21,6 +24,8 @@ MAIL_TYPES: Final = (
     "TIME_LIMIT_50",
 )
 ALL_MAIL: Final = ("INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT")
+
+_FLAGS = Pattern(r"(R?B?R?):?", re.IGNORECASE)
 
 SIGNALS: Final = {
     "HUP": 1,
@@ -65,28 +70,28 @@ def mail_types(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def signal(text: str) -> SignalSpec:
-    """--signal: [{R|B}:]signal[@seconds before the end]."""
-    flags, colon, rest = text.partition(":")
-    if not colon:
-        flags, rest = "", text
-    if colon and flags.upper() not in ("", "B", "R", "BR", "RB"):
-        raise Problem(f"{flags!r} before the colon is neither B nor R", "as in B:USR1@60")
-    name, at, seconds = rest.partition("@")
-    before = _seconds(seconds or "0", at) if at else 60
-    return SignalSpec(_number(name), before, "B" in flags.upper(), "R" in flags.upper())
+    """--signal: [{R|B}:]signal[@seconds before the end]; sbatch does without the colon, too."""
+    start = _FLAGS.match(text)
+    assert start is not None  # noqa: S101 - it matches nothing, too
+    flags = start.group(1).upper()
+    name, at, seconds = text[start.end() :].partition("@")
+    before = _seconds(seconds, at) if at else 60
+    return SignalSpec(_number(name), before, "B" in flags, "R" in flags)
 
 
 def _seconds(text: str, at: str) -> int:
-    if not text.isdecimal() or not text.isascii() or int(text[:9]) > 65535:
+    number = whole_number(text or "0")
+    if number is None or not 0 <= number <= 65535:
         raise Problem(f"{text!r} after {at} is no number of seconds up to 65535")
-    return int(text[:9])
+    return number
 
 
 def _number(name: str) -> int:
-    number = whole_number(name)
-    if number is not None and number != 0:
-        return number
-    known = SIGNALS.get(name.upper().removeprefix("SIG"))
-    if known is None:
-        raise Problem(f"{name!r} is no signal sbatch knows", f"a number, or one of {', '.join(SIGNALS)}")
-    return known
+    """What sbatch keeps of a number are 16 bits, and none is no signal."""
+    bare = name.strip(lexer.BLANK)
+    number = whole_number(bare)
+    kept = SIGNALS.get(bare.upper().removeprefix("SIG"), 0) if number is None else number & 0xFFFF
+    if not kept:
+        hint = f"a number, or one of {', '.join(SIGNALS)}"
+        raise Problem(f"{name!r} is no signal sbatch knows", hint)
+    return kept

@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.sbatch.patterns import Pattern
 
+INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 INTEGER: Final = Pattern(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 """What strtol(3) takes as a number, base 10."""

@@ -7,11 +7,12 @@ from typing import Final
 
 from penstock.model.jobspec import NodeRange
 from penstock.sbatch.patterns import Pattern
-from penstock.sbatch.values.problem import LONG_MAX, Problem, as_int32, leading_number, whole_number
+from penstock.sbatch.values.problem import INT_MAX, LONG_MAX, Problem, as_int32, leading_number, whole_number
 
-_MEMORY = Pattern(r"[ \t\n\v\f\r]*\+?([0-9]+)(?:([kKmMgGtT])[bB]?)?")
+_MEMORY = Pattern(r"[ \t\n\v\f\r]*(?:\+|-(?=0+(?![0-9])))?([0-9]+)(?:([kKmMgGtT])[bB]?)?")
 _KIB: Final = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
-_NODES = Pattern(r"[ \t\n\v\f\r]*([+-]?[0-9]+)([kKmM]?)[ \t\n\v\f\r]*")
+_NODES = Pattern(r"[ \t\n\v\f\r]*([+-]?[0-9]+)([kK]?)([mM]?)[ \t\n\v\f\r]*")
+_PART_OF_NODE = Pattern(r"((?:[ \t]*[+-]?[0-9]+)?)([kKmM]?)(?:-((?:[ \t]*[+-]?[0-9]+)?)([kKmM]?)(?:-.*)?)?")
 MAX_NICE: Final = 2147483645
 MAX_PRIORITY: Final = 4294967294
 
@@ -58,11 +59,11 @@ def core_spec(text: str) -> int:
 
 
 def zero_one(text: str) -> int:
-    """--wait-all-nodes."""
+    """--wait-all-nodes; of larger numbers sbatch looks at 16 bits."""
     number = whole_number(text or "0")
-    if number not in (0, 1):
+    if number is None or not 0 <= number < LONG_MAX or number & 0xFFFF > 1:
         raise Problem(f"{text!r} is neither 0 nor 1")
-    return number
+    return number & 0xFFFF
 
 
 def nice(text: str) -> int:
@@ -136,25 +137,32 @@ def _node_count(part: str, whole: str) -> int:
     if match is None:
         hint = "a number, or min-max" if "," not in whole else "lists of node counts came with Slurm 23.02"
         raise Problem(f"{part!r} is no node count", hint)
-    factor = {"": 1, "k": 1024, "m": 1024 * 1024}[match.group(2).lower()]
-    return as_int32((whole_number(match.group(1)) or 0) * factor)
+    number, thousands, millions = match.groups()
+    factor = (1024 if thousands else 1) * (1024 * 1024 if millions else 1)
+    return as_int32((whole_number(number) or 0) * factor)
 
 
-def extra_node_info(text: str) -> tuple[int, int, int]:
-    """--extra-node-info: sockets[:cores[:threads]], 0 where a * or nothing stands."""
-    if not text:
-        raise Problem("nothing is asked for", "sockets[:cores[:threads]]")
+def extra_node_info(text: str) -> tuple[int | None, int | None, int | None]:
+    """--extra-node-info: sockets[:cores[:threads]], None for a * or nothing; of a range, the least."""
     numbers = [_part_of_node(part) for part in text.split(":")[:3]]
-    sockets, cores, threads = (*numbers, 0, 0)[:3]
+    sockets, cores, threads = (*numbers, None, None)[:3]
     return sockets, cores, threads
 
 
-def _part_of_node(part: str) -> int:
+def _part_of_node(part: str) -> int | None:
     if part.startswith("*") or not part:
-        return 0
-    number = whole_number(part)
-    if number is None or number <= 0:
-        raise Problem(f"{part!r} is no number above 0", "sockets[:cores[:threads]]")
-    if number != as_int32(number):
+        return None
+    match = _PART_OF_NODE.fullmatch(part)
+    if match is None:
+        raise Problem(f"{part!r} is no number of sockets, cores or threads", "sockets[:cores[:threads]]")
+    least, most = _counted(*match.group(1, 2)), _counted(*match.group(3, 4))
+    if max(least, most) > INT_MAX:
         raise Problem(f"{part!r} is beyond what Slurm can count", "sockets[:cores[:threads]]")
-    return number
+    if least < 0 or (match.group(3) is not None and most <= 0):
+        raise Problem(f"{part!r} is no number above 0", "sockets[:cores[:threads]]")
+    return least
+
+
+def _counted(number: str | None, unit: str | None) -> int:
+    factor = {"k": 1024, "m": 1024 * 1024}.get((unit or "").lower(), 1)
+    return (whole_number(number or "0") or 0) * factor

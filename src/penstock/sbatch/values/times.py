@@ -19,20 +19,33 @@ _NEGATIVE_DAYS = Pattern(r"-[0-9]+")
 _UNIT_HINTS: Final = {"s": "seconds: 0:30", "m": "minutes: 30", "h": "hours: 2:00:00", "d": "days: 1-0"}
 _FORMS: Final = "minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes[:seconds]"
 
+_DAY = r"(?:0[1-9]|[12][0-9]|3[01]|[1-9](?![0-9]))"
 _DATE = (
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01]|[1-9](?![0-9]))(?:(?-i:T|-)(?:{clock})?)?"
-    r"|(?:0?[1-9]|1[0-2])[/.](?:0?[1-9]|[12][0-9]|3[01])(?:[/.][0-9]{2})?(?![0-9])"
-    r"|(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[0-9]{2})?(?![0-9:])"
+    rf"(?=.{{4}}-.{{2}}-)[0-9]{{4}}-(?:0[1-9]|1[0-2])-{_DAY}"
+    rf"|(?!.{{4}}-.{{2}}-)(?:0[1-9]|1[0-2]|[1-9](?![0-9]))[/.]?{_DAY}(?:[/.]?[0-9]{{2}}|[/.]?(?![0-9]))"
 )
-_MINUTES = r":[0-5][0-9](?::[0-5][0-9])?"
-_CLOCK = rf"(?:(?:0?[0-9]|1[0-2]){_MINUTES}\s*(?:am|pm)|(?:[01]?[0-9]|2[0-3]){_MINUTES})"
-_NOW = r"now(?:\s*[+-]\s*[0-9]+(?:\s*(?:second|minute|hour|day|week)s?(?![a-z]))?)?"  # blanks one way only
-_WORDS = r"(?-i:t)(?:oday|omorrow|eatime)|midnight|noon|fika"
+_MINUTES = r":[0-5][0-9](?::[0-5][0-9]|(?!:))"
+_HALF_DAY = r"[ \t\n\v\f\r]*(?:am|pm)"
+_CLOCK = rf"(?:0?[0-9]|1[0-2]){_MINUTES}{_HALF_DAY}|(?:[01]?[0-9]|2[0-3]){_MINUTES}(?!{_HALF_DAY})"
+_DELTA = r"[+-][ \t\n\v\f\r]*[0-9][ \t\n\v\f\r0-9]*(?:$|(?:second|minute|hour|day|week)s?)"
+_NOW = rf"now[ \t]*(?:$|{_DELTA})"
+_WORDS = r"today|tomorrow|teatime|midnight|noon|fika"
 _SINCE_1970 = Pattern(r"uts[ \t\n\v\f\r]*\+?0*([1-9][0-9]{6,17})", re.IGNORECASE)  # a million is the least
-_POINT = Pattern(
-    rf"\s*(?:(?:{_NOW}|{_WORDS}|{_CLOCK}|{_DATE.replace('{clock}', _CLOCK)})(?:\s+|$))+",
-    re.IGNORECASE | re.ASCII,
-)
+_BETWEEN: Final = " \tT-"
+"""What may stand between the parts of a time, any number of times; so a T never begins a word."""
+
+
+def _point(words: str) -> Pattern:
+    """Parts are read one after the other and never anew: a long list of them costs what it is long."""
+    between = f"(?-i:[{_BETWEEN}])"
+    return Pattern(
+        rf"(?:{_NOW})?(?>{between}|(?!{between})(?:{words}|{_CLOCK}|{_DATE}))*+(?:now[ \t]*)?",
+        re.IGNORECASE | re.ASCII,
+    )
+
+
+_POINT = _point(_WORDS)
+_POINT_ELEVENSES = _point(f"{_WORDS}|elevenses")
 
 
 def limit(text: str) -> int:
@@ -81,6 +94,16 @@ def _limit_hint(text: str) -> str:
 
 def point(text: str) -> str:
     """--begin, --deadline: checked, kept as written."""
-    if not text or (_POINT.fullmatch(text) is None and _SINCE_1970.fullmatch(text) is None):
+    return _checked(text, _POINT)
+
+
+def point_elevenses(text: str) -> str:
+    """--begin, --deadline of 24.05 and later, which know one more word."""
+    return _checked(text, _POINT_ELEVENSES)
+
+
+def _checked(text: str, known: Pattern) -> str:
+    somewhen = text.strip(_BETWEEN) and known.fullmatch(text) is not None
+    if not somewhen and _SINCE_1970.fullmatch(text) is None:
         raise Problem(f"{text!r} is no time", "forms: 16:00, now+1hour, tomorrow, 2030-01-20T12:34:00")
     return text
