@@ -118,6 +118,11 @@ def test_quoting(line: str, name: str) -> None:
         (": -N2", "unexpected-colon", "quote"),
         ("-N2 : -n4", "unexpected-colon", "quote"),
         ("-N2 foo", "stray-word", "quote values with blanks"),
+        ("--mem=16 G", "stray-word", "no blanks within the value: --mem=16G"),
+        ("-J my job", "stray-word", '--job-name="my job"'),
+        ("-N 2 4", "stray-word", "quote values with blanks"),
+        ("-mem=4G", "invalid-distribution", "did you mean --mem=4G?"),
+        ("-time=1:00:00", "invalid-time", "did you mean --time=1:00:00?"),
         ("-J a\\ b", "stray-word", '"a b"'),
         ("--job-name = x", "stray-word", "no blanks around the equals sign"),
         ("\u2014nodes=3", "stray-word", "typographic dash"),
@@ -163,24 +168,102 @@ def test_a_directive_after_the_first_command_is_a_warning_that_names_it() -> Non
 
 
 @pytest.mark.parametrize(
-    "line", ["# SBATCH -N2", "##SBATCH -N2", "#sbatch -N2", "  #SBATCH -N2", "#SBTACH -N2"]
+    ("line", "severity"),
+    [
+        ("# SBATCH --gres=gpu:2", "warning"),
+        ("#sbatch -N2", "warning"),
+        ("  #SBATCH -N2", "warning"),
+        ("#SBTACH -N2", "warning"),
+        ("##SBATCH -N2", "info"),
+        ("# #SBATCH -N2", "info"),
+    ],
 )
-def test_lines_that_look_like_a_directive_get_a_hint(line: str) -> None:
-    """An almost-directive is pointed out without changing the verdict."""
+def test_a_line_that_is_almost_a_directive_is_a_warning(line: str, severity: str) -> None:
+    """What it asks for is lost, and sbatch says nothing; two # are how people switch a line off."""
     done = compiled(f"{BASH}{line}\nhostname\n")
-    assert found(done, "almost-directive").severity == "info"
+    assert found(done, "almost-directive").severity == severity
+    assert done.ok
+
+
+def test_blanks_before_a_directive_are_named() -> None:
+    """The word itself is right: it is said what is wrong."""
+    done = compiled(f"{BASH}\t#SBATCH -N2\nhostname\n")
+    assert found(done, "almost-directive").message.startswith("blanks stand before the #")
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("#k8s_image=a:1", "warning"),
+        ("# K8S_IMAGE=a:1", "warning"),
+        ("#K8S IMAGE=a:1", "warning"),
+        ("  #K8S_IMAGE = a:1", "warning"),
+        ("##k8s-image=a:1", "info"),
+    ],
+)
+def test_a_line_that_is_almost_a_k8s_directive_is_a_warning(line: str, severity: str) -> None:
+    """Nobody reads them: the right line is shown, and the verdict stays."""
+    done = compiled(f"{BASH}{line}\nhostname\n")
+    said = found(done, "almost-directive")
+    assert (said.severity, said.hint) == (severity, "write #K8S_IMAGE=a:1 at the line's start if it is meant")
     assert done.ok
 
 
 @pytest.mark.parametrize(
-    "line", ["#k8s_image=a:1", "# K8S_IMAGE=a:1", "#K8S IMAGE=a:1", "  #K8S_IMAGE = a:1", "##k8s-image=a:1"]
+    ("line", "meant"),
+    [("-output=x.txt", "--output=x.txt"), ("-partition=gpu", "--partition=gpu"), ("-wrap", "--wrap")],
 )
-def test_lines_that_look_like_a_k8s_directive_get_a_hint(line: str) -> None:
-    """Nobody reads them: the right line is shown, and the verdict stays."""
-    done = compiled(f"{BASH}{line}\nhostname\n")
-    said = found(done, "almost-directive")
-    assert (said.severity, said.hint) == ("info", "write #K8S_IMAGE=a:1 at the line's start if it is meant")
+def test_a_long_option_with_one_dash_that_sbatch_takes(line: str, meant: str) -> None:
+    """It is a letter with a value to sbatch, and a warning."""
+    done = compiled(f"{BASH}#SBATCH {line}\nhostname\n")
+    said = found(done, "one-dash")
+    assert (done.ok, said.severity, said.hint) == (True, "warning", f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize("line", ["-Jmem=4G", "-Jwrap", "-t10", "-pgpu", "-Hk"])
+def test_a_letter_with_its_value_is_none(line: str) -> None:
+    """Only what is an option's whole name looks like one."""
+    assert "one-dash" not in [item.code for item in compiled(f"{BASH}#SBATCH {line}\nhostname\n").diagnostics]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-o $HOME/x.out",
+        "--error=~/x",
+        "-D ~",
+        "--mail-user=${USER}@a.org",
+        "-J $(date)",
+        "--export=A=$PATH:/b",
+    ],
+)
+def test_what_a_shell_would_put_in_is_a_warning(option: str) -> None:
+    """sbatch takes the text as it stands; the job fails at its start, or writes elsewhere."""
+    done = compiled(f"{BASH}#SBATCH {option}\nhostname\n")
     assert done.ok
+    assert found(done, "not-expanded").severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "option", ["-o %x-%j.out", "-o /a/~b", "-J '5$ each'", "-J ~x", "--comment='a $5 job'"]
+)
+def test_patterns_and_prices_are_no_variables(option: str) -> None:
+    """Slurm puts in its own patterns."""
+    assert compiled(f"{BASH}#SBATCH {option}\nhostname\n").diagnostics == ()
+
+
+def test_what_the_shell_has_put_in_is_none_of_it() -> None:
+    """On the command line a shell has had its turn."""
+    assert compiled(f"{BASH}hostname\n", "--output=$x").diagnostics == ()
+
+
+@pytest.mark.parametrize("option", ["--uid=1", "--gid=staff"])
+def test_another_owner_is_for_root(option: str) -> None:
+    """sbatch asks who calls it."""
+    script = f"{BASH}#SBATCH {option}\nhostname\n".encode()
+    assert compiler.compile_script(script).ok
+    done = compiler.compile_script(script, context=compiler.Context(as_root=False))
+    assert found(done, "root-only").severity == "error"
 
 
 def test_words_about_k8s_are_a_comment() -> None:
@@ -282,6 +365,25 @@ def test_none_of_a_resource_that_is_not_there(gres: str) -> None:
     assert done.ok
     assert done.spec is not None
     assert sum(each.count for each in done.spec.gres.per_node) == gres.count("gpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "batch"),
+    [
+        ("USR1", 10, False),
+        ("BUSR1@60", 10, True),
+        ("B10", 10, True),
+        ("RBR:TERM", 15, True),
+        ("-1", 65535, False),
+        ("65546", 10, False),
+    ],
+)
+def test_which_signal_is_sent_and_to_whom(text: str, number: int, batch: bool) -> None:
+    """The colon may be left out, and of a number 16 bits are kept."""
+    spec = compiled(f"{BASH}#SBATCH --signal={text}\nhostname\n").spec
+    assert spec is not None
+    assert spec.signal is not None
+    assert (spec.signal.number, spec.signal.to_batch) == (number, batch)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("USR1", 60), ("USR1@", 0), ("B:USR1@0", 0), ("USR1@10", 10)])

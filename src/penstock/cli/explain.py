@@ -105,7 +105,7 @@ def _bytes(text: str) -> bytes:
 
 
 def owner_named(name: str = "") -> launches.Owner:
-    """A user of this host; a number that is no user stands for itself, as student numbers do."""
+    """A user of this host; a number that is no user stands for itself."""
     try:
         entry = pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
     except KeyError:

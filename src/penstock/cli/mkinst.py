@@ -59,7 +59,7 @@ def _options(command: Command) -> Command:
 @click.command()
 @_options
 def mkyaml(**words: Any) -> None:
-    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number).
+    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user, or a number).
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def mkyaml(**words: Any) -> None:
 @click.command()
 @_options
 def mkinst(**words: Any) -> None:
-    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (user or student number).
+    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user, or a number).
 
     \b
     Examples:

@@ -66,6 +66,7 @@ class Checker(msgspec.Struct, frozen=True):
             site=site,
             workdir=_here(),
             lint=lint,
+            as_root=os.getuid() == 0,
         )
         return cls(context, silenced, _given(accepted, context) if accepted else ())
 

@@ -59,6 +59,7 @@ class Judge:
         self.context = compiler.Context(
             release=options.release_of(site.slurm_release),
             other_gres=True,  # sbatch reads slurm.conf and says no itself
+            as_root=False,
         )
 
     def judge(

@@ -65,6 +65,8 @@ class Context(msgspec.Struct, frozen=True):
     workdir: str = ""
     """The folder that the job will most likely be submitted in; empty: nobody knows."""
     lint: bool = False
+    as_root: bool = True
+    """Whether root submits it, who alone may choose --uid and --gid."""
 
     @property
     def known_gres(self) -> tuple[str, ...] | None:
@@ -105,6 +107,7 @@ def compile_script(
     table = options.table(context.release)
     script = source.read(data, report)
     groups = _few_enough(_script_settings(script, table, report), script, report)
+    remarks.about_values((setting for group in groups for setting in group), report)
     pod, pod_provenance = _pod(script, report)
     remarks.about_lines(script, report)
     outside = [*environment.settings(variables or {}, table), *_command_line(arguments, table, report)]
@@ -119,9 +122,18 @@ def compile_script(
     if not report.failed:
         _advise(built, context, report)
     bridged.check(built, every, context.site, report)
-    failed = report.failed
     flat = tuple(setting for given in every for setting in given)
+    if not context.as_root:
+        _refuse_other_owners(flat, report)
+    failed = report.failed
     return Compilation(() if failed else tuple(built), report.without(silenced), flat)
+
+
+def _refuse_other_owners(given: Iterable[Setting], report: Report) -> None:
+    for setting in given:
+        if setting.option.name in ("uid", "gid"):
+            message = f"--{setting.option.name} is for root alone"
+            report.error(setting.place, "root-only", message, "leave it out: your jobs run as you")
 
 
 def _few_enough(groups: list[list[Setting]], script: source.Script, report: Report) -> list[list[Setting]]:

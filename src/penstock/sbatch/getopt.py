@@ -21,12 +21,15 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """An option that was given; `value` is None for flags and for optional values left out."""
+    """An option that was given; `value` is None for flags and for optional values left out, `meant` what
+    its writer had in mind where that is another one: --mem=4G for -mem=4G, which is -m with em=4G.
+    """
 
     option: options.Option
     value: str | None
     place: Place
     provenance: Provenance
+    meant: str = ""
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -97,10 +100,15 @@ class Parser:
                 continue
             attached = token.text[position:]
             if attached or option.argument == "optional":
-                self._add(option, attached or None, token, f"-{letter}")
+                meant = self._meant(token.text) if position == 2 else ""
+                self._add(option, attached or None, token, f"-{letter}", meant=meant)
                 return index + 1
             return self._value_from_next(option, tokens, index, f"-{letter}")
         return index + 1
+
+    def _meant(self, text: str) -> str:
+        """The same with two dashes, where that is an option."""
+        return f"-{text}" if text[1:].partition("=")[0] in self._table.by_name else ""
 
     def _value_from_next(self, option: options.Option, tokens: list[Token], index: int, written: str) -> int:
         token = tokens[index]
@@ -125,11 +133,12 @@ class Parser:
         written: str,
         *,
         at: Place | None = None,
+        meant: str = "",
     ) -> None:
         name = written.partition("=")[0]
         place = at or _value_place(token, written)
         provenance = Provenance(self._origin, name, token.place.line, token.place.column)  # type: ignore[arg-type]  # the caller passes one of the four origins
-        self._settings.append(Setting(option, value, place, provenance))
+        self._settings.append(Setting(option, value, place, provenance, meant))
 
     def _unknown_long(self, token: Token, name: str, matches: tuple[options.Option, ...]) -> None:
         if matches:

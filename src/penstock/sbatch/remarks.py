@@ -1,16 +1,22 @@
-"""What to say about lines and words that sbatch refuses, or drops without a word."""
+"""What to say about lines, words and values that sbatch refuses, drops, or takes otherwise than they look."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from penstock.sbatch import lexer, settings
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Setting, Token
 from penstock.sbatch.lexer import MOST_WORDS, Words
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.source import K8S_MAGIC, MAGIC, Line, Script
+from penstock.sbatch.values.problem import Problem
 
 _K8S_WORD = Pattern(r"^[ \t#]*K8S[_ \t\-]", re.IGNORECASE)
+_SWITCHED_OFF = Pattern(r"[ \t]*#[ \t]*#")
+_VARIABLE = Pattern(r"\$[A-Za-z_{(]")
+_FILES = ("output", "error", "input")
 
 
 def about_lines(script: Script, report: Report) -> None:
@@ -26,13 +32,36 @@ def about_lines(script: Script, report: Report) -> None:
 
 
 def _about_almost(line: Line, report: Report) -> None:
-    word, reader, meant = line.text.strip().partition(" -")[0], " to sbatch", MAGIC
+    """A warning, for what it asks for is lost; with two # it may have been switched off."""
+    text = line.text.strip(lexer.BLANK)
+    word, meant = text.partition(" -")[0], MAGIC
     if _K8S_WORD.search(word):
-        word, _, value = line.text.strip().partition("=")
-        name = _K8S_WORD.sub("", word).strip().upper().replace("-", "_")
-        reader, meant = "", f"{K8S_MAGIC}{name}={shorten(value.strip())}"
+        word, _, value = text.partition("=")
+        name = _K8S_WORD.sub("", word).strip(lexer.BLANK).upper().replace("-", "_")
+        meant = f"{K8S_MAGIC}{name}={shorten(value.strip(lexer.BLANK))}"
+    message = f"{shorten(word)!r} is not read: to Slurm the line is a comment"
+    if text.startswith((MAGIC, K8S_MAGIC)):
+        message = "blanks stand before the #: to Slurm the line is a comment"
     hint = f"write {meant} at the line's start if it is meant"
-    report.info(Place(line.number, 1), "almost-directive", f"{word!r} is a comment{reader}", hint)
+    say = report.info if _SWITCHED_OFF.match(line.text) else report.warning
+    say(Place(line.number, 1), "almost-directive", message, hint)
+
+
+def about_values(given: Iterable[Setting], report: Report) -> None:
+    """What a shell would have put in: sbatch reads the lines before any shell does."""
+    for setting in given:
+        option, text = setting.option, setting.value or ""
+        found = _VARIABLE.search(text)
+        if found is None and not (option.grammar == "path" and text.startswith("~")):
+            continue
+        what = "~" if found is None else "variables"
+        message = (
+            f"--{option.name}: Slurm puts nothing in for {what} in a script's lines: {shorten(text)!r} stays"
+        )
+        hint = f"write it out, or give it on the command line: sbatch --{option.name}=..."
+        if option.name in _FILES:
+            hint += "; %u is your name, %x the job's, %j its number"
+        report.warning(setting.place, "not-expanded", message, hint)
 
 
 def about_words(line: Line, words: Words, report: Report) -> None:
@@ -89,7 +118,18 @@ def _after_value(last: Setting, text: str) -> str:
         )
     if last.value == "=":
         return f"no blanks around the equals sign: --{last.option.name}={text}"
+    two_numbers = last.value[-1:].isdigit() and text[:1].isdigit()
+    if not two_numbers and not _is_value(last, f"{last.value} {text}") and _is_value(last, last.value + text):
+        return f"no blanks within the value: --{last.option.name}={last.value}{text}"
     return f'quote values with blanks: --{last.option.name}="{last.value} {text}"'
+
+
+def _is_value(setting: Setting, text: str) -> bool:
+    try:
+        settings.read(setting.option, text)
+    except Problem:
+        return False
+    return True
 
 
 def shorten(text: str, most: int = 40) -> str:

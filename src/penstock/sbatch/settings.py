@@ -122,17 +122,27 @@ def _value(setting: Setting, report: Report, gres_types: tuple[str, ...] | None)
         message = f"--{option.name}: {len(text)} characters are more than Slurm takes"
         report.error(setting.place, "value-too-long", message, "give a file or a pattern instead")
         return _REFUSED
+    hint = f"did you mean {setting.meant}?" if setting.meant else ""
     try:
-        if option.grammar in NEED_TYPES:
-            return grammar(option.grammar)(text, gres_types)  # type: ignore[call-arg]  # the one that needs the site
-        return grammar(option.grammar)(text)
+        value = read(option, text, gres_types)
     except Problem as problem:
         told = f"--{option.name}: {problem.message}"
         if problem.odd and not _too_small(option, problem.value):
-            report.warning(setting.place, "odd-value", told, problem.hint)
+            report.warning(setting.place, "odd-value", told, hint or problem.hint)
             return _harmless(option) if problem.value is None else max(problem.value, 1)
-        report.error(setting.place, _code(option), told, problem.hint)
+        report.error(setting.place, _code(option), told, hint or problem.hint)
         return _REFUSED
+    if hint:
+        message = f"{setting.meant[1:]} is --{option.name} with the value {text!r} to sbatch"
+        report.warning(setting.place, "one-dash", message, hint)
+    return value
+
+
+def read(option: options.Option, text: str, gres_types: tuple[str, ...] | None = None) -> Any:
+    """What a value of the option means; Problem when it means nothing."""
+    if option.grammar in NEED_TYPES:
+        return grammar(option.grammar)(text, gres_types)  # type: ignore[call-arg]  # the one that needs the site
+    return grammar(option.grammar)(text)
 
 
 def _too_small(option: options.Option, value: int | None) -> bool:

@@ -98,7 +98,7 @@ def _unreadable(data: bytes, report: Report) -> bool:
             place,
             "dos-line-breaks",
             "DOS line breaks (CRLF): sbatch refuses the whole script",
-            "run dos2unix on it",
+            "save it with Unix line breaks (LF), as editors can; in a shell, dos2unix does it",
         )
     return len(report.diagnostics) > before
 
