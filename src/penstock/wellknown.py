@@ -38,6 +38,7 @@ ENV_SOCKET = "PENSTOCK_SOCKET"  # penstockd's unix socket, for the command line
 ENV_RESULTS = "PENSTOCK_RESULTS"  # folder of all jobs' results, for the command line
 ENV_CACHE = "PENSTOCK_CACHE"  # where what takes long to make is kept for all labs
 ENV_SITE = "PENSTOCK_SITE"  # the site file that commands are about
+SITE_FILE = "/etc/penstock/site.yaml"  # the one that they are about when nobody says
 ENV_TEST_KUBERNETES = "PENSTOCK_TEST_KUBERNETES"  # cluster for tests: dev, real, kwok, a kubeconfig
 ENV_CRASH_POINTS = "PENSTOCK_CRASH_POINTS"  # folder that arms crash points; for tests only, read at start
 ENV_TEST_KUBERNETES_VERSION = "PENSTOCK_TEST_KUBERNETES_VERSION"  # its minor version, if it is built here

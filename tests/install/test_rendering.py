@@ -288,6 +288,18 @@ def test_a_slurm_of_ours_is_known_whole() -> None:
         assert view.partitions["gpu"] == PartitionView(max_time="1:30:00", default=True)
 
 
+def test_the_memory_of_a_cpu_is_slurms() -> None:
+    """What `penstock explain` shows for a job that asks for none."""
+    site = sites.site(*WHOLE)
+    view = daemons.view(site, sites.known(site).groups, release=(22, 5))
+    assert f"DefMemPerCPU={view.memory_per_cpu_mib}\n" in rendered(*WHOLE)["/etc/slurm/slurm.conf"].decode()
+    for text, memory in (("DefMemPerCPU=1500\n", 1500), ("", 0)):
+        conf = conffile.parse(f"{SLURM_CONF}{text}", include=lambda _: "")
+        existing = sites.site()
+        known = sites.known(existing)
+        assert daemons.view(existing, known.groups, release=(22, 5), conf=conf).memory_per_cpu_mib == memory
+
+
 def test_a_site_file_is_read_with_the_slurm_conf_that_is_there(tmp_path: Path) -> None:
     """`penstock validate --site site.yaml` knows as much as the view that apply writes."""
     text = sites.GOOD.read_text().replace("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf")

@@ -29,7 +29,7 @@ WIDTH = 110
 
 UNNAMED_ACCOUNT = "your-account"  # stands for the default account, which only the accounting knows
 DEFAULT_MIB = 1024
-"""Memory of a CPU where neither the script nor the site says: the lab's DefMemPerCPU."""
+"""Memory of a CPU where neither the script nor the site says."""
 
 MOST_PODS = 10_000
 """More than any cluster has nodes: a slip of the finger in --nodes is not to fill this host's memory."""
@@ -39,7 +39,12 @@ MOST_PODS = 10_000
 @click.option(
     "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
 )
-@click.option("--site", "site_file", metavar="FILE", help="The site to explain for (JSON, TOML, YAML).")
+@click.option(
+    "--site",
+    "site_file",
+    metavar="FILE",
+    help="The site to explain for (JSON, TOML, YAML); else $PENSTOCK_SITE, else the installed one.",
+)
 @click.option("--slurm", "release", metavar="VERSION", help="Slurm's release (default: the installed one).")
 @click.argument("file")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -146,7 +151,7 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
         owner=_owner(job),
         job_id=0,
         cpus=share.cpus,
-        memory_mib=share.memory_mib or share.cpus * DEFAULT_MIB,
+        memory_mib=share.memory_mib or share.cpus * _usual_memory(site),
         gpus=share.gpus,
         gpu_resource=site.gpu_resource(_gpu_type(job)),
         wish=job.pod,
@@ -155,6 +160,10 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
     return instances.job_pods(
         wanted, ranks=min(_count(job), MOST_PODS), script=script, settings=pod_settings(site)
     )
+
+
+def _usual_memory(site: SiteView) -> int:
+    return site.memory_per_cpu_mib or DEFAULT_MIB
 
 
 def _count(job: JobSpec) -> int:
@@ -274,7 +283,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
     return {
         "image": _image(container["image"], job, site),
         "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items())
-        + _assumed(job),
+        + _assumed(job, site),
         "namespace": pod["metadata"]["namespace"],
         "runs as": f"uid {security['runAsUser']}, gid {security['runAsGroup']}",
         "mounts": ", ".join(mounts),
@@ -290,10 +299,10 @@ def _image(first: str, job: JobSpec, site: SiteView) -> str:
     return ", ".join(found + [f"in {name} {image or 'none'}" for name, image in others.items()])
 
 
-def _assumed(job: JobSpec) -> str:
+def _assumed(job: JobSpec, site: SiteView) -> str:
     if job.sharing == "exclusive":
         return " at least: all CPUs of its node"
-    return "" if job.memory else f" ({DEFAULT_MIB} MiB a CPU, unless the partition says otherwise)"
+    return "" if job.memory else f" ({_usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
 
 
 def _amount(text: str) -> str:

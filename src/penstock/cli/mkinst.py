@@ -49,7 +49,7 @@ def _options(command: Command) -> Command:
             click.option("--image", default="", help="Its image; the site's default when left out."),
             click.option("--cpu", type=click.IntRange(1, MOST_CPUS), help="CPUs; the class's when left out."),
             click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
-            click.option("--site", "site_file", metavar="FILE", help="Site file (JSON, TOML, YAML)."),
+            click.option("--site", "site_file", metavar="FILE", help="The site; else $PENSTOCK_SITE."),
         )
     ):
         command = decorate(command)
@@ -101,7 +101,7 @@ def manifests(
     site_file: str | None,
 ) -> list[dict[str, Any]]:
     """The namespace and the pod, or one line that says what is wrong with the call."""
-    site = siteviews.load(site_file) if site_file else SiteView()
+    site = siteviews.chosen(site_file) or SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
         owner=dataclasses.replace(_owner(owner), account=account),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import errors
-from penstock.cli import installed
+from penstock.cli import installed, siteviews
 from penstock.sbatch import compiler, options
 from penstock.sbatch.diagnostics import Diagnostic
 
@@ -51,11 +51,7 @@ class Checker(msgspec.Struct, frozen=True):
         accepted: tuple[str, ...] = (),
     ) -> Checker:
         """What the command line's options ask for; the site is read here, once."""
-        site = None
-        if site_file is not None:
-            from penstock.cli import siteviews
-
-            site = siteviews.load(site_file)
+        site = siteviews.chosen(site_file)
         wanted = release or (site.slurm if site else installed.version()) or options.DEFAULT_RELEASE
         if not wanted.replace(".", "").isdecimal():
             raise errors.UsageError(f"{wanted!r} is no release of Slurm", hint="as in 24.11 or 22.05.8")

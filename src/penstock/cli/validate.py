@@ -17,7 +17,13 @@ from penstock.cli import checking
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "style", type=click.Choice(checking.STYLES), default="text", help="How to print.")
-@click.option("--site", "site_file", metavar="FILE", help="Check against this site too (JSON, TOML, YAML).")
+@click.option(
+    "--site",
+    "site_file",
+    metavar="FILE",
+    help="The site to check against (JSON, TOML, YAML); else $PENSTOCK_SITE, else the installed one. "
+    "Empty: none.",
+)
 @click.option("--lint", is_flag=True, help="Also say what is allowed but unwise.")
 @click.option(
     "--silence", multiple=True, metavar="CODE", help="Leave out warnings of this code (repeatable)."

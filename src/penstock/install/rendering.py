@@ -187,16 +187,11 @@ def _chains(site: Site, facts: Facts) -> Iterator[File]:
             yield File(path=path, content=text.encode(), mode=0o755, kind="hooks")
 
 
-def view_path(site: Site) -> Path:
-    """What `penstock validate` and the submit filter are told of the site."""
-    return Path(site.penstockd.config).parent / "site.json"
-
-
 def _penstockd(site: Site, facts: Facts) -> Iterator[File]:
     settings = daemons.penstockd(site, slurm_uid=facts.slurm_uid)
     yield File(path=Path(site.penstockd.config), content=_json(settings), kind="penstockd")
     view = daemons.view(site, facts.groups, release=facts.release, conf=facts.conf)
-    yield File(path=view_path(site), content=_json(view), kind="penstockd")
+    yield File(path=Path(daemons.view_path(site)), content=_json(view), kind="penstockd")
     if site.nas is not None:
         intake = daemons.intake(site, site.nas, release=facts.release)
         yield File(path=Path(site.intake.config), content=_json(intake), kind="penstockd")

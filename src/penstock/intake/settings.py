@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: str
     """A local folder for the journal and for what sbatch answers."""
     slurm_conf: str
+    site: str = ""
+    """The view of the site (JSON) that scripts are held against, where it is there."""
     status: str = "/run/penstock/inbox.json"
     workdir: str = "{home}"
     """Where jobs run and relative output files land; may hold {home}, {user} and {uid}."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from penstock import errors
 from penstock.intake import claims, inspecting, letters, names, settings
+from penstock.model import siteview
 from penstock.nas import acting, dropfolder, moving
-from penstock.sbatch import compiler, diagnostics, getopt, options
+from penstock.sbatch import compiler, diagnostics, getopt, options, siteviews
 from penstock.slurm import submitting
 
+log = logging.getLogger(__name__)
 AGAIN = "Correct it and copy it to submit/ again."
 
 
@@ -56,11 +60,25 @@ class Judge:
     def __init__(self, site: settings.Settings) -> None:
         self.site = site
         self.limits = inspecting.Limits(site.largest_bytes, site.group_writable)
-        self.context = compiler.Context(
-            release=options.release_of(site.slurm_release),
-            other_gres=True,  # sbatch reads slurm.conf and says no itself
+
+    def _context(self) -> compiler.Context:
+        """The rules of the site as they are now: `penstock apply` writes its view anew."""
+        view = self._view()
+        return compiler.Context(
+            release=options.release_of(self.site.slurm_release),
+            gres_types=view.gres_types if view else compiler.DEFAULT_CONTEXT.gres_types,
+            other_gres=view is None or not view.complete,  # sbatch reads slurm.conf and says no itself
+            site=view,
             as_root=False,
         )
+
+    def _view(self) -> siteview.SiteView | None:
+        """None where there is none: Slurm will say no, later and in fewer words."""
+        try:
+            return siteviews.read(self.site.site) if self.site.site else None
+        except errors.UsageError as error:
+            log.warning("scripts are not held against the site: %s", error.message)
+            return None
 
     def judge(
         self, folder: dropfolder.Folder, claim: claims.Claim
@@ -84,7 +102,7 @@ class Judge:
         if not script.data:
             return self._refused(claim, script, "it is empty", AGAIN)
         done = compiler.compile_script(
-            script.data, name=names.for_slurm(claim.name), variables={}, context=self.context
+            script.data, name=names.for_slurm(claim.name), variables={}, context=self._context()
         )
         found = (*done.diagnostics, *_no_jobs(claim.name, done.given))
         count = sum(one.severity == "error" for one in found)

@@ -5,6 +5,7 @@ The lab fills this in for one machine; a site description can fill in the same f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.model import releases
@@ -85,6 +86,14 @@ class Priorities:
     decay_half_life: str = "7-0"
     max_age: str = "1-0"
     weights: tuple[tuple[str, int], ...] = (("Age", 1000), ("Fairshare", 10000), ("JobSize", 500))
+
+    def memory_of_a_cpu(self, nodes: Sequence[NodeSpec]) -> int:
+        """DefMemPerCPU. Half of an even share: every CPU of the smallest node can be used, and room for big
+        jobs stays.
+        """
+        if self.memory_per_cpu is not None:
+            return self.memory_per_cpu
+        return max(1, min(node.memory_mb // node.cpus for node in nodes) // 2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,6 +71,8 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of a job whose working directory is in none of them."""
     namespace_pattern: str = "user-{user}"
     kill_wait: int = 30
+    memory_per_cpu_mib: int = 0
+    """What a job gets that asks for no memory (DefMemPerCPU); 0 where nobody knows."""
     gpu_resources: dict[str, str] = {}
     """Kubernetes' resource names of GPU types that are no nvidia.com/gpu."""
     classes: dict[str, InstanceClass] = msgspec.field(default_factory=lambda: {"std": InstanceClass()})

@@ -139,7 +139,7 @@ def _scheduling(cluster: model.SlurmCluster) -> Iterator[str]:
     yield f"SchedulerParameters={','.join(cluster.priorities.parameters)}"
     yield "SelectType=select/cons_tres"
     yield "SelectTypeParameters=CR_Core_Memory"
-    yield f"DefMemPerCPU={_default_memory_per_cpu(cluster)}"
+    yield f"DefMemPerCPU={cluster.priorities.memory_of_a_cpu(cluster.nodes)}"
     yield "PreemptType=preempt/qos"
     yield "PreemptMode=REQUEUE"
     yield "PriorityType=priority/multifactor"
@@ -212,13 +212,6 @@ def partition_line(partition: model.PartitionSpec, *, nodes: tuple[str, ...]) ->
         f" MaxTime={partition.max_time} DefaultTime={partition.default_time}{options}"
         " OverSubscribe=NO State=UP"
     )
-
-
-def _default_memory_per_cpu(cluster: model.SlurmCluster) -> int:
-    """Half of a CPU's even share: every CPU of the smallest node can be used, and room for big jobs stays."""
-    if cluster.priorities.memory_per_cpu is not None:
-        return cluster.priorities.memory_per_cpu
-    return max(1, min(node.memory_mb // node.cpus for node in cluster.nodes) // 2)
 
 
 def _quoted(secret: str) -> str:

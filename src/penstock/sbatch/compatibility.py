@@ -72,15 +72,18 @@ _DIRECTIVES: Final = {
 _TAIL: Final = """
 ## Site file
 
-`penstock validate --site FILE` reads a site file (YAML, see reference/site.md), or a small view of one as
-JSON or TOML, which is faster and which `penstock apply` writes, with these keys: `slurm` (release),
+`penstock validate`, `explain` and `mkinst` work for a site: the one of `--site FILE`, else that of
+`$PENSTOCK_SITE`, else the one that is installed in /etc/penstock; `--site ''` is none. FILE is a site file
+(YAML, see reference/site.md), or a small view of one as JSON or TOML, which is faster and which
+`penstock apply` writes beside it (site.json for site.yaml). Where nobody says `--site` that view is read, as
+the intake does at every file, for it is what is in force. It has these keys: `slurm` (release),
 `complete` (`false`: what is not named here is a warning, not an error), `gres_types`, `max_array_size`,
 `partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?,
 `trusted`, `allowed_tolerations`, `allowed_node_labels`),
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
 (prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `missing_workdir`,
-`namespace_pattern`, `kill_wait`, `classes` (name: `cpus`, `memory_mib`, `priority_class`)
-and `flavours` (name: GPUs).
+`namespace_pattern`, `kill_wait`, `memory_per_cpu_mib`, `classes` (name: `cpus`, `memory_mib`,
+`priority_class`) and `flavours` (name: GPUs).
 """
 
 

@@ -58,7 +58,7 @@ def describe(
         slurm_user=slurm.user,
         accounting_host=accounting.host,
         accounting_address=accounting.address or accounting.host,
-        priorities=_priorities(site),
+        priorities=priorities(site),
         database=model.Database(
             name=accounting.database,
             host=accounting.database_host,
@@ -86,7 +86,8 @@ def _places(site: Site) -> model.SlurmPlaces:
     )
 
 
-def _priorities(site: Site) -> model.Priorities:
+def priorities(site: Site) -> model.Priorities:
+    """How what waits is ordered, and what it gets when it asks for nothing."""
     scheduler, weights = site.slurm.scheduler, site.slurm.scheduler.weights
     factors = (
         ("Age", weights.age),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from penstock import wellknown
@@ -70,6 +71,7 @@ def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]
         "state": said.state_dir,
         "status": said.status,
         "slurm_conf": site.slurm.conf,
+        "site": view_path(site),
         "workdir": said.workdir,
         "settle_seconds": float(said.settle_seconds),
         "largest_bytes": mebibytes(said.max_file_size) * 2**20,
@@ -162,8 +164,14 @@ def view(
         missing_workdir=missing_workdir(site),
         namespace_pattern=site.kubernetes.namespace_pattern,
         kill_wait=site.timeouts.kill_wait,
+        memory_per_cpu_mib=existing.memory_per_cpu(site, groups),
         gpu_resources=gpu_resources(site),
     )
+
+
+def view_path(site: Site) -> str:
+    """Where that view is, for whoever checks a script: `penstock validate`, the submit filter, the intake."""
+    return str(PurePosixPath(site.penstockd.config).with_name("site.json"))
 
 
 def _kind(

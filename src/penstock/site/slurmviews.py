@@ -30,6 +30,14 @@ class Existing:
         said = self.conf.get("MaxArraySize") if self.conf else ""
         return int(said) if said.isdecimal() else 0
 
+    def memory_per_cpu(self, site: Site, groups: clusters.Groups) -> int:
+        """DefMemPerCPU; 0 when slurm.conf does not say it."""
+        if site.slurm.manage == "whole":
+            nodes = [node for group in groups.values() for node in group]
+            return clusters.priorities(site).memory_of_a_cpu(nodes) if nodes else 0
+        said = self.conf.get("DefMemPerCPU") if self.conf else ""
+        return int(said) if said.isdecimal() else 0
+
     def gres_types(self, has_gpus: bool) -> tuple[str, ...]:
         """GresTypes, with the GPUs that our nodes bring."""
         if self.conf is None:

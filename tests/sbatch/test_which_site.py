@@ -1,0 +1,137 @@
+"""Which site a script is held against when nobody says --site."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.install import sites
+
+from penstock import errors, wellknown
+from penstock.cli import checking, explain, mkinst, quick, siteviews, validate
+
+VIEW = """{"partitions": {"gpu": {"default": true}}, "default_image": "site:1", "shared_mounts": ["/nas"],
+  "memory_per_cpu_mib": 2048, "nodes": [{"count": 2, "cpus": 8, "memory_mib": 32768, "gpus": 4}]}"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory on a machine without a site."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(wellknown.ENV_SITE, raising=False)
+    monkeypatch.setattr(wellknown, "SITE_FILE", f"{tmp_path}/etc/site.yaml")
+    (tmp_path / "etc").mkdir()
+    return tmp_path
+
+
+def script(folder: Path, options: str) -> str:
+    (folder / "a.sh").write_text(f"#!/bin/sh\n#SBATCH {options}\n")
+    return "a.sh"
+
+
+def checked(name: str, *words: str) -> Result:
+    return CliRunner().invoke(validate.validate, [*words, name])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [("--gres=gpu:8", "never-fits"), ("-p nope", "unknown-partition"), ("--mem=640G", "never-fits")],
+)
+def test_validate_knows_the_site_of_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: str, code: str
+) -> None:
+    """What no node there can hold is an error, whoever reads the words of the call."""
+    (folder / "site.json").write_text(VIEW)
+    name = script(folder, options)
+    assert checked(name).exit_code == 0
+    monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.json")
+    assert f"error[{code}]" in checked(name).output
+    request = quick.parse([name])
+    assert request is not None
+    assert checking.run(request) == 1
+
+
+def test_the_view_that_apply_wrote_stands_for_its_site_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what is in force; the file beside it may be a draft, or closed."""
+    (folder / "site.yaml").write_text("a draft: [\n")
+    (folder / "site.json").write_text(VIEW)
+    monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
+    assert "unknown-partition" in checked(script(folder, "-p nope")).output
+
+
+def test_a_site_file_that_nobody_has_applied_is_read_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft counts for whoever names it."""
+    text = sites.GOOD.read_text().replace("/etc/slurm/slurm.conf", f"{folder}/slurm.conf")
+    sized = "nodes: s1\n    cpus: 8\n    memory: 8Gi"
+    text = text.replace("selector: {pool: small}\n    size: kubernetes", sized)
+    (folder / "site.yaml").write_text(text)
+    monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
+    found = siteviews.chosen(None)
+    assert found is not None
+    assert "gpu" in found.partitions
+
+
+def test_the_installed_site_needs_no_word(folder: Path) -> None:
+    """What apply put in the usual place counts; a site file alone does not, for nothing is installed."""
+    name = script(folder, "-p nope")
+    (folder / "etc" / "site.yaml").write_text("a draft: [\n")
+    assert checked(name).exit_code == 0
+    (folder / "etc" / "site.json").write_text(VIEW)
+    assert "unknown-partition" in checked(name).output
+
+
+def test_an_empty_word_is_no_site(folder: Path) -> None:
+    """For a script that is meant for another cluster."""
+    (folder / "etc" / "site.json").write_text(VIEW)
+    name = script(folder, "-p nope")
+    assert checked(name, "--site", "").exit_code == 0
+    assert quick.parse(["--site=", name]) is None
+
+
+def test_the_word_of_the_call_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the environment's, then the usual place."""
+    for number, name in enumerate(("etc/site.json", "told.json", "said.json")):
+        (folder / name).write_text(f'{{"max_array_size": {number}}}')
+    sizes = [siteviews.chosen(None)]
+    monkeypatch.setenv(wellknown.ENV_SITE, "told.json")
+    sizes += [siteviews.chosen(None), siteviews.chosen("said.json")]
+    assert [found.max_array_size for found in sizes if found] == [0, 1, 2]
+
+
+def test_a_site_that_is_not_there_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever names one wants it."""
+    monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/no/site.yaml")
+    result = checked(script(folder, "-N1"))
+    assert isinstance(result.exception, errors.UsageError)
+    assert "site.yaml: No such file" in result.exception.message
+
+
+def test_explain_shows_what_the_site_gives(folder: Path) -> None:
+    """Its image, its memory for a CPU, its NAS."""
+    (folder / "etc" / "site.json").write_text(VIEW)
+    said = CliRunner().invoke(explain.explain, [script(folder, "-c2")]).output
+    assert "image         site:1\n" in said
+    assert "memory 4096Mi (2048 MiB a CPU, unless the partition says otherwise)" in said
+    assert "/nas" in next(line for line in said.split("\n") if "mounts" in line)
+
+
+def test_an_instance_has_the_sites_image(folder: Path) -> None:
+    """As a job has it."""
+    (folder / "etc" / "site.json").write_text(VIEW)
+    said = CliRunner().invoke(mkinst.mkyaml, ["cpu", "std", "2019123456", "--job-id", "7"]).output
+    assert 'image: "site:1"\n' in said
+
+
+def test_the_time_it_takes_is_that_of_the_view(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site file is not read where its view is: that would take several times as long as the check."""
+    (folder / "site.json").write_text(VIEW)
+    shutil.copy(folder / "site.json", folder / "site.yaml")
+    monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
+    monkeypatch.setattr(siteviews, "_from_site_file", None)
+    assert siteviews.chosen(None) is not None
