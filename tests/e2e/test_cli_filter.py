@@ -4,6 +4,7 @@ nothing for anybody else.
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -111,6 +112,12 @@ def test_what_the_command_line_asks_for_is_checked(filtered: Filtered) -> None:
     assert "Unable to contact" not in said
 
 
+def test_a_submit_host_without_the_sites_view(filtered: Filtered) -> None:
+    """What is wrong with the script itself is still said."""
+    (filtered.folder / "site.json").unlink()
+    assert "error[unknown-directive]" in filtered.submit(WRONG)
+
+
 def test_the_words_of_a_heterogeneous_job_are_not_mixed_up(filtered: Filtered) -> None:
     """Which of them is for which component is sbatch's to say: it is not checked here."""
     filtered.submit(WRONG, "-n1", ":", "-n2")
@@ -163,6 +170,38 @@ def test_it_is_on_in_the_lab(lab: lab_testing.RunningLab, script: Path) -> None:
     assert told.splitlines() == [
         line.removeprefix("sbatch: lua: ") for line in refused.stderr.splitlines() if ": lua: " in line
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [("--gres=gpu:8", "never-fits"), ("--mem=640G", "never-fits"), ("-p nope", "unknown-partition")],
+)
+def test_the_lab_is_a_site_that_is_known(
+    lab: lab_testing.RunningLab, script: Path, options: str, code: str
+) -> None:
+    """`penstock validate` needs no --site there, and sbatch no variable."""
+    script.write_text(f"#!/bin/sh\n#SBATCH {options}\nhostname\n")
+    told = lab.run_as_user(("penstock", "validate", str(script)), check=False)
+    assert (told.returncode, f"error[{code}]" in told.stdout) == (1, True)
+    bare = ("env", "-u", "PENSTOCK_SITE", "sbatch", "--hold", "-p", "gpu", str(script))
+    refused = lab.run_as_user(bare, check=False)
+    assert (f"error[{code}]" in refused.stderr) is (code == "never-fits")
+    if refused.returncode == 0:
+        lab.run(("scancel", refused.stdout.split()[-1]))
+
+
+def test_explain_knows_the_lab(lab: lab_testing.RunningLab, script: Path) -> None:
+    """Its image, its NAS, and the memory that slurmctld gives a job that asks for none."""
+    script.write_text("#!/bin/sh\nhostname\n")
+    said = lab.run_as_user(("penstock", "explain", str(script))).stdout
+    job_id = lab.sbatch("#!/bin/sh\nhostname\n", "--hold")
+    shown = lab.run(("scontrol", "show", "job", "--oneliner", job_id)).stdout
+    lab.run(("scancel", job_id))
+    assert "none: name one" not in said
+    assert str(lab.place.nas) in said
+    memory = re.search(r"memory ([0-9]+)Mi", said)
+    assert memory is not None
+    assert f"MinMemoryCPU={int(memory[1]) // 1024}G " in shown
 
 
 def test_warnings_do_not_stop_a_job(lab: lab_testing.RunningLab, script: Path) -> None:

@@ -288,6 +288,13 @@ def test_a_slurm_of_ours_is_known_whole() -> None:
         assert view.partitions["gpu"] == PartitionView(max_time="1:30:00", default=True)
 
 
+def test_the_submit_filter_is_told_where_the_view_is() -> None:
+    """Wherever penstockd's settings are: validate itself looks in the usual place alone."""
+    files = rendered(("penstockd:\n", "penstockd:\n  submit_filter: true\n  config: /opt/p/penstockd.json\n"))
+    assert "/opt/p/site.json" in files
+    assert b'local SITE = "/opt/p/site.json"\n' in files["/etc/slurm/cli_filter.lua"]
+
+
 def test_the_memory_of_a_cpu_is_slurms() -> None:
     """What `penstock explain` shows for a job that asks for none."""
     site = sites.site(*WHOLE)

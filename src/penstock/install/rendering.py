@@ -151,6 +151,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
             penstock=site.penstockd.program,
             bridged_partitions=settings.bridged_partitions,
             default_partition=facts.default_partition,
+            site_file=daemons.view_path(site),
         )
         yield File(path=etc / "cli_filter.lua", content=text.encode(), kind="hooks")
 
