@@ -82,3 +82,15 @@ def test_what_is_not_there_is_one_clear_line(lab: Lab) -> None:
         assert result.returncode == 2
         assert words in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_name_in_any_script_is_the_same_everywhere(lab: Lab) -> None:
+    """squeue, the accounting, the results and `show` have it as it was typed, whatever the asker's locale."""
+    name = "훈련_한국어1"
+    job_id = lab.sbatch("#!/bin/sh\n", f"--job-name={name}")
+    lab.wait_for(job_id, "COMPLETED")
+    testing.until(lambda: lab.accounted(job_id, "JobName") == [name])  # a short one is named late there
+    testing.until(lambda: lab.penstock("results", job_id, check=False).returncode == 0)
+    assert as_json(lab, "results", job_id)[0]["summary"]["name"] == name
+    assert as_json(lab, "show", job_id)["slurm"]["name"] == name
+    assert name in lab.penstock("show", job_id).stdout

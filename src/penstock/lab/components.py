@@ -73,6 +73,7 @@ def _mariadbd(place: paths.LabPaths) -> Component:
             "--skip-log-bin",
             "--skip-name-resolve",
             f"--tmpdir={place.database_scratch}",
+            "--character-set-server=utf8mb4",  # of slurmdbd's tables: names may be Korean
             *MARIADB_SIZES,
             "--innodb-lock-wait-timeout=900",
             "--innodb-flush-log-at-trx-commit=2",
