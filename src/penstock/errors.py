@@ -2,6 +2,7 @@
 
 PenstockError                 anything we report to a person in one line
 ├── UsageError                the caller asked for something impossible: fix the call
+├── NotThere                  what was asked for does not exist, or not yet: a job, its results, its output
 ├── LabError                  a part of the lab could not be set up or torn down
 ├── ActingError               a step done as another user could not be done
 ├── JournalError              the intake's journal cannot be read or written
@@ -38,6 +39,12 @@ class UsageError(PenstockError):
     """The call itself is wrong; nothing was done."""
 
     exit_code = 2
+
+
+class NotThere(PenstockError):
+    """What was asked for is not there: the call is right, and may have another answer later."""
+
+    exit_code = 3
 
 
 class LabError(PenstockError):

@@ -346,7 +346,7 @@ def test_hooks_questions_are_for_hooks(lab: Lab, running: str, verb: str) -> Non
 def test_others_learn_nothing_of_a_job(lab: Lab, running: str) -> None:
     """Pods, nodes, image and times are shown to the owner and to administrators."""
     own = json.loads(lab.run_as_user(("penstock", "show", running, "--format", "json")).stdout)
-    assert own["pods"]
+    assert own["jobs"][0]["pods"]
     answer = ask_as_nobody(lab, "describe", "job", running)
     assert [(about["pods"], about["timeline"]) for about in json.loads(answer[1])] == [([], [])]
 

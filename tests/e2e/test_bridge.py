@@ -220,8 +220,9 @@ def test_a_foreign_pod_makes_the_job_wait_with_the_reason(lab: Lab) -> None:
 
 def waits_for(lab: Lab, job_id: str) -> str:
     """What `penstock jobs` says to its owner."""
-    listed = json.loads(lab.run_as_user(("penstock", "jobs", "--format", "json")).stdout)
-    return str(next(job["waits_for"] for job in listed if job["slurm"]["shown_id"] == job_id))
+    listed = json.loads(lab.run_as_user(("penstock", "jobs", "--format", "json")).stdout)["jobs"]
+    reason = next(job["reason"] for job in listed if job["job"] == job_id)
+    return reason["text"] if reason and reason["source"] == "kubernetes" else ""
 
 
 def outcome_within(lab: Lab, job_id: str, seconds: float) -> tuple[str, str]:

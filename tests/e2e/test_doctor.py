@@ -171,7 +171,7 @@ def test_a_setting_that_waits_for_a_restart_is_told_from_one_that_is_missing(
 def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> None:
     """They agree; and when only one side would use a node, it is said."""
     answer = ward.penstock("nodes", "--format", "json")
-    seen = {node["name"]: node for node in json.loads(answer.stdout)}
+    seen = {node["name"]: node for node in json.loads(answer.stdout)["nodes"]}
     assert sorted(seen) == ["n1", "n2", "n3", "n4"]
     assert all(node["disagreements"] == [] for node in seen.values())
     assert seen["n1"]["slurm_total"]["cpus"] <= seen["n1"]["kubernetes_total"]["cpus"]
@@ -179,5 +179,22 @@ def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> 
         told = ward.penstock("nodes", "--format", "json", check=False)
         assert ailments.NODE in ward.penstock("nodes", check=False).stdout
     assert told.returncode == 1
-    odd = {node["name"]: node["disagreements"] for node in json.loads(told.stdout) if node["disagreements"]}
+    told_of = json.loads(told.stdout)["nodes"]
+    odd = {node["name"]: node["disagreements"] for node in told_of if node["disagreements"]}
     assert odd == {ailments.NODE: ["only Slurm would use it"]}
+
+
+def test_who_may_not_read_the_administrators_kubeconfig_uses_an_own_one(ward: testing.RunningLab) -> None:
+    """Or is told to be root; what stays unknown for want of rights says so, too."""
+    seen = ward.run_as_user(("penstock", "nodes", "--format", "json"))
+    assert [node["name"] for node in json.loads(seen.stdout)["nodes"]] == ["n1", "n2", "n3", "n4"]
+    without = ward.run_as_user(("env", "KUBECONFIG=", "penstock", "nodes"), check=False)
+    assert without.returncode != 0
+    assert without.stderr.endswith("run it as root\n")
+    said = ward.run_as_user(("penstock", "doctor", "--format", "json"), check=False)
+    unknown = {
+        one["name"]: one["remedy"] for one in json.loads(said.stdout)["checks"] if one["status"] == "unknown"
+    }
+    assert "double-booking" not in unknown
+    assert unknown["kubeconfig"] == "run it as root"
+    assert set(unknown.values()) == {"run it as root"}

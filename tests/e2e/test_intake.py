@@ -128,7 +128,7 @@ def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing
 
     def shown() -> bool:
         inbox = json.loads(lab.run_as_user(("penstock", "inbox", "--format", "json")).stdout)
-        return any((item["name"], item["job_id"]) == (name, job) for item in inbox["done"])
+        return any((item["name"], item["job"]) == (name, job) for item in inbox["done"])
 
     testing.until(shown)
 

@@ -104,7 +104,7 @@ LISTS = (Rule(fault="empty", verbs=("list",)), Rule(fault="partial", keep=0.5, v
 def is_refused_again(lab: Lab, job_id: str) -> bool:
     """Whether the penstockd that runs now has refused the job, which is tried as soon as Slurm can."""
     lab.run(("scontrol", "update", f"JobId={job_id}", "StartTime=now"), check=False)
-    shown = json.loads(lab.penstock("show", job_id, "--format", "json").stdout)
+    (shown,) = json.loads(lab.penstock("show", job_id, "--format", "json").stdout)["jobs"]
     return "refused" in [step["name"] for step in shown["timeline"]]
 
 

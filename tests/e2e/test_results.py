@@ -230,7 +230,8 @@ def test_results_command(lab: Lab, ended: dict[str, Ended]) -> None:
     shown = lab.run_as_user(("penstock", "results", job.job_id, "--verify"))
     assert "state      FAILED, exit code 7" in shown.stdout
     assert "files are as they were collected" in shown.stdout
-    (found,) = json.loads(lab.run_as_user(("penstock", "results", job.job_id, "--format", "json")).stdout)
+    said = lab.run_as_user(("penstock", "results", job.job_id, "--format", "json")).stdout
+    (found,) = json.loads(said)["results"]
     assert (found["folder"], found["summary"]["exit_code"]) == (str(job.folder), 7)
     refused = lab.run_as_user(("penstock", "results", job.job_id), user=GUESTS[0], check=False)
     assert (refused.returncode, "is not yours to read" in refused.stderr) == (1, True)
@@ -248,7 +249,7 @@ def test_array_tasks_have_folders_of_their_own(lab: Lab) -> None:
     )
     for task in (1, 5):
         assert results_of(lab, f"{array}_{task}").summary["job"] == f"{array}_{task}"
-    found = json.loads(lab.run_as_user(("penstock", "results", array, "--format", "json")).stdout)
+    found = json.loads(lab.run_as_user(("penstock", "results", array, "--format", "json")).stdout)["results"]
     assert [job["summary"]["job"] for job in found] == [f"{array}_1", f"{array}_5"]
     number = str(found[0]["summary"]["job_id"])
     assert f"job        {array}_1" in lab.run_as_user(("penstock", "results", number)).stdout
@@ -263,7 +264,7 @@ def test_jobs_without_results_are_told_apart(lab: Lab) -> None:
     semantics.record(lab, job_id)
     gone = lab.run_as_user(("penstock", "results", job_id), check=False)
     assert (gone.returncode, "which is CANCELLED" in gone.stderr) == (3, True)
-    assert lab.run_as_user(("penstock", "results", "4000000"), check=False).returncode == 2
+    assert lab.run_as_user(("penstock", "results", "4000000"), check=False).returncode == 3
     assert lab.run_as_user(("penstock", "results", "../17"), check=False).returncode == 2
 
 

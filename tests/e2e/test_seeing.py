@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any
+
+from tests.e2e import labs
 
 from penstock.cli import asking
 from penstock.lab import testing
@@ -17,19 +20,23 @@ def as_json(lab: Lab, *arguments: str) -> Any:
     return json.loads(lab.penstock(*arguments, "--format", "json").stdout)
 
 
+def shown(lab: Lab, job: str) -> Any:
+    """The one job that `show` shows."""
+    (found,) = as_json(lab, "show", job)["jobs"]
+    return found
+
+
 def test_a_running_job_is_shown_with_its_pods(lab: Lab) -> None:
     """State on each side, node, image, output, and the steps so far."""
     job_id = lab.sbatch("#!/bin/sh\nsleep 60\n", "-N2", "--nodelist=n1,n2", "--job-name=seen")
     lab.wait_for(job_id, "RUNNING")
-    testing.until(
-        lambda: [step["name"] for step in as_json(lab, "show", job_id)["timeline"]][-1:] == ["placed"]
-    )
-    testing.until(lambda: {pod["status"] for pod in as_json(lab, "show", job_id)["pods"]} == {"Running"})
-    shown = as_json(lab, "show", job_id)
-    assert (shown["slurm"]["state"], shown["slurm"]["name"]) == ("RUNNING", "seen")
-    assert shown["slurm"]["stdout"] == str(lab.home / f"slurm-{job_id}.out")
-    assert [(pod["rank"], pod["node"]) for pod in shown["pods"]] == [(0, "n1"), (1, "n2")]
-    (listed,) = [job for job in as_json(lab, "jobs") if job["slurm"]["shown_id"] == job_id]
+    testing.until(lambda: [step["name"] for step in shown(lab, job_id)["timeline"]][-1:] == ["placed"])
+    testing.until(lambda: {pod["status"] for pod in shown(lab, job_id)["pods"]} == {"Running"})
+    found = shown(lab, job_id)
+    assert (found["state"], found["name"], found["nodes"]) == ("RUNNING", "seen", ["n1", "n2"])
+    assert found["stdout"] == str(lab.home / f"slurm-{job_id}.out")
+    assert [(pod["rank"], pod["node"]) for pod in found["pods"]] == [(0, "n1"), (1, "n2")]
+    (listed,) = [job for job in as_json(lab, "jobs")["jobs"] if job["job"] == job_id]
     assert len(listed["pods"]) == 2
     text = lab.penstock("show", job_id).stdout
     assert "placed" in text
@@ -41,9 +48,9 @@ def test_a_finished_job_keeps_its_story(lab: Lab) -> None:
     """Exit code, no pods, and every step with its time in order."""
     job_id = lab.sbatch("#!/bin/sh\nexit 4\n")
     lab.wait_for(job_id, "FAILED")
-    shown = as_json(lab, "show", job_id)
-    assert (shown["slurm"]["state"], shown["slurm"]["exit_code"], shown["pods"]) == ("FAILED", "4:0", [])
-    steps = [(step["name"], step["at"]) for step in shown["timeline"]]
+    found = shown(lab, job_id)
+    assert (found["state"], found["exit_code"], found["signal"], found["pods"]) == ("FAILED", 4, 0, [])
+    steps = [(step["name"], step["at"]) for step in found["timeline"]]
     assert [name for name, _ in steps] == ["admitted", "launched", "placed", "ended", "released"]
     assert steps == sorted(steps, key=lambda step: step[1])
 
@@ -52,7 +59,7 @@ def test_a_job_is_not_told_to_strangers(lab: Lab) -> None:
     """The kernel says who asks: another user sees neither pods nor timeline."""
     job_id = lab.sbatch("#!/bin/sh\nsleep 60\n")
     lab.wait_for(job_id, "RUNNING")
-    testing.until(lambda: len(as_json(lab, "show", job_id)["timeline"]) == 3)
+    testing.until(lambda: len(shown(lab, job_id)["timeline"]) == 3)
     assert _ask_as(0, lab, job_id) == "1 3"
     assert _ask_as(NOBODY, lab, job_id) == "0 0"
     lab.run(("scancel", job_id))
@@ -65,7 +72,7 @@ def _ask_as(uid: int, lab: Lab, job_id: str) -> str:
     if pid == 0:
         os.setuid(uid)
         os.environ["PENSTOCK_SOCKET"] = str(lab.place.penstockd_socket)
-        (view,) = asking.describe((int(job_id),))
+        (view,) = asking.describe((int(job_id),)).jobs
         os.write(writing, f"{len(view.pods)} {len(view.timeline)}".encode())
         os._exit(0)
     os.close(writing)
@@ -77,9 +84,9 @@ def _ask_as(uid: int, lab: Lab, job_id: str) -> str:
 
 def test_what_is_not_there_is_one_clear_line(lab: Lab) -> None:
     """An unknown job, nonsense, and a penstockd that does not answer."""
-    for argument, words in (("99999", "Slurm knows no job 99999"), ("abc", "is not a job id")):
+    for argument, code, words in (("99999", 3, "Slurm knows no job 99999"), ("abc", 2, "is not a job id")):
         result = lab.penstock("show", argument, check=False)
-        assert result.returncode == 2
+        assert result.returncode == code
         assert words in result.stderr
         assert "Traceback" not in result.stderr
 
@@ -91,6 +98,54 @@ def test_a_name_in_any_script_is_the_same_everywhere(lab: Lab) -> None:
     lab.wait_for(job_id, "COMPLETED")
     testing.until(lambda: lab.accounted(job_id, "JobName") == [name])  # a short one is named late there
     testing.until(lambda: lab.penstock("results", job_id, check=False).returncode == 0)
-    assert as_json(lab, "results", job_id)[0]["summary"]["name"] == name
-    assert as_json(lab, "show", job_id)["slurm"]["name"] == name
+    assert as_json(lab, "results", job_id)["results"][0]["summary"]["name"] == name
+    assert shown(lab, job_id)["name"] == name
     assert name in lab.penstock("show", job_id).stdout
+
+
+def test_a_pending_job_says_why_it_waits(lab: Lab) -> None:
+    """In words for its owner, typed for programs, although penstockd has not heard of it."""
+    job_id = lab.sbatch("#!/bin/sh\n", "--hold")
+    testing.until(lambda: shown(lab, job_id)["state"] == "PENDING")
+    reason = shown(lab, job_id)["reason"]
+    assert (reason["source"], reason["code"]) == ("slurm", "JobHeldUser")
+    assert "is held by its owner" in lab.penstock("show", job_id).stdout
+    (listed,) = [job for job in as_json(lab, "jobs")["jobs"] if job["job"] == job_id]
+    assert listed["reason"] == reason
+    lab.run(("scancel", job_id))
+
+
+def test_an_array_is_shown_task_by_task(lab: Lab) -> None:
+    """Its number means all of them: `show` lists them, `logs` asks which, `jobs` counts them by state."""
+    script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\n[ $SLURM_ARRAY_TASK_ID = 1 ] || sleep 60\n"
+    array = lab.sbatch(script, "--array=1-9%1")
+    testing.until(lambda: "RUNNING" in lab.run(("squeue", "-h", "-j", f"{array}_2", "-o", "%T")).stdout)
+    states = {job["job"]: job["state"] for job in as_json(lab, "show", array)["jobs"]}
+    assert states == {f"{array}_1": "COMPLETED", f"{array}_2": "RUNNING", f"{array}_[3-9%1]": "PENDING"}
+    said = lab.penstock("show", array).stdout
+    assert f"array {array}" in said
+    assert "1 COMPLETED, 1 RUNNING, 1 PENDING" in said
+    assert shown(lab, f"{array}_1")["state"] == "COMPLETED"
+    assert shown(lab, f"{array}_5")["state"] == "PENDING"
+    which = lab.penstock("logs", array, check=False)
+    assert (which.returncode, which.stdout) == (2, "")
+    assert f"job {array} is an array: which of its tasks?" in which.stderr
+    assert lab.penstock("logs", f"{array}_1").stdout == "task 1\n"
+    (line,) = [line for line in lab.penstock("jobs").stdout.split("\n") if line.startswith(f"{array}_")]
+    assert "1 RUNNING, 7 PENDING" in line
+    lab.run(("scancel", array))
+
+
+def test_jobs_of_others_are_said_to_be_so(lab: Lab) -> None:
+    """Not that they have no pods."""
+    job_id = lab.sbatch("#!/bin/sh\nsleep 60\n")
+    lab.wait_for(job_id, "RUNNING")
+    testing.lab_command(lab.place, "adduser", labs.GUEST)
+    guest = functools.partial(lab.run_as_user, user=labs.GUEST)
+    assert "not yours to see" in guest(("penstock", "show", job_id)).stdout
+    (line,) = [line for line in guest(("penstock", "jobs")).stdout.split("\n") if line.startswith(job_id)]
+    assert line.rstrip().endswith("not yours to see")
+    assert (
+        json.loads(guest(("penstock", "show", job_id, "--format", "json")).stdout)["jobs"][0]["pods"] is None
+    )
+    lab.run(("scancel", job_id))

@@ -111,7 +111,7 @@ def test_each_type_is_asked_for_by_its_own_name(site: tuple[testing.RunningLab, 
         wait_for_pod(lab, job)
         assert gpus_of(requests(lab, job)) == wanted
     lab.check()
-    seen = {node["name"]: node for node in json.loads(nodes(lab, site[1]))}
+    seen = {node["name"]: node for node in json.loads(nodes(lab, site[1]))["nodes"]}
     assert [seen[name]["requested"]["gpus"] for name in ("n1", "n2", "n3", "n4")] == [3, 3, 1, 0]
     assert [seen[name]["free"]["gpus"] for name in ("n1", "n2", "n3", "n4")] == [1, 1, 3, 4]
     assert all(node["disagreements"] == [] for node in seen.values())

@@ -20,8 +20,11 @@ from tests.results.stage import Stage
 Say = Callable[..., None]
 
 
-def record(job: str = "17", *, state: str = "COMPLETED", job_id: int = 17, **more: str) -> showing.JobRecord:
-    return showing.JobRecord(job_id, job, "alice", "train", "gpu", state, "0:0", "00:01", "n1", **more)  # type: ignore[arg-type]  # by name
+def record(
+    job: str = "17", *, state: str = "COMPLETED", job_id: int = 17, **more: object
+) -> showing.JobRecord:
+    fields = {"user": "alice", "name": "train", "partition": "gpu", "nodes": ("n1",)} | more
+    return showing.JobRecord(job_id=job_id, shown_id=job, state=state, **fields)  # type: ignore[arg-type]  # by name
 
 
 @pytest.fixture
@@ -34,15 +37,19 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
         async def answer(slurm_conf: str, job: str) -> showing.JobRecord:
             await asyncio.sleep(0)
             if not left:
-                raise errors.UsageError(f"Slurm knows no job {job}")
+                raise errors.NotThere(f"Slurm knows no job {job}")
             return left.pop(0) if len(left) > 1 else left[0]
 
-        def describe(job_ids: tuple[int, ...]) -> list[views.JobView]:
+        async def answers(slurm_conf: str, job: str) -> tuple[showing.JobRecord, ...]:
+            return (await answer(slurm_conf, job),)
+
+        def describe(job_ids: tuple[int, ...]) -> asking.Answer:
             if away:
                 raise errors.PenstockError("penstockd does not answer")
-            return [views.JobView(job_id=job_ids[0], stdout=stdout, stderr=stdout)]
+            return asking.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
 
         monkeypatch.setattr(showing, "record", answer)
+        monkeypatch.setattr(showing, "records", answers)
         monkeypatch.setattr(asking, "describe", describe)
 
     monkeypatch.setattr(logs, "ASK_SLURM", 0.0)
@@ -67,7 +74,7 @@ def test_results_for_people_and_programs(stage: Stage, say: Say) -> None:
     assert "state      COMPLETED, exit code 0" in shown.output
     assert f"folder     {stage.results}/17" in shown.output
     assert "verified   4 files are as they were collected" in shown.output
-    (found,) = json.loads(call(stage, "results", "17", "--format", "json").output)
+    (found,) = json.loads(call(stage, "results", "17", "--format", "json").output)["results"]
     assert (found["summary"]["job_id"], found["checked"]) == (17, None)
 
 
@@ -91,7 +98,7 @@ def test_earlier_attempts_and_array_tasks(stage: Stage, say: Say) -> None:
     for restart in (0, 1):
         assert stage.collect(stage.attempt(31, restart=restart), shown="20_10")
     assert stage.collect(stage.attempt(32), shown="20_9")
-    found = json.loads(call(stage, "results", "20", "--format", "json").output)
+    found = json.loads(call(stage, "results", "20", "--format", "json").output)["results"]
     assert [(job["summary"]["job"], job["attempts"]) for job in found] == [
         ("20_9", []),
         ("20_10", ["attempt-0"]),
@@ -155,7 +162,7 @@ def test_logs_of_a_running_job(stage: Stage, say: Say) -> None:
     say(record(state="RUNNING", stdout=str(out)), away=True)
     assert call(stage, "logs", "17").output == "live\n"
     say(record(state="PENDING"))
-    assert "nobody remembers where" in str(call(stage, "logs", "17").exception)
+    assert "stdout is not known" in str(call(stage, "logs", "17").exception)
 
 
 def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, say: Say) -> None:
@@ -192,9 +199,28 @@ def test_logs_are_followed_to_the_end(stage: Stage, say: Say, monkeypatch: pytes
 
 
 def test_missing_output_is_said(stage: Stage, say: Say) -> None:
-    """Not there yet, or not on this host."""
+    """Not there yet, or not on this host: exit code 3, with what is known of the job."""
     say(record(state="RUNNING"), stdout=b"/nonexistent/out")
-    assert "/nonexistent/out is not there: job 17 is RUNNING" in call(stage, "logs", "17").stderr
+    error = call(stage, "logs", "17").exception
+    assert isinstance(error, errors.NotThere)
+    assert (error.exit_code, error.message) == (3, "/nonexistent/out is not there: job 17 is RUNNING")
+    say(record(state="FAILED", comment="no such folder"), stdout=b"/nonexistent/out")
+    error = call(stage, "logs", "17", "-f").exception
+    assert isinstance(error, errors.NotThere)
+    assert error.hint == "no such folder"
+
+
+def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None:
+    """Exit code 1 behind all of its output; without -f the output is all that was asked for."""
+    out = stage.file("live.txt", "as far as it came\n")
+    failed = record(state="FAILED", exit_code=7, signal=0, stdout=str(out))
+    say(record(state="RUNNING", stdout=str(out)), failed)
+    shown = call(stage, "logs", "17", "-f")
+    assert shown.stdout == "as far as it came\n"
+    assert isinstance(shown.exception, errors.PenstockError)
+    assert (shown.exception.exit_code, shown.exception.message) == (1, "job 17 is FAILED 7:0")
+    say(failed)
+    assert call(stage, "logs", "17").exit_code == 0
 
 
 def test_logs_of_services_in_a_lab(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:

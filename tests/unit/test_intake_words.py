@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import datetime
 import json
 import os
 import pwd
@@ -28,6 +29,7 @@ from tests.unit import intakes
 
 ROOT = Path(__file__).parents[2]
 UNITS = tuple(ROOT / "packaging" / "systemd" / f"{name}.service" for name in ("penstockd", "penstock-intake"))
+NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -59,9 +61,11 @@ def test_the_readmes_first_job_is_a_valid_script() -> None:
 
 class TestInbox:
     def put(self, nas: Path) -> None:
-        mine = status.Item("mine.sh", "me", 4711, "processed", job_id="7", where="processed/x")
-        other = status.Item("other.sh", "you", 4712, "failed", "it is empty", where="failed/x", at=1.0)
-        found = status.Inbox(1.0, "host", "the NAS is read-only", (), (mine, other))
+        mine = status.Item("mine.sh", "me", 4711, "processed", job="7", path="processed/x")
+        other = status.Item(
+            "other.sh", "you", 4712, "failed", "it is empty", path="failed/x", at=status.moment(1.0)
+        )
+        found = status.Inbox(NOW, "host", "the NAS is read-only", (), (mine, other))
         (nas / wellknown.DROP_FOLDER).mkdir()
         (nas / wellknown.DROP_FOLDER / wellknown.DROP_INDEX).write_bytes(msgspec.json.encode(found))
 
@@ -98,7 +102,20 @@ class TestInbox:
         await desk.settle()
         reporter.report(desk.clerk, "", desk.clock.now() + 10)
         said = msgspec.json.decode((nas / "inbox.json").read_bytes(), type=status.Inbox)
-        assert [(item.name, item.job_id, item.state) for item in said.done] == [("a.sh", "1", "processed")]
+        assert [(item.name, item.job, item.state) for item in said.done] == [("a.sh", "1", "processed")]
+
+    @as_root
+    async def test_a_folder_is_said_to_be_left_alone(self, tmp_path: Path) -> None:
+        """Its owner would wait for its files for ever; not where the site has folders for users."""
+        nas = tmp_path / "nas"
+        nas.mkdir()
+        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        await desk.look()
+        (nas / "submit" / "jobs").mkdir()
+        await desk.look()
+        (item,) = reporting.look(desk.clerk, "").waiting
+        assert (item.name, item.state, item.uid) == ("jobs", "left", os.geteuid())
+        assert "only files become jobs" in item.words
 
 
 class TestSettings:
@@ -237,7 +254,7 @@ class TestHealth:
         """Words of an earlier process, or old ones, count for nothing."""
         path = tmp_path / "inbox.json"
         assert "not said anything" in health.inbox(path)
-        said = status.Inbox(1.0, "host", "read-only", (), (), pid=os.getpid())
+        said = status.Inbox(NOW, "host", "read-only", (), (), pid=os.getpid())
         path.write_bytes(msgspec.json.encode(said))
         assert (health.inbox(path), health.inbox_problem(path)) == ("", "read-only")
         os.utime(path, (1.0, 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -124,27 +125,41 @@ def test_every_releases_job_is_shown_alike(
 ) -> None:
     """Comment and output files have the same words, whatever the release leaves out."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
         if argv[0] == "scontrol":
             return recorded(release)
         separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
-        fields = ["1", "1", "root", "rec", "gpu", "RUNNING", "0:0", "00:00:01", "n[1-2]", ""]
+        fields = [
+            "1",
+            "1",
+            "root",
+            "rec",
+            "gpu",
+            "RUNNING",
+            "0:0",
+            "00:00:01",
+            "n[1-2]",
+            "1",
+            "2",
+            "Unknown",
+            "",
+        ]
         return "".join(f"{field}{separator}" for field in fields) + "\n"
 
     monkeypatch.setattr(commands, "run", run)
     job = asyncio.run(showing.record("/lab/etc/slurm.conf", "1"))
     assert job.comment == "a b=c"
     assert job.stdout == job.stderr == "/lab/nas/slurm-1.out"
-    assert (job.state, job.nodes, job.restarts) == ("RUNNING", "n[1-2]", 0)
+    assert (job.state, job.nodes, job.restarts) == ("RUNNING", ("n1", "n2"), 0)
 
 
-@pytest.mark.parametrize(("task", "shown"), [("1", "29_1"), ("1-5", "30"), ("", "30")])
+@pytest.mark.parametrize(("task", "shown"), [("1", "29_1"), ("1-5", "29_[1-5]"), ("", "30")])
 def test_a_task_has_its_name_before_the_accounting_knows_it(
     task: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """slurmdbd hears of things later than slurmctld: the task's results are found all the same."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
         array = f"ArrayJobId=29 ArrayTaskId={task} " if task else ""
         head = f"JobId=30 {array}JobName=ArrayTaskId=7\n"
         return head + "   UserId=ada(7)\n   JobState=COMPLETED\n" if argv[0] == "scontrol" else ""
@@ -157,24 +172,24 @@ def test_a_task_has_its_name_before_the_accounting_knows_it(
 def test_the_last_task_of_an_array_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the array's number, by which scontrol knows all of them."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
         if argv[0] == "scontrol":
             first = "JobId=30 ArrayJobId=29 ArrayTaskId=1 JobName=a\n   JobState=FAILED ExitCode=7:0\n"
             last = "JobId=29 ArrayJobId=29 ArrayTaskId=5 JobName=a\n   JobState=COMPLETED ExitCode=0:0\n"
             return f"{first}\n{last}\n"
         separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
-        fields = ["29", "29_5", "ada", "a", "gpu", "COMPLETED", "0:0", "00:00:01", "n1", ""]
+        fields = ["29", "29_5", "ada", "a", "gpu", "COMPLETED", "0:0", "00:00:01", "n1", "1", "2", "3", ""]
         return "".join(f"{field}{separator}" for field in fields) + "\n"
 
     monkeypatch.setattr(commands, "run", run)
     job = asyncio.run(showing.record("/lab/etc/slurm.conf", "29_5"))
-    assert (job.shown_id, job.state, job.exit_code) == ("29_5", "COMPLETED", "0:0")
+    assert (job.shown_id, job.state, job.exit_code) == ("29_5", "COMPLETED", 0)
 
 
 def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm prints it as it is, before the names of the output files."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
         head = "JobId=30 JobName=a\n   UserId=ada(7)\n   JobState=RUNNING\n   Comment=one\n\ntwo\n"
         return f"{head}   StdOut=/nas/a.out\n\n" if argv[0] == "scontrol" else ""
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-import msgspec
+import datetime
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich import console
 
-from penstock.cli import jobs, screens
+from penstock.cli import documents, jobs, screens
 from penstock.model import views
 from penstock.slurm import showing
 
 HOSTILE = "[/x] [red]a [link=http://x]b"
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S"), max_codepoint=0x2FF), min_size=1, max_size=30)
+
+
+def queued(
+    shown_id: str = "17", *, state: str = "PENDING", reason: str = "", name: str = "x"
+) -> showing.QueuedJob:
+    nodes = () if state == "PENDING" else ("n1",)
+    return showing.QueuedJob(
+        job_id=17,
+        shown_id=shown_id,
+        user="alice",
+        name=name,
+        partition="gpu",
+        state=state,
+        elapsed=0,
+        nodes=nodes,
+        reason=reason,
+    )
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "[bold]", "\\[", ":boom:"])
@@ -22,25 +41,104 @@ def test_nobodys_job_name_is_markup(
 ) -> None:
     """It neither ends `penstock jobs` for everybody nor is any of it hidden."""
     monkeypatch.setenv("COLUMNS", "160")
-    job = showing.QueuedJob(17, "17", "alice", name, "gpu", "PENDING", "0:00", 0, "(Resources)")
-    jobs._print_jobs([jobs.JoinedJob(job, (), "")])
+    jobs.print_jobs([documents.job_of(queued(name=name), None, hidden=False)])
     assert f" {name} " in capsys.readouterr().out
 
 
 def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Slurm only knows the time of the next try."""
-    monkeypatch.setenv("COLUMNS", "160")
-    job = showing.QueuedJob(17, "17", "alice", "x", "gpu", "PENDING", "0:00", 1, "(BeginTime)")
     view = views.JobView(17, waits_for="waits for gpu on n1")
-    joined = jobs._joined(job, view)
-    jobs._print_jobs([joined])
+    found = documents.job_of(queued(reason="BeginTime"), view, hidden=False)
+    jobs.print_jobs([found])
     shown = capsys.readouterr().out
     assert "waits for gpu on n1" in shown
     assert "BeginTime" not in shown
-    running = msgspec.structs.replace(job, state="RUNNING")
-    assert jobs._joined(running, view).waits_for == ""
+    assert found.reason == documents.Reason(source="kubernetes", code="BeginTime", text="waits for gpu on n1")
+    running = queued(state="RUNNING", reason="None")
+    assert documents.job_of(running, view, hidden=False).reason is None
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("Resources", "waits until enough"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "a node that it asked for is down"),
+        ("QOSMaxJobsPerUserLimit", "a limit of its quality of service"),
+        ("AssocGrpGRESMinutes", "a limit of its user or account"),
+        ("SomethingNew", "waits"),
+    ],
+)
+def test_slurms_reason_is_typed_and_in_words(code: str, words: str) -> None:
+    """A word that Slurm has invented since is still there, as the code."""
+    reason = documents.job_of(queued(reason=code), None, hidden=False).reason
+    assert reason is not None
+    assert (reason.source, reason.code, words in reason.text) == ("slurm", code, True)
+
+
+def test_an_array_is_one_line_with_its_tasks_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a line for each is asked for."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    tasks = [queued(f"20_{task}", state="RUNNING" if task < 2 else "PENDING") for task in range(100)]
+    found = [documents.job_of(task, None, hidden=False) for task in tasks]
+    jobs.print_jobs([*found, documents.job_of(queued("21"), None, hidden=False)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert "20_[100 tasks]" in lines[1]
+    assert "2 RUNNING, 98 PENDING" in lines[1]
+    jobs.print_jobs(found, unfolded=True)
+    assert len(capsys.readouterr().out.splitlines()) == 101
+
+
+def test_pods_of_others_are_not_taken_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table and in JSON, where they are null."""
+    found = documents.job_of(queued(state="RUNNING"), None, hidden=True)
+    jobs.print_jobs([found])
+    assert jobs.NOT_YOURS in capsys.readouterr().out
+    assert found.pods is None
+    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state="RUNNING")
+    shown = documents.shown_of(record, None, hidden=True)
+    jobs.print_job(shown)
+    printed = capsys.readouterr().out
+    assert jobs.NOT_YOURS in printed
+    assert "No pods" not in printed
+    assert shown.timeline is None
+
+
+def test_a_job_that_waits_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also one that nobody has tried to start yet."""
+    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state="PENDING", reason="Priority")
+    jobs.print_job(documents.shown_of(record, None, hidden=False))
+    printed = capsys.readouterr().out
+    assert "waits behind jobs of higher priority (Priority)" in printed
+    assert "remembers nothing" not in printed
+
+
+def test_what_is_piped_is_not_folded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program reads one job in one line, however long its name is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    jobs.print_jobs([documents.job_of(queued(name="n" * 300), None, hidden=False)])
+    assert "n" * 300 in capsys.readouterr().out
+
+
+def test_times_for_people_have_a_date_and_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zone of whoever reads."""
+    monkeypatch.setenv("TZ", "KST-9")
+    time.tzset()
+    try:
+        at = datetime.datetime(2026, 1, 31, 15, 0, 0, 83000, datetime.UTC)
+        assert screens.moment(at) == "2026-02-01 00:00:00 KST"
+        assert screens.moment(at, exact=True) == "2026-02-01 00:00:00.083 KST"
+        assert screens.moment(None) == ""
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (screens.duration(93784), screens.duration(5)) == ("1-02:03:04", "00:00:05")
 
 
 @given(words=WORDS)

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
-from penstock.cli import screens
-from penstock.cli.sites import as_json, form_option, site_option
+from penstock.cli import documents, screens
+from penstock.cli.sites import form_option, site_option
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
 from penstock.errors import UsageError
@@ -19,6 +20,14 @@ from penstock.site import loading
 
 COLOURS = {"ok": "green", "skipped": "dim", "warning": "yellow", "unknown": "magenta", "failed": "red"}
 EXIT_CODES = {"ok": 0, "skipped": 0, "warning": 1, "unknown": 3, "failed": 3}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What --format json prints."""
+
+    version: int = documents.VERSION
+    status: checks.Status
+    checks: tuple[checks.Result, ...]
 
 
 @click.command()
@@ -44,7 +53,7 @@ def doctor(site_file: Path, form: str, fix: bool, probe: bool, only: tuple[str, 
     results = list(checks.run(chosen, Live(loading.load(site_file)), fix=fix))
     worst = checks.worst(results)
     if form == "json":
-        click.echo(as_json({"status": worst, "checks": results}))
+        documents.echo(Report(status=worst, checks=tuple(results)))
     else:
         _show(results, show_all=show_all)
     sys.exit(EXIT_CODES[worst])

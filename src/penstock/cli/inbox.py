@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import os
-import time
 from pathlib import Path
 
 import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import screens
+from penstock.cli import documents, screens
 from penstock.intake import status
 
 LOCAL = Path("/run/penstock/inbox.json")
@@ -24,7 +22,7 @@ LOCAL = Path("/run/penstock/inbox.json")
 def inbox(everybody: bool, nas: Path | None, style: str) -> None:
     """Show where each file dropped on the NAS is: arriving, taken, a job, or refused and why.
 
-    Root sees everybody's. Exit status: 0 shown, 1 there is no inbox to show.
+    Root sees everybody's. Exit code: 0 shown, 1 there is no inbox to show.
 
     \b
     Examples:
@@ -36,7 +34,7 @@ def inbox(everybody: bool, nas: Path | None, style: str) -> None:
     if not everybody and os.geteuid() != 0:
         found = _only(found, os.geteuid())
     if style == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        documents.echo(found)
     else:
         _print(found)
 
@@ -73,13 +71,6 @@ def _print(found: status.Inbox) -> None:
     shown = screens.columns("file", "user", "state", "job", "when", "")
     for item in (*found.waiting, *found.done):
         words = item.words.split("\n")[-1] if item.words else ""
-        where = f"{words} {item.where}" if item.state == "failed" else words or item.where
-        shown.add_row(item.name, item.user, item.state, item.job_id, _when(item.at), where)
+        where = f"{words} {item.path}" if item.state == "failed" else words or item.path
+        shown.add_row(item.name, item.user, item.state, item.job, screens.moment(item.at), where)
     out.print(shown if found.waiting or found.done else "No files.")
-
-
-def _when(at: float) -> str:
-    if not at:
-        return ""
-    when = datetime.datetime.fromtimestamp(at)
-    return when.strftime("%H:%M:%S" if time.time() - at < 86400 else "%Y-%m-%d")

@@ -3,87 +3,109 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
+import collections
 import os
+from collections.abc import Iterable, Sequence
 
 import click
-import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import asking, screens
-from penstock.model import views
+from penstock.cli import asking, documents, screens
 from penstock.slurm import showing
 
 DEFAULT_CONF = "/etc/slurm/slurm.conf"
+NOT_YOURS = "not yours to see"
+MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
 as_format = click.option(
     "--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
-
-
-class JoinedJob(msgspec.Struct, frozen=True):
-    """A job of the queue with its pods."""
-
-    slurm: showing.QueuedJob
-    pods: tuple[views.PodView, ...]
-    waits_for: str
-    """What its nodes lacked in Kubernetes; Slurm's own reason is then only when it tries again."""
-
-
-class ShownJob(msgspec.Struct, frozen=True):
-    """All that is known of one job."""
-
-    slurm: showing.JobRecord
-    pods: tuple[views.PodView, ...]
-    timeline: tuple[views.StepView, ...]
 
 
 def slurm_conf() -> str:
     return os.environ.get(wellknown.ENV_SLURM_CONF, DEFAULT_CONF)
 
 
+# -- jobs ------------------------------------------------------------------------------------------
+
+
 @click.command()
 @click.option("--user", default="", help="Only this user's jobs.")
+@click.option("-r", "--array", "unfolded", is_flag=True, help="A line for each task of an array.")
 @as_format
-def jobs(user: str, style: str) -> None:
-    """List jobs that wait or run, with their pods, or with what they wait for.
+def jobs(user: str, style: str, *, unfolded: bool) -> None:
+    """List jobs that run, with their pods, then those that wait, with what they wait for.
+
+    An array is one line, with its tasks counted by state; JSON has every task (docs/reference/json.md).
 
     \b
     Examples:
       penstock jobs
+      penstock jobs --array
       penstock jobs --user alice --format json
     """
     queue = asyncio.run(showing.queue(slurm_conf(), user=user))
-    views_by_job = {view.job_id: view for view in asking.describe()}
-    joined = [_joined(job, views_by_job.get(job.job_id)) for job in queue]
+    answer = asking.describe()
+    known = answer.by_job()
+    found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
+    found.sort(key=lambda job: job.state == "PENDING")
     if style == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(joined), indent=2))
+        documents.echo(documents.Queue(jobs=tuple(found)))
     else:
-        _print_jobs(joined)
+        print_jobs(found, unfolded=unfolded)
 
 
-def _joined(job: showing.QueuedJob, view: views.JobView | None) -> JoinedJob:
-    if view is None:
-        return JoinedJob(job, (), "")
-    return JoinedJob(job, view.pods, view.waits_for if job.state == "PENDING" else "")
-
-
-def _print_jobs(joined: list[JoinedJob]) -> None:
+def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False) -> None:
+    """Those that run first, an array as one of them."""
     shown = screens.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
-    for job in joined:
-        slurm = job.slurm
-        pods = ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
-        row = (
-            slurm.shown_id,
-            slurm.user,
-            slurm.name,
-            slurm.partition,
-            slurm.state,
-            slurm.time,
-            job.waits_for or slurm.where,
-            pods,
-        )
-        shown.add_row(*row)
-    screens.screen().print(shown if joined else "No jobs wait or run.")
+    families: dict[str, list[documents.Job]] = {}
+    for job in found:
+        families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
+    for family in families.values():
+        shown.add_row(*(_row(family[0]) if len(family) == 1 else _folded(family)))
+    screens.screen().print(shown if found else "No jobs wait or run.")
+
+
+def _row(job: documents.Job) -> tuple[str, ...]:
+    where = _waits_for(job) if job.state == "PENDING" else ",".join(job.nodes)
+    return (job.job, *_common(job), job.state, screens.duration(job.elapsed_seconds), where, _pods(job))
+
+
+def _common(job: documents.Job) -> tuple[str, ...]:
+    return job.user, job.name, job.partition
+
+
+def _folded(family: Sequence[documents.Job]) -> tuple[str, ...]:
+    """The tasks of one array; they come with those that run first."""
+    first = family[0]
+    nodes = dict.fromkeys(node for job in family for node in job.nodes)
+    where = ",".join(nodes) or next(filter(None, map(_waits_for, family)), "")
+    statuses = counted(pod.status for job in family for pod in job.pods or ())
+    longest = max((job.elapsed_seconds or 0 for job in family), default=0)
+    pods = NOT_YOURS if first.pods is None else statuses or "-"
+    states = counted(job.state for job in family)
+    job = f"{first.array}_[{len(family)} tasks]"
+    return (job, *_common(first), states, screens.duration(longest), where, pods)
+
+
+def counted(words: Iterable[str]) -> str:
+    """3 RUNNING, 97 PENDING."""
+    return ", ".join(f"{count} {word}" for word, count in collections.Counter(words).items())
+
+
+def _waits_for(job: documents.Job) -> str:
+    """What Kubernetes lacks in words, what Slurm waits for as squeue has it."""
+    if job.reason is None:
+        return ""
+    return job.reason.text if job.reason.source == "kubernetes" else f"({job.reason.code})"
+
+
+def _pods(job: documents.Job) -> str:
+    if job.pods is None:
+        return "-" if job.state == "PENDING" else NOT_YOURS
+    return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
+
+
+# -- show ------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -92,55 +114,96 @@ def _print_jobs(joined: list[JoinedJob]) -> None:
 def show(job: str, style: str) -> None:
     """Show one job on both sides: state, pods, image, output, reason, and what happened when.
 
+    Of an array, given by its number, every task in a line. Exit code 3: Slurm knows no such job.
+
     \b
     Examples:
       penstock show 17
+      penstock show 20                         all tasks of an array
       penstock show 20_3 --format json
     """
     if not job.replace("_", "", 1).isdigit():
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
-    record = asyncio.run(showing.record(slurm_conf(), job))
-    (view,) = asking.describe((record.job_id,))
-    shown = ShownJob(record, view.pods, view.timeline)
+    found = asyncio.run(showing.records(slurm_conf(), job))
+    answer = asking.describe([record.job_id for record in found[:MOST_DESCRIBED]])
+    known = answer.by_job()
+    shown = tuple(
+        documents.shown_of(record, known.get(record.job_id), hidden=answer.hides(record.user))
+        for record in found
+    )
     if style == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2))
+        documents.echo(documents.Shown(jobs=shown))
+    elif len(shown) == 1:
+        print_job(shown[0])
     else:
-        _print_job(shown)
+        print_tasks(shown)
 
 
-def _print_job(shown: ShownJob) -> None:
+def print_tasks(shown: Sequence[documents.ShownJob]) -> None:
+    """An array, task by task."""
+    first, out = shown[0], screens.screen()
+    states = counted(job.state for job in shown)
+    out.print(f"array {first.array} {first.name} of {first.user} in {first.partition}: {states}")
+    rows = screens.columns("task", "state", "time", "where", "pods", "")
+    for job in shown:
+        waits = job.reason.text if job.reason else ""
+        time, where = screens.duration(job.elapsed_seconds), ",".join(job.nodes)
+        rows.add_row(job.job, _state(job), time, where, _pods(job), waits or job.comment)
+    out.print(rows)
+    out.print(f"`penstock show {shown[-1].job}` shows one of them." if "[" not in shown[-1].job else "")
+
+
+def print_job(shown: documents.ShownJob) -> None:
+    """All of one job."""
     from rich import table
 
     out = screens.screen()
     facts = table.Table(box=None, show_header=False, padding=(0, 2))
-    for name, value in _facts(shown.slurm):
+    for name, value in _facts(shown):
         facts.add_row(screens.styled(name, "bold"), value)
     out.print(facts)
+    if shown.pods is None or shown.timeline is None:
+        out.print(screens.styled(f"Its pods and what happened are {NOT_YOURS}.", "dim"))
+        return
     pods = screens.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:
         pods.add_row(
             str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
         )
     out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
+    _print_steps(shown.timeline, waits=shown.state == "PENDING")
+
+
+def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:
     steps = screens.columns("when", "after", "step", "", title="What happened")
-    before = shown.timeline[0].at if shown.timeline else 0.0
-    for step in shown.timeline:
-        at = datetime.datetime.fromtimestamp(step.at).strftime("%H:%M:%S.%f")[:-3]
-        steps.add_row(at, f"+{step.at - before:.3f} s", step.name, step.text)
+    before = timeline[0].at if timeline else None
+    for step in timeline:
+        after = (step.at - (before or step.at)).total_seconds()
+        steps.add_row(screens.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
         before = step.at
-    forgotten = screens.styled("penstockd remembers nothing of this job.", "dim")
-    out.print(steps if shown.timeline else forgotten)
+    nothing = "It has not been tried yet." if waits else "penstockd remembers nothing of this job."
+    screens.screen().print(steps if timeline else screens.styled(nothing, "dim"))
 
 
-def _facts(job: showing.JobRecord) -> list[tuple[str, str]]:
+def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
+    waits = f"{job.reason.text} ({job.reason.code})" if job.reason else ""
     found = [
-        ("job", f"{job.shown_id} {job.name} of {job.user} in {job.partition}"),
-        ("state", f"{job.state} {job.exit_code}, {job.elapsed}, restarts {job.restarts}"),
-        ("nodes", job.nodes),
-        ("reason", job.comment),
+        ("job", f"{job.job} {job.name} of {job.user} in {job.partition}"),
+        ("state", f"{_state(job)}, {screens.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
+        ("waits", waits),
+        ("submitted", screens.moment(job.submitted)),
+        ("started", screens.moment(job.started)),
+        ("ended", screens.moment(job.ended)),
+        ("nodes", ",".join(job.nodes)),
+        ("comment", job.comment),
         ("output", job.stdout),
         ("errors", job.stderr if job.stderr != job.stdout else ""),
     ]
     return [(name, value) for name, value in found if value]
+
+
+def _state(job: documents.ShownJob) -> str:
+    """With how it ended, once it has."""
+    return job.state if job.exit_code is None else f"{job.state} {job.exit_code}:{job.signal or 0}"

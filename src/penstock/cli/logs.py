@@ -22,7 +22,6 @@ from penstock.slurm import showing
 
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
-GOES_ON = frozenset(("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING"))
 COLLECTED_WITHIN = 10.0  # seconds
 SERVICES = ("penstockd", "collector", "intake")
 
@@ -44,6 +43,9 @@ def logs(
     job: str | None, folder: Path | None, service: str | None, *, follow: bool, errors_too: bool
 ) -> None:
     """Show a job's output, while it runs and afterwards.
+
+    Exit code 0: shown, and with -f the job has completed. 1: with -f, it ended otherwise. 3: there is no such
+    job, or no output of it.
 
     \b
     Examples:
@@ -73,10 +75,6 @@ class Watched:
     record: showing.JobRecord
     tail: tailing.Tail
 
-    @property
-    def goes_on(self) -> bool:
-        return self.record.state.split()[0] in GOES_ON
-
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
         self.record = asyncio.run(showing.record(jobs.slurm_conf(), self.job))
@@ -94,27 +92,33 @@ def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
     record = asyncio.run(showing.record(jobs.slurm_conf(), job))
     path = _path(record, folder, stream)
     if path is None and not follow:
-        raise errors.PenstockError(
-            f"nobody remembers where job {record.shown_id} wrote its {stream}",
+        raise errors.NotThere(
+            f"the path of job {record.shown_id}'s {stream} is not known",
             hint=f"It is {record.state}; a job that has not started has written nothing.",
         )
     watched = Watched(job, folder, stream, record, tailing.Tail(path or Path(os.devnull)))
     try:
         watched.write()
-        if follow and watched.goes_on:
+        if follow and watched.record.goes_on:
             _follow(watched)
     except PermissionError:
         hint = f"The job is {record.user}'s."
         raise errors.PenstockError(f"{watched.tail.path} is not yours to read", hint=hint) from None
+    state = watched.record.state
     if not watched.tail.path.exists():
-        click.echo(
-            f"penstock: {watched.tail.path} is not there: job {job} is {watched.record.state}", err=True
-        )
+        hint = watched.record.comment or ("" if state != "PENDING" else "It has not started.")
+        raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
+    if follow and not watched.record.goes_on and state != "COMPLETED":
+        raise errors.PenstockError(f"job {job} is {state} {_end_of(watched.record)}")
+
+
+def _end_of(record: showing.JobRecord) -> str:
+    return f"{record.exit_code or 0}:{record.signal or 0}"
 
 
 def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path | None:
     """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
-    if record.state.split()[0] not in GOES_ON:
+    if not record.goes_on:
         collected = results.outputs_of(folder, record.shown_id)
         if collected is not None:
             return collected / (gathering.STDERR if stream == "stderr" else gathering.STDOUT)
@@ -125,7 +129,7 @@ def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path |
 def _from_penstockd(job_id: int, stream: str) -> str:
     """Where the running attempt writes, every pattern filled in; nothing when penstockd is away."""
     try:
-        (view,) = asking.describe((job_id,))
+        (view,) = asking.describe((job_id,)).jobs
     except errors.PenstockError:
         return ""
     return os.fsdecode(view.stderr if stream == "stderr" else view.stdout)
@@ -134,7 +138,7 @@ def _from_penstockd(job_id: int, stream: str) -> str:
 def _follow(watched: Watched) -> None:
     """Until Slurm says that the job is over, and all of its output has been shown."""
     asked, restarts = time.monotonic(), 0
-    while watched.goes_on:
+    while watched.record.goes_on:
         watched.find()
         watched.write()
         if watched.tail.began_again > restarts:

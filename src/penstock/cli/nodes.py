@@ -9,13 +9,22 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 from rich import table
 
-from penstock.cli import screens
-from penstock.cli.sites import as_json, form_option, site_option
-from penstock.doctor import sides
+from penstock import errors
+from penstock.cli import documents, screens
+from penstock.cli.sites import form_option, site_option
+from penstock.doctor import rights, sides
 from penstock.doctor.live import Live
 from penstock.site import loading
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """What --format json prints."""
+
+    version: int = documents.VERSION
+    nodes: tuple[sides.NodeSides, ...]
 
 
 @click.command()
@@ -32,9 +41,13 @@ def nodes(site_file: Path, form: str) -> None:
       penstock nodes
       penstock nodes --format json
     """
-    found = sides.look(Live(loading.load(site_file)))
+    try:
+        found = sides.look(Live(loading.load(site_file)))
+    except errors.PenstockError as error:
+        error.hint = rights.remedy(error)
+        raise
     if form == "json":
-        click.echo(as_json(found))
+        documents.echo(Nodes(nodes=found))
     else:
         screens.screen().print(_table(found))
         click.echo("Amounts are CPUs / memory in GiB / GPUs.")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import jobs
+from penstock.cli import documents, jobs, screens
 from penstock.results import finding, summary
 from penstock.slurm import showing
 
-NOT_THERE = 3
 given_folder = click.option(
     "--results",
     "folder",
@@ -25,10 +24,8 @@ given_folder = click.option(
 )
 
 
-class NoResults(errors.PenstockError):
+class NoResults(errors.NotThere):
     """There are none, or none yet."""
-
-    exit_code = NOT_THERE
 
 
 def required(folder: Path | None) -> Path:
@@ -57,7 +54,7 @@ def results(job: str, folder: Path | None, style: str, *, verify: bool) -> None:
     """
     found = [finding.read(path, verify=verify) for path in find(required(folder), job)]
     if style == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        documents.echo(documents.Results(results=tuple(found)))
     else:
         click.echo("\n".join(map(_shown, found)), nl=False)
     sys.exit(0 if all(map(_is_good, found)) else 1)
@@ -68,7 +65,7 @@ def find(folder: Path, job: str) -> list[Path]:
     found = finding.folders(folder, job)
     if found:
         return found
-    record = asyncio.run(showing.record(jobs.slurm_conf(), job))
+    record = asyncio.run(showing.records(jobs.slurm_conf(), job))[0]
     if record.shown_id != job:
         found = finding.folders(folder, record.shown_id)
     if found:
@@ -86,12 +83,21 @@ def _is_good(found: finding.Found) -> bool:
 
 
 def _shown(found: finding.Found) -> str:
-    lines = [summary.as_text(found.summary).rstrip("\n"), f"{'folder':<10} {found.folder}"]
+    text = summary.as_text(found.summary, when=_local).rstrip("\n")
+    lines = [text, f"{'folder':<10} {found.folder}"]
     if found.attempts:
         lines.append(f"{'earlier':<10} {', '.join(found.attempts)}")
     if found.checked is not None:
         lines += _verdict(found)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _local(at: str) -> str:
+    """The summary's UTC as this host's time; its owner may have written anything there."""
+    try:
+        return screens.moment(datetime.datetime.fromisoformat(at))
+    except ValueError:
+        return at
 
 
 def _verdict(found: finding.Found) -> list[str]:

@@ -1,11 +1,15 @@
 """Tables for people, of words that others chose: names of jobs, reasons of nodes, complaints of programs.
 
 Nothing in a cell is taken for markup or a symbol, so that nobody's job name colours, hides or breaks what
-others see, and what does not fit is folded, not cut: the end of a reason is what one looks for.
+others see, and what does not fit is folded, not cut: the end of a reason is what one looks for. What goes
+into a pipe or a file is not folded at all: one row is one line. Times are local, with their date.
 """
 
 from __future__ import annotations
 
+import datetime
+import os
+import sys
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # rich costs more to import than most commands take
@@ -14,11 +18,31 @@ if TYPE_CHECKING:  # rich costs more to import than most commands take
     from rich.text import Text
 
 
+_ENDLESS = 100_000  # columns of what is no terminal
+
+
 def screen() -> Console:
     """Where tables are printed."""
     from rich import console
 
-    return console.Console(markup=False, emoji=False, highlight=False)
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _ENDLESS
+    return console.Console(markup=False, emoji=False, highlight=False, width=width)
+
+
+def moment(at: datetime.datetime | None, *, exact: bool = False) -> str:
+    """2026-01-31 21:00:00 KST; nothing for None."""
+    if at is None:
+        return ""
+    local = at.astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S}{f'.{local.microsecond // 1000:03d}' if exact else ''} {local:%Z}"
+
+
+def duration(seconds: int | None) -> str:
+    """1-02:03:04, as Slurm writes it."""
+    if seconds is None:
+        return ""
+    days, rest = divmod(seconds, 86400)
+    return f"{f'{days}-' if days else ''}{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
 
 
 def columns(*headings: str, title: str = "", right: tuple[str, ...] = ()) -> Table:

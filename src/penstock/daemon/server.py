@@ -224,11 +224,10 @@ class Server:
             raise wire.WireError(f"{len(wanted)} jobs at once are more than {MOST_DESCRIBED}")
         sees_all = connection.uid in self.hook_uids
         found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
+        answer: tuple[bytes, ...] = (msgspec.json.encode(found), *((b"all",) if sees_all else ()))
         with self.doors.asking(connection.uid):
             try:
-                await asyncio.wait_for(
-                    connection.send("jobs", msgspec.json.encode(found)), doors.SECONDS_TO_ASK
-                )
+                await asyncio.wait_for(connection.send("jobs", *answer), doors.SECONDS_TO_ASK)
             except TimeoutError:
                 log.info("uid %d asked and does not read the answer", connection.uid)
                 connection.abort()

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from penstock import errors
+from penstock.doctor import rights
 from penstock.doctor.live import Live
 
 Status = Literal["ok", "warning", "failed", "unknown", "skipped"]
@@ -81,10 +82,10 @@ def _results(check: Check, live: Live, *, fix: bool) -> Iterator[Result]:
         yield Result(check.name, check.title, "skipped", str(why))
         return
     except errors.PenstockError as error:
-        yield Result(check.name, check.title, "unknown", error.message, error.hint)
+        yield Result(check.name, check.title, "unknown", error.message, rights.remedy(error))
         return
     except OSError as error:
-        yield Result(check.name, check.title, "unknown", str(error))
+        yield Result(check.name, check.title, "unknown", str(error), rights.remedy(error))
         return
     if not problems:
         yield Result(check.name, check.title, "ok")

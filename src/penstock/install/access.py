@@ -150,8 +150,11 @@ def path_of(manifest: Manifest) -> str:
 
 
 def admin_kubeconfig(site: Site) -> Path:
-    """The kubeconfig of whoever runs the command."""
-    named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG, "")
+    """The kubeconfig of whoever runs the command: the site's, or their own where they may not read that."""
+    own = os.environ.get(wellknown.ENV_KUBECONFIG, "")
+    named = site.kubernetes.admin_kubeconfig or own
+    if own and os.geteuid() != 0 and not os.access(named, os.R_OK):
+        named = own
     return Path(named.partition(":")[0]) if named else Path.home() / ".kube" / "config"
 
 

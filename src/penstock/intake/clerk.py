@@ -76,6 +76,8 @@ class Clerk:
         self._emptied: set[str] = set()
         """Users' folders that claims since then were taken from."""
         self._broken: frozenset[str] = frozenset()
+        self.folders: tuple[listing.Left, ...] = ()
+        """In submit/, where the site has none for its users: nobody looks into them."""
         self._astray: float | None = None
         """When a claim last failed, unless that is long ago: its rename may have been done all the same."""
 
@@ -198,6 +200,7 @@ class Clerk:
             if name not in self._broken:
                 log.warning("%r cannot be looked at: %s", name, words)
         self._broken = frozenset(found.broken)
+        self.folders = () if self.site.user_folders else found.folders
         self.tracker.observe(found, now=now, moved=moved, full=dropfolder.is_full(folder))
         self.lines = {}
         for watched in self.tracker.ready(now):

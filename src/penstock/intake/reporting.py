@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import socket
@@ -69,8 +70,10 @@ def look(desk: clerk.Clerk, problem: str) -> status.Inbox:
     waiting = [status.of_claim(claim) for claim in desk.claims.values()]
     for watched in desk.tracker.watched.values():
         waiting.append(status.of_watched(watched, ready=desk.tracker.is_ready(watched, now)))
+    waiting += map(status.of_folder, desk.folders)
     done = tuple(status.of_entry(entry) for entry in desk.journal.latest(status.LATEST))
-    return status.Inbox(time.time(), socket.gethostname(), problem, tuple(waiting), done, os.getpid())
+    at = datetime.datetime.fromtimestamp(int(time.time()), datetime.UTC)
+    return status.Inbox(at, socket.gethostname(), problem, tuple(waiting), done, os.getpid())
 
 
 def shared_path(folder: str) -> Path:

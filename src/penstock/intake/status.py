@@ -1,15 +1,22 @@
-"""Where every file is: the text that `penstock inbox` shows, written beside the folder and on this host."""
+"""Where every file is: the text that `penstock inbox` shows, written beside the folder and on this host.
+
+docs/reference/json.md describes it.
+"""
 
 from __future__ import annotations
 
+import datetime
 import pwd
 
 import msgspec
 
 from penstock.intake import claims, names, settling
 from penstock.journal import entries
+from penstock.nas import listing
 
 LATEST = 200
+VERSION = 1
+_FOLDER = "a folder: only files become jobs, put them into submit/ itself"
 _WORDS = {
     "check": "taken: about to be submitted",
     "trace": "taken: an earlier attempt is looked into",
@@ -27,22 +34,32 @@ class Item(msgspec.Struct, frozen=True):
     uid: int
     state: str
     words: str = ""
-    job_id: str = ""
-    where: str = ""
-    at: float = 0.0
-    """Seconds since the epoch: when it got there; 0 when that is not known."""
+    job: str = ""
+    path: str = ""
+    """Where the file is now, below the drop folder; empty while it waits."""
+    at: datetime.datetime | None = None
+    """When it got there; None when that is not known."""
 
 
 class Inbox(msgspec.Struct, frozen=True):
     """Every file that waits, and the latest that do not."""
 
-    at: float
+    at: datetime.datetime
     host: str
     problem: str
     waiting: tuple[Item, ...]
     done: tuple[Item, ...]
     pid: int = 0
     """Of the intake that wrote it, on that host."""
+    version: int = VERSION
+
+
+def moment(seconds: float) -> datetime.datetime | None:
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC) if seconds else None
+
+
+def of_folder(folder: listing.Left) -> Item:
+    return Item(names.shown(folder.name), user_of(folder.uid), folder.uid, "left", _FOLDER)
 
 
 def of_watched(watched: settling.Watched, *, ready: bool) -> Item:
@@ -54,16 +71,15 @@ def of_watched(watched: settling.Watched, *, ready: bool) -> Item:
 def of_claim(claim: claims.Claim) -> Item:
     words = claim.words or _WORDS[claim.phase]
     began = claim.entry.began if claim.entry else 0.0
-    return Item(names.shown(claim.name), user_of(claim.uid), claim.uid, "taken", words, at=began)
+    return Item(names.shown(claim.name), user_of(claim.uid), claim.uid, "taken", words, at=moment(began))
 
 
 def of_entry(entry: entries.Entry) -> Item:
     name = names.shown(entry.name.decode(errors="replace"))
     target = names.shown(entry.target.decode(errors="replace"))
-    where = f"{entry.state}/{entry.day}/{target}" if target else ""
-    return Item(
-        name, user_of(entry.uid), entry.uid, entry.state, entry.words, entry.job_id, where, entry.changed
-    )
+    path = f"{entry.state}/{entry.day}/{target}" if target else ""
+    at = moment(entry.changed)
+    return Item(name, user_of(entry.uid), entry.uid, entry.state, entry.words, entry.job_id, path, at)
 
 
 _known: dict[int, str] = {}

@@ -36,6 +36,13 @@ class Sight(msgspec.Struct, frozen=True):
     """When the NAS last saw it change; a program that copies can set mtime to anything, and this never."""
 
 
+class Left(msgspec.Struct, frozen=True):
+    """A folder in submit/, and whose it is."""
+
+    name: str
+    uid: int
+
+
 class Listing(msgspec.Struct, frozen=True):
     """Everything there: files that count, signs of those that do not, and folders nobody asked for; and what
     could not be looked at, with the reason.
@@ -43,7 +50,7 @@ class Listing(msgspec.Struct, frozen=True):
 
     sights: tuple[Sight, ...]
     hidden: frozenset[Sign] = frozenset()
-    folders: tuple[str, ...] = ()
+    folders: tuple[Left, ...] = ()
     broken: Mapping[str, str] = {}
 
 
@@ -51,19 +58,19 @@ def take(folder: dropfolder.Folder, *, hidden: Callable[[str], bool], user_folde
     """List submit/ and, if the site wants it, users' folders in it; one file's trouble is no other's."""
     sights: list[Sight] = []
     unseen: set[Sign] = set()
-    folders: list[str] = []
+    folders: list[Left] = []
     broken: dict[str, str] = {}
     for entry in os.scandir(folder.submit):
         try:
             if hidden(entry.name):
                 unseen.update(_signs(entry))
             elif entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
+                folders.append(Left(entry.name, entry.stat(follow_symlinks=False).st_uid))
             else:
                 sights.extend(_sight("", entry))
         except OSError as error:
             broken[entry.name] = error.strerror or str(error)
-    for name in folders if user_folders else ():
+    for name in (left.name for left in folders) if user_folders else ():
         try:
             sights.extend(_below(folder, name, hidden, unseen))
         except OSError as error:

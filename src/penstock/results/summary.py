@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -254,14 +255,14 @@ def as_json(summary: Summary) -> bytes:
     return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
 
 
-def as_text(summary: Summary) -> str:
-    """For people: one fact a line, what is wrong first."""
+def as_text(summary: Summary, *, when: Callable[[str], str] = str) -> str:
+    """For people: one fact a line, what is wrong first; `when` says how times are written."""
     lines = []
     if not summary.complete:
         problem = f": {summary.problem}" if summary.problem else ""
         then = "given up" if summary.given_up else "will be tried again"
         lines += [f"INCOMPLETE, {then}{problem}", ""]
-    lines += [f"{name:<10} {value}" for name, value in _facts(summary) if value]
+    lines += [f"{name:<10} {value}" for name, value in _facts(summary, when) if value]
     lines += ["", *(f"* {note}" for note in summary.notes)] if summary.notes else []
     return "".join(f"{_one_line(line)}\n" for line in lines)
 
@@ -271,7 +272,7 @@ def _one_line(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def _facts(summary: Summary) -> list[tuple[str, str]]:
+def _facts(summary: Summary, when: Callable[[str], str]) -> list[tuple[str, str]]:
     asked, used, times = summary.asked, summary.used, summary.times
     unknown = "not known"
     cpu = f"{used.cpu_seconds:g} s of CPU" if used.cpu_seconds is not None else f"CPU time {unknown}"
@@ -283,9 +284,9 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("state", f"{summary.state or unknown}{_end(summary)}"),
         ("reason", summary.reason),
         ("restarts", str(summary.restarts)),
-        ("queued", times.queued or unknown),
-        ("started", times.started or unknown),
-        ("ended", times.ended or unknown),
+        ("queued", when(times.queued) if times.queued else unknown),
+        ("started", when(times.started) if times.started else unknown),
+        ("ended", when(times.ended) if times.ended else unknown),
         ("partition", summary.partition),
         ("nodes", ", ".join(summary.nodes)),
         ("pods", ", ".join(f"{pod.namespace}/{pod.name}" for pod in summary.pods)),

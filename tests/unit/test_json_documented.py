@@ -1,0 +1,86 @@
+"""docs/reference/json.md and what the commands print are the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.cli import doctor, documents, nodes
+from penstock.doctor import checks, sides
+from penstock.intake import status
+from penstock.model import views
+from penstock.results import checksums, finding
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
+DOCUMENTED: dict[str, type[msgspec.Struct]] = {
+    "Job": documents.Job,
+    "Reason": documents.Reason,
+    "Pod": views.PodView,
+    "Shown job": documents.ShownJob,
+    "Step": documents.Step,
+    "Found": finding.Found,
+    "Checked": checksums.Verdict,
+    "Inbox": status.Inbox,
+    "File": status.Item,
+    "Node": sides.NodeSides,
+    "Amounts": sides.Amounts,
+    "Report": doctor.Report,
+    "Check": checks.Result,
+}
+TOP = (documents.Queue, documents.Shown, documents.Results, nodes.Nodes)
+
+
+def keys_in(section: str) -> set[str]:
+    """Those that the first column of its table names."""
+    _, _, rest = PAGE.partition(f"\n### {section}\n")
+    table = re.split(r"\n##", rest)[0]
+    cells = [line.split(" | ")[0] for line in table.split("\n") if line.startswith("| `")]
+    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+def keys_of(kind: type[msgspec.Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(kind)}
+
+
+@pytest.mark.parametrize("section", DOCUMENTED)
+def test_every_key_is_described_and_no_other(section: str) -> None:
+    """Who adds, renames or removes one changes the page, and perhaps the version."""
+    expected = keys_of(DOCUMENTED[section])
+    if section == "Shown job":
+        expected -= keys_of(documents.Job)
+    assert keys_in(section) == expected
+
+
+def test_every_table_of_the_page_is_of_something() -> None:
+    """Nothing is described that is never printed."""
+    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == set(DOCUMENTED)
+
+
+@pytest.mark.parametrize("kind", TOP, ids=lambda kind: kind.__name__)
+def test_every_answer_has_a_version(kind: type[msgspec.Struct]) -> None:
+    """And one list, as the page says."""
+    name = next(iter(keys_of(kind) - {"version"}))
+    assert keys_of(kind) == {"version", name}
+    assert f'{{"version": {documents.VERSION}, "{name}": [' in PAGE
+
+
+def test_times_are_text_that_programs_understand() -> None:
+    """UTC, with a Z."""
+    step = documents.Step(at=documents.moment(1769860800.5), name="placed", text="")
+    assert msgspec.json.decode(msgspec.json.encode(step))["at"] == "2026-01-31T12:00:00.500000Z"
+
+
+@pytest.mark.parametrize("shell", re.findall(r"_PENSTOCK_COMPLETE=(\w+)_source", PAGE))
+def test_completion_is_as_the_page_says(shell: str) -> None:
+    """What is to be evaluated names the command."""
+    env = {"PATH": os.environ["PATH"], "_PENSTOCK_COMPLETE": f"{shell}_source"}
+    code = "import sys; sys.argv = ['penstock']; from penstock.cli.main import main; main()"
+    argv = [sys.executable, "-c", code]
+    said = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert "_PENSTOCK_COMPLETE" in said.stdout, said.stderr
