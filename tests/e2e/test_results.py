@@ -294,3 +294,21 @@ def test_logs_live_and_afterwards(lab: Lab) -> None:
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "collecting from" in lab.run(("penstock", "logs", "--daemon", "collector")).stdout
     assert "listening on" in lab.run(("penstock", "logs", "--daemon")).stdout
+
+
+@pytest.mark.parametrize("option", ["--output", "--chdir"])
+def test_a_job_that_slurmd_could_not_start_says_why(lab: Lab, option: str) -> None:
+    """A folder that is not there: Slurm itself says FAILED 0:53 and no word."""
+    folder = lab.home / "never-made"
+    named = folder / "job.out" if option == "--output" else folder
+    job_id = lab.sbatch("#!/bin/sh\n", f"{option}={named}")
+    found = results_of(lab, job_id)
+    assert (found.summary["state"], found.summary["signal"], found.summary["pods"]) == ("FAILED", 53, [])
+    reason = found.summary["reason"]
+    assert f"could not open its output {folder}/" in reason
+    testing.until(lambda: lab.accounted(job_id, "Comment") == [reason])
+    (shown,) = json.loads(lab.run_as_user(("penstock", "show", job_id, "--format", "json")).stdout)["jobs"]
+    assert shown["comment"] == reason
+    assert ("not started", reason) in [(step["name"], step["text"]) for step in shown["timeline"]]
+    silent = lab.run_as_user(("penstock", "logs", job_id), check=False)
+    assert (silent.returncode, silent.stdout) == (0, "")  # the collected file, which is empty

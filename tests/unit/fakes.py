@@ -154,6 +154,8 @@ class FakeSlurm:
         """JobRequeue."""
         self.older: set[int] = set()
         """Jobs that were running when slurmctld was started."""
+        self.failed: dict[int, jobs.FailedLaunch] = {}
+        """Jobs that slurmd could not start."""
         self.delays: dict[int, int] = {}
         """Seconds for which jobs were let wait; 0: they may go."""
         self.queue: dict[int, jobs.WaitingJob] = {}
@@ -191,6 +193,10 @@ class FakeSlurm:
         if job_id not in self.allocations:
             raise errors.SlurmError("scontrol shows no allocation for the job")
         return self.allocations[job_id]
+
+    async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
+        self._check()
+        return self.failed.get(job_id)
 
     async def set_comment(self, job_id: int, text: str) -> None:
         self._check()

@@ -13,6 +13,7 @@ from penstock.bridge import attempts, outcomes, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reflecting, types
 from penstock.model import attempts as model
+from penstock.model import jobs
 from tests.unit import fakes
 
 
@@ -282,3 +283,45 @@ class Collecting(fakes.ManualClock):
         await super().sleep(seconds)
         if self.time >= self.at:
             self.record.unlink(missing_ok=True)
+
+
+async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason(world: World) -> None:
+    """Nobody launched it: its files and its end are slurmctld's word."""
+    allocation = fakes.allocation(17)
+    world.bridge.ledger.hold(allocation)
+    world.slurm.failed[17] = jobs.FailedLaunch(
+        exit_code=0,
+        signal=53,
+        started=4.0,
+        workdir="/w",
+        stdin="/dev/null",
+        stdout="/no/out",
+        stderr="/no/err",
+    )
+    await world.bridge.release(17, "n1")
+    found = world.record()
+    assert found.end is not None
+    assert (found.unlaunched, found.end.signal, found.launched, found.stdout) == (True, 53, 4.0, b"/no/out")
+    words = "slurmd on n1 could not open its output /no/out or error /no/err"
+    assert found.end.reason.startswith(words)
+    assert [step.name for step in world.bridge.timeline.of(17)] == ["not started"]
+
+
+async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world: World) -> None:
+    """The number, and where to look."""
+    world.bridge.ledger.hold(fakes.allocation(17))
+    world.slurm.failed[17] = jobs.FailedLaunch(exit_code=0, signal=52, started=4.0)
+    await world.bridge.release(17, "n1")
+    end = world.record().end
+    assert end is not None
+    assert end.reason == "slurmd on n1 could not start it (JobLaunchFailure, 0:52): its log there says why"
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_job_that_was_cancelled_before_its_launch_leaves_no_record(world: World, away: bool) -> None:
+    """Nor one of which Slurm does not tell: its node is given back all the same."""
+    world.bridge.ledger.hold(fakes.allocation(17))
+    world.slurm.away = away
+    await world.bridge.release(17, "n1")
+    assert world.names("ended") == []
+    assert world.bridge.ledger.of(17) is None

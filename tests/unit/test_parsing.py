@@ -232,3 +232,30 @@ def test_an_arrays_number_shows_the_job_itself_first() -> None:
     waiting = "JobId=17 ArrayJobId=17\n   JobState=PENDING Reason=None\n"
     with pytest.raises(errors.SlurmError):
         parsing.shares(f"{waiting}\nJobId=22 ArrayJobId=17\n{node_line('', nodes='n3')}")
+
+
+FAILED_JOB = """JobId=17 ArrayJobId=16 ArrayTaskId=1 JobName=x Reason=JobLaunchFailure
+   JobState=COMPLETING Reason=JobLaunchFailure Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:53
+   StartTime=1794858622 EndTime=1794858622 Deadline=N/A
+   WorkDir=/nas/a b
+   StdErr=/no/x.err
+   StdIn=/dev/null
+   StdOut=/no/x.out
+
+"""
+
+
+def test_a_launch_that_failed_is_told_with_the_jobs_files() -> None:
+    """Of the task that is meant, and not because its name says so."""
+    other = FAILED_JOB.replace("JobId=17", "JobId=16").replace(
+        "COMPLETING Reason=JobLaunchFailure", "RUNNING Reason=None"
+    )
+    for text in (FAILED_JOB, other + FAILED_JOB, FAILED_JOB + other):
+        found = parsing.failed_launch(text, 17)
+        assert found is not None
+        assert (found.exit_code, found.signal, found.started) == (0, 53, 1794858622.0)
+        assert (found.workdir, found.stdout, found.stderr) == ("/nas/a b", "/no/x.out", "/no/x.err")
+    assert parsing.failed_launch(FAILED_JOB + other, 16) is None
+    with pytest.raises(errors.SlurmError):
+        parsing.failed_launch(FAILED_JOB.replace("ExitCode=0:53", ""), 17)

@@ -132,6 +132,33 @@ class Attempts:
             own_entrypoint=request.pod.own_entrypoint,
         )
 
+    def has_begun(self, identity: jobs.JobIdentity) -> bool:
+        return (identity.job_id, identity.restart) in self._open
+
+    def never_began(self, allocation: jobs.Allocation, failed: jobs.FailedLaunch, reason: str) -> None:
+        """The job's end, and all there is of it; closing it writes it down."""
+        if self._state is None:
+            return
+        identity = allocation.identity
+        attempt = model.Attempt(
+            job_id=identity.job_id,
+            restart=identity.restart,
+            uid=identity.uid,
+            token=secrets.token_hex(16),
+            launched=failed.started,
+            partition=allocation.partition,
+            qos=allocation.qos,
+            submission=allocation.submission,
+            shown_id=allocation.shown_id,
+            shares=tuple(map(_share, allocation.shares)),
+            workdir=failed.workdir.encode(),
+            stdout=failed.stdout.encode(),
+            stderr=failed.stderr.encode(),
+            unlaunched=True,
+            end=model.End(at=self._now(), exit_code=failed.exit_code, signal=failed.signal, reason=reason),
+        )
+        self._open[identity.job_id, identity.restart] = _Open(attempt)
+
     async def ended(
         self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: Sequence[types.Pod]
     ) -> None:

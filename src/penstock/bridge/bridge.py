@@ -32,6 +32,7 @@ from penstock.bridge import (
     release,
     steering,
     timeline,
+    unlaunched,
 )
 from penstock.kube import reading, reflecting, types
 from penstock.model import jobs, launches
@@ -365,6 +366,7 @@ class Bridge:
         self.ledger.release(job_id, node)
         crashpoints.reach("release.freed")
         if allocation is not None and self.ledger.of(job_id) is None:
+            await unlaunched.note(self, allocation)
             await self.attempts.close(allocation.identity)
 
     async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:

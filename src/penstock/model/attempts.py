@@ -76,6 +76,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     output_dir: str = ""
     """Where $PENSTOCK_OUTPUT_DIR points to; empty when pods cannot see the results folder."""
     own_entrypoint: bool = False
+    unlaunched: bool = False
+    """slurmd could not even start the launcher: there never was a pod."""
     end: End | None = None
     pods: tuple[PodFacts, ...] = ()
     closed: float = 0.0

@@ -185,6 +185,20 @@ class Queued:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class FailedLaunch:
+    """A job that slurmd could not start: what slurmctld tells of it."""
+
+    exit_code: int
+    signal: int
+    started: float
+    """Seconds since 1970."""
+    workdir: str = ""
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveJob:
     """A line of squeue: a job that Slurm still knows."""
 

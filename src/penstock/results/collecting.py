@@ -6,6 +6,7 @@ on it and by the child that acts as the user, keeps a second collector away, als
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import fcntl
 import logging
@@ -249,7 +250,17 @@ def _put_in_place(job: Job) -> None:
             log.warning("job %d: %s is left over: %s", job.attempt.job_id, job.old, error)
 
 
+def _comment(job: Job, reason: str) -> None:
+    """No launcher was there to say it while the job lived."""
+    try:
+        asyncio.run(accounting.set_comment(job.settings.slurm_conf, job.attempt.job_id, reason))
+    except errors.SlurmError as error:
+        log.warning("job %d is not told why it did not start: %s", job.attempt.job_id, error.message)
+
+
 def _finish(job: Job, found: gathering.Gathered) -> None:
+    if job.attempt.unlaunched and job.attempt.end is not None and job.record is not None:
+        _comment(job, job.attempt.end.reason)
     log.info("job %d: results are in %s", job.attempt.job_id, job.final)
     if job.settings.tells:
         telling.leave(job.settings.state, job.path.name, folder=job.final, summary=found.summary)

@@ -154,7 +154,7 @@ def _take_outputs(plan: Plan, folder: Path, notes: outputs.Notes) -> summarising
         notes.say(
             "#K8S_OUTPUTS: the container ended before its files were copied out, or had nowhere to put them"
         )
-    if not attempt.output_dir:
+    if not attempt.output_dir and not attempt.unlaunched:
         why = "the image ran its own entrypoint" if attempt.own_entrypoint else "pods do not see the results"
         notes.say(f"PENSTOCK_OUTPUT_DIR was not set: {why}")
     target.mkdir(exist_ok=True)

@@ -25,6 +25,7 @@ _ENDED_BY_SLURM = ("TIMEOUT", "CANCELLED")
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
+_LONGEST_COMMENT = 4096
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 _LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
 _HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
@@ -62,6 +63,13 @@ async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, 
     text = await commands.run(argv, slurm_conf=slurm_conf, environment={"SLURM_TIME_FORMAT": "%s"})
     rows = map(_row, fields.rows(text, separator, len(_FIELDS)))
     return tuple(row for row in rows if row is not None and row.ended is not None)
+
+
+async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
+    """On a job that has ended, of which slurmctld takes none any more."""
+    said = "".join(each if each.isprintable() else " " for each in text[:_LONGEST_COMMENT])
+    where = ("where", f"jobid={job_id}", "set", f"comment={said}")
+    await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
 
 
 def _row(words: Sequence[str]) -> EndedAttempt | None:

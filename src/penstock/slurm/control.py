@@ -77,6 +77,11 @@ class SlurmControl:
         """What only scontrol tells, as it tells it."""
         return parsing.shares(await self._run(("scontrol", "--detail", "show", "job", str(job_id))))
 
+    async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
+        """How slurmd failed to start the job; None when it did not."""
+        argv = ("scontrol", "show", "job", str(job_id))
+        return parsing.failed_launch(await self._run(argv, SLURM_TIME_FORMAT="%s"), job_id)
+
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
         said = "".join(each if each.isprintable() else " " for each in text[:LONGEST_COMMENT])

@@ -32,6 +32,9 @@ _NODE_LINE = re.compile(
 )
 _IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _GPU = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
+_LAUNCH_FAILED = re.compile(r"^ {3}JobState=\S+ Reason=JobLaunchFailure ", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^ {3}Requeue=.* ExitCode=(\d{1,9}):(\d{1,9})$", re.MULTILINE)
+_STARTED = re.compile(r"^ {3}StartTime=(\d{1,15}) ", re.MULTILINE)  # with SLURM_TIME_FORMAT=%s
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _REQUEUE_LINE = re.compile(r"^JobRequeue\s*= ([01])", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)
@@ -126,6 +129,32 @@ def shares(text: str) -> tuple[jobs.NodeShare, ...]:
     if not found:
         raise errors.SlurmError("scontrol shows no allocation for the job")
     return found
+
+
+def failed_launch(text: str, job_id: int) -> jobs.FailedLaunch | None:
+    """How slurmd failed to start the job, from `scontrol show job`; None when it did not."""
+    blocks = f"\n\n{text}".split("\n\nJobId=")  # an array's id shows all its tasks
+    own = next((block for block in blocks if block.startswith(f"{job_id} ")), "")
+    if _LAUNCH_FAILED.search(own) is None:
+        return None
+    code, started = _EXIT_CODE.search(own), _STARTED.search(own)
+    if code is None or started is None:
+        raise errors.SlurmError(f"scontrol does not tell how job {job_id} ended")
+    stdout = _line(own, "StdOut")
+    return jobs.FailedLaunch(
+        exit_code=int(code[1]),
+        signal=int(code[2]),
+        started=float(started[1]),
+        workdir=_line(own, "WorkDir"),
+        stdin=_line(own, "StdIn"),
+        stdout=stdout,
+        stderr=_line(own, "StdErr") or stdout,
+    )
+
+
+def _line(text: str, name: str) -> str:
+    found = re.search(rf"^ {{3}}{name}=(.*)$", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _first_block(text: str) -> Iterator[re.Match[str]]:
