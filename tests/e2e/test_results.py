@@ -296,6 +296,21 @@ def test_logs_live_and_afterwards(lab: Lab) -> None:
     assert "listening on" in lab.run(("penstock", "logs", "--daemon")).stdout
 
 
+def test_a_task_of_an_array_collects_its_own_files_alone(lab: Lab) -> None:
+    """Named by %a; what would name the others' files, too, is left where it is, and that is said."""
+    script = (
+        "#!/bin/sh\n#K8S_OUTPUTS=own-%A_%a.csv\n#K8S_OUTPUTS=own-*.csv\n"
+        "echo $SLURM_ARRAY_TASK_ID >own-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.csv\n"
+    )
+    array = lab.sbatch(script, "--array=1-3", "--output=/dev/null")
+    for task in (1, 2, 3):
+        found = results_of(lab, f"{array}_{task}")
+        assert [path.name for path in (found.folder / "outputs").iterdir()] == [f"own-{array}_{task}.csv"]
+        assert any(
+            note.startswith("#K8S_OUTPUTS=own-*.csv: left where it is") for note in found.summary["notes"]
+        )
+
+
 @pytest.mark.parametrize("option", ["--output", "--chdir"])
 def test_a_job_that_slurmd_could_not_start_says_why(lab: Lab, option: str) -> None:
     """A folder that is not there: Slurm itself says FAILED 0:53 and no word."""

@@ -13,7 +13,7 @@ from penstock.bridge import attempts, outcomes, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reflecting, types
 from penstock.model import attempts as model
-from penstock.model import jobs
+from penstock.model import jobs, jobspec, launches
 from tests.unit import fakes
 
 
@@ -325,3 +325,48 @@ async def test_a_job_that_was_cancelled_before_its_launch_leaves_no_record(world
     await world.bridge.release(17, "n1")
     assert world.names("ended") == []
     assert world.bridge.ledger.of(17) is None
+
+
+def task(*patterns: str, number: str = "3", workdir: bytes = b"/nas/home") -> launches.LaunchRequest:
+    """A task of an array with these outputs, or a job without one."""
+    array = (b"SLURM_ARRAY_JOB_ID=20", b"SLURM_ARRAY_TASK_ID=" + number.encode()) if number else ()
+    return dataclasses.replace(
+        fakes.REQUEST,
+        environment=(b"SLURM_JOB_ID=23", *array),
+        workdir=workdir,
+        pod=jobspec.PodSpec(outputs=patterns),
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "number", "expected"),
+    [
+        ("part-%a.csv", "3", "part-3.csv"),
+        ("%A/%3a/%j-*", "3", "20/003/23-*"),
+        ("100%%a", "3", "100%a"),
+        ("%x-%n", "3", "%x-%n"),
+        ("%A-%j", "", "23-23"),
+        ("%a", "", "4294967294"),
+    ],
+)
+def test_outputs_are_named_as_in_output_files(pattern: str, number: str, expected: str) -> None:
+    """Slurm's own rules, as far as they name job, array and task."""
+    assert task(pattern, number=number).outputs == (expected,)
+
+
+async def test_a_task_collects_no_files_of_its_siblings(world: World) -> None:
+    """They work in the same folder; where the container has its own, every pattern means its own files."""
+    patterns = ("*.csv", "part-%a.*", "%j/**", "%A-all", "%%a")
+    world.bridge.ledger.hold(fakes.allocation(17))
+    await world.bridge.attempts.begin(fakes.allocation(17), task(*patterns))
+    found = world.bridge.attempts.of(17)
+    assert found is not None
+    assert (found.outputs, found.outputs_left) == (("part-3.*", "23/**"), ("*.csv", "%A-all", "%%a"))
+    await world.bridge.attempts.begin(fakes.allocation(18), task(*patterns, workdir=b"/app"))
+    inside = world.bridge.attempts.of(18)
+    assert inside is not None
+    assert (inside.outputs_left, inside.outputs[0]) == ((), "*.csv")
+    await world.bridge.attempts.begin(fakes.allocation(19), task(*patterns, number=""))
+    alone = world.bridge.attempts.of(19)
+    assert alone is not None
+    assert (alone.outputs_left, alone.outputs[0]) == ((), "*.csv")

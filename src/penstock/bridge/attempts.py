@@ -109,6 +109,8 @@ class Attempts:
     def _described(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
         identity, token = allocation.identity, secrets.token_hex(16)
         workdir = folders.workdir_of(request, self._settings.shared_mounts)
+        is_shared = rendering.is_shared(workdir, self._settings)
+        left = request.everybodys_outputs if is_shared else ()
         folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if self._outputs else ""
         return model.Attempt(
             job_id=identity.job_id,
@@ -124,10 +126,11 @@ class Attempts:
             image=rendering.image_of(request, self._settings, allocation.partition),
             workdir=workdir,
             lost_workdir=folders.lost_workdir(request, self._settings.shared_mounts),
-            workdir_is_shared=rendering.is_shared(workdir, self._settings),
+            workdir_is_shared=is_shared,
             stdout=request.stdout,
             stderr=request.stderr,
-            outputs=request.pod.outputs,
+            outputs=request.filled_in(pattern for pattern in request.pod.outputs if pattern not in left),
+            outputs_left=left,
             output_dir="" if request.pod.own_entrypoint else folder,
             own_entrypoint=request.pod.own_entrypoint,
         )

@@ -73,6 +73,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     stdout: bytes = b""
     stderr: bytes = b""
     outputs: tuple[str, ...] = ()
+    outputs_left: tuple[str, ...] = ()
+    """Patterns that are not collected: they would name files of the array's other tasks."""
     output_dir: str = ""
     """Where $PENSTOCK_OUTPUT_DIR points to; empty when pods cannot see the results folder."""
     own_entrypoint: bool = False

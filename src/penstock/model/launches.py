@@ -5,8 +5,15 @@ allocation.
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Iterable
 
+from penstock.model import numbers
 from penstock.model.jobspec import PodSpec
+
+_SPECIFIER = re.compile(r"%(\d)?([Aaj%])")  # a digit pads with zeros
+_NAMES_TASK = re.compile(r"(?<!%)(?:%%)*%\d?[aj]")
+_NO_TASK = "4294967294"  # what Slurm writes for %a outside arrays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,3 +50,36 @@ class LaunchRequest:
     """The folder that the agent makes for the job's outputs; empty: none."""
     pod: PodSpec = dataclasses.field(default_factory=PodSpec)
     """What the script's #K8S_ directives ask for."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Patterns of #K8S_OUTPUTS, with %A, %a and %j filled in as in --output."""
+        return self.filled_in(self.pod.outputs)
+
+    @property
+    def everybodys_outputs(self) -> tuple[str, ...]:
+        """Patterns that would name, in a folder that all tasks of this job's array share, the others' files,
+        too.
+        """
+        if not self._variable(b"SLURM_ARRAY_TASK_ID"):
+            return ()
+        return tuple(filter(lambda pattern: not _NAMES_TASK.search(pattern), self.pod.outputs))
+
+    def filled_in(self, patterns: Iterable[str]) -> tuple[str, ...]:
+        job = self._variable(b"SLURM_JOB_ID")
+        values = {
+            "A": self._variable(b"SLURM_ARRAY_JOB_ID") or job,
+            "a": self._variable(b"SLURM_ARRAY_TASK_ID") or _NO_TASK,
+            "j": job,
+            "%": "%",
+        }
+        return tuple(
+            _SPECIFIER.sub(lambda match: values[match[2]].zfill(int(match[1] or 0)), pattern)
+            for pattern in patterns
+        )
+
+    def _variable(self, name: bytes) -> str:
+        """A number that slurmd set; empty when there is none."""
+        found = next((entry for entry in self.environment if entry.startswith(name + b"=")), b"")
+        value = found.partition(b"=")[2].decode("ascii", "replace")
+        return value if numbers.natural(value) is not None else ""

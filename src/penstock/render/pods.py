@@ -367,7 +367,7 @@ def secret_files(
 def _copied_outputs(request: launches.LaunchRequest, settings: PodSettings) -> bytes:
     """Patterns of files that go with the container; those in a shared folder can be had later."""
     workdir = folders.workdir_of(request, settings.shared_mounts)
-    return b"" if is_shared(workdir, settings) else "\n".join(request.pod.outputs).encode()
+    return b"" if is_shared(workdir, settings) else "\n".join(request.outputs).encode()
 
 
 def _variables(request: launches.LaunchRequest, home: folders.Home) -> tuple[tuple[bytes, bytes], ...]:

@@ -154,6 +154,11 @@ def _take_outputs(plan: Plan, folder: Path, notes: outputs.Notes) -> summarising
         notes.say(
             "#K8S_OUTPUTS: the container ended before its files were copied out, or had nowhere to put them"
         )
+    for pattern in attempt.outputs_left:
+        notes.say(
+            f"#K8S_OUTPUTS={pattern}: left where it is, for all tasks of the array work in that folder: name"
+            " the task's own files with %a (as in part-%a.csv) or %j, or write them to $PENSTOCK_OUTPUT_DIR"
+        )
     if not attempt.output_dir and not attempt.unlaunched:
         why = "the image ran its own entrypoint" if attempt.own_entrypoint else "pods do not see the results"
         notes.say(f"PENSTOCK_OUTPUT_DIR was not set: {why}")
