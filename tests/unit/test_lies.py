@@ -380,7 +380,7 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
 async def test_pods_that_had_other_names_when_they_were_made_are_found(world: World) -> None:
     """A penstockd of another release takes up the jobs that run: by label, each rank its own pod."""
     allocation = fakes.allocation(17, on=("n1", "n2"))
-    namespace = world.bridge._namespace(allocation)
+    namespace = await world.bridge._namespace(allocation)
     for rank, share in enumerate(allocation.shares):
         pod = fakes.pod(f"slurm-17-0-{rank}", on=share.node, job=allocation.identity, rank=rank)
         meta = msgspec.structs.replace(pod.metadata, namespace=namespace)
