@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,8 @@ from penstock.devcluster.statuses import Json
 from penstock.devcluster.store import Entry
 
 _PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-_NSENTER, _SETPRIV = (shutil.which(name) or name for name in ("nsenter", "setpriv"))  # not by the pod's PATH
+_NSENTER, _SETPRIV = (os.path.realpath(shutil.which(name) or name) for name in ("nsenter", "setpriv"))
+"""Not by the pod's PATH, and no links: a pod sees /usr, but not every folder of links to it."""
 
 
 async def serve(socket: WebSocket, pod: Entry, agents: Agents) -> None:
