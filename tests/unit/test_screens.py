@@ -93,6 +93,27 @@ def test_an_array_is_one_line_with_its_tasks_counted(
     assert len(capsys.readouterr().out.splitlines()) == 101
 
 
+@pytest.mark.parametrize(
+    ("tasks", "count"),
+    [("3", 1), ("[5-99%2]", 95), ("[1,3,5-7]", 5), ("[0-20:4]", 6), ("[1-9,...]", 1), ("", 1)],
+)
+def test_tasks_that_wait_are_counted_one_by_one(tasks: str, count: int) -> None:
+    """Slurm lists them as one job; a list that it has cut short is not guessed at."""
+    shown_id = f"20_{tasks}" if tasks else "20"
+    record = showing.JobRecord(job_id=20, shown_id=shown_id, user="alice", state="PENDING")
+    assert documents.shown_of(record, None, hidden=False).tasks == count
+
+
+def test_an_array_says_how_many_of_its_tasks_are_in_each_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """And how to see one of them, in a command that works as it stands."""
+    states = {"20_3": "COMPLETED", "20_4": "RUNNING", "20_[5-99%2]": "PENDING"}
+    records = [showing.JobRecord(job_id=20, shown_id=task, state=state) for task, state in states.items()]
+    jobs.print_tasks([documents.shown_of(record, None, hidden=False) for record in records])
+    printed = capsys.readouterr().out
+    assert "1 COMPLETED, 1 RUNNING, 95 PENDING" in printed
+    assert "`penstock show 20_3` shows all of one of them." in printed
+
+
 def test_pods_of_others_are_not_taken_for_none(capsys: pytest.CaptureFixture[str]) -> None:
     """In the table and in JSON, where they are null."""
     found = documents.job_of(queued(state="RUNNING"), None, hidden=True)

@@ -67,6 +67,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class ShownJob(Job, frozen=True, kw_only=True):
     """A job whether or not it has ended."""
 
+    tasks: int
+    """How many tasks of an array it stands for: those that wait are one entry."""
     ended: datetime.datetime | None
     exit_code: int | None
     signal: int | None
@@ -130,6 +132,7 @@ def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: b
         restarts=record.restarts,
         submitted=record.submitted,
         started=record.started,
+        tasks=_tasks(record.task),
         ended=record.ended,
         elapsed_seconds=record.elapsed,
         exit_code=None if record.goes_on else record.exit_code,
@@ -141,6 +144,19 @@ def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: b
         pods=None if hidden else view.pods if view else (),
         timeline=None if hidden else tuple(map(_step, view.timeline)) if view else (),
     )
+
+
+def _tasks(numbers: str) -> int:
+    """How many 3 or [5-99%2] are; 1 for a list that Slurm has cut short."""
+    if not numbers.startswith("["):
+        return 1
+    from penstock.sbatch.values import arrays, problem
+
+    try:
+        found = arrays.array(numbers[1:-1])
+    except problem.Problem:
+        return 1
+    return found.count if found else 1
 
 
 def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:

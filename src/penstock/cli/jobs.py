@@ -144,7 +144,7 @@ def show(job: str, style: str) -> None:
 def print_tasks(shown: Sequence[documents.ShownJob]) -> None:
     """An array, task by task."""
     first, out = shown[0], screens.screen()
-    states = counted(job.state for job in shown)
+    states = counted(state for job in shown for state in [job.state] * job.tasks)
     out.print(f"array {first.array} {first.name} of {first.user} in {first.partition}: {states}")
     rows = screens.columns("task", "state", "time", "where", "pods", "")
     for job in shown:
@@ -152,7 +152,7 @@ def print_tasks(shown: Sequence[documents.ShownJob]) -> None:
         time, where = screens.duration(job.elapsed_seconds), ",".join(job.nodes)
         rows.add_row(job.job, _state(job), time, where, _pods(job), waits or job.comment)
     out.print(rows)
-    out.print(f"`penstock show {shown[-1].job}` shows one of them." if "[" not in shown[-1].job else "")
+    out.print(screens.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
 
 
 def print_job(shown: documents.ShownJob) -> None:
