@@ -5,6 +5,7 @@ where there is room.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_an_owner_may_change_their_mind_while_the_job_waits(lab: Lab) -> None:
         lab.wait_for(job_id, "PENDING")
     assert semantics.record(lab, job_id) == semantics.Record("FAILED", "7:0")
     assert requeue(lab, job_id) == "0"
+
+
+def test_a_comment_says_why_a_job_waits_and_is_its_owners_when_it_runs(lab: Lab) -> None:
+    """Of two jobs, one with a comment of its own, in slurmctld, in the accounting and in `show`."""
+    folder, options = semantics.folder(lab), ("--gres=gpu:2", "--nodelist=n2", "--chdir")
+    with clusters.foreign_pod(lab, "holder-said", node="n2", gpus=3):
+        plain = lab.sbatch(ONCE, *options, str(folder))
+        own = lab.sbatch(ONCE, *options, str(folder), "--comment=run 3 of 5")
+        for job_id in (plain, own):
+            semantics.wait_until(lambda: "holder-said" in semantics.field(lab, job_id, "Comment"), "refused")  # noqa: B023
+        assert semantics.field(lab, own, "Comment").endswith(" [penstock] run 3 of 5")
+    for job_id, comment in ((plain, ""), (own, "run 3 of 5")):
+        assert semantics.record(lab, job_id) == semantics.Record("FAILED", "7:0")
+        assert semantics.field(lab, job_id, "Comment") == comment
+        assert lab.accounted(job_id, "Comment") == [comment]
+        (shown,) = json.loads(lab.penstock("show", job_id, "--format", "json").stdout)["jobs"]
+        assert shown["comment"] == comment
 
 
 def test_a_job_goes_to_the_node_that_has_room(lab: Lab) -> None:

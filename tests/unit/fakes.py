@@ -13,6 +13,7 @@ from penstock import errors, wellknown
 from penstock.kube import types
 from penstock.model import jobs, launches, resources
 from penstock.render import pods as rendering
+from penstock.slurm import comments
 
 SETTINGS = rendering.PodSettings(
     default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30
@@ -192,7 +193,8 @@ class FakeSlurm:
         self._check()
         if job_id not in self.allocations:
             raise errors.SlurmError("scontrol shows no allocation for the job")
-        return self.allocations[job_id]
+        own = comments.own(self.comments.get(job_id, ""))
+        return dataclasses.replace(self.allocations[job_id], own_comment=own)
 
     async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
         self._check()
@@ -201,6 +203,10 @@ class FakeSlurm:
     async def set_comment(self, job_id: int, text: str) -> None:
         self._check()
         self.comments[job_id] = text
+
+    async def say_why_it_waits(self, job_id: int, reason: str) -> None:
+        self._check()
+        self.comments[job_id] = comments.waiting(reason, self.comments.get(job_id, ""))
 
     async def requeue(self, job_id: int) -> None:
         self._check()

@@ -66,6 +66,24 @@ async def test_admission_promises_nothing_without_the_api(world: World) -> None:
     assert await world.bridge.admit(fakes.identity(1)) == ("waits for Kubernetes: the API does not answer",)
 
 
+@pytest.mark.parametrize("own", ["", "run 3"])
+async def test_a_job_that_starts_has_its_owners_comment_again(world: World, own: str) -> None:
+    """Not what it waited for; and a Slurm that does not take the comment keeps no job from starting."""
+    world.slurm.add(fakes.allocation(1))
+    world.slurm.comments[1] = own
+    await world.slurm.say_why_it_waits(1, "waits for gpu on n1")
+    assert world.slurm.comments[1].startswith("waits for gpu on n1")
+    assert await world.bridge.admit(fakes.identity(1)) == ()
+    assert world.slurm.comments[1] == own
+    await world.slurm.say_why_it_waits(1, "waits for gpu on n1")
+    world.slurm.set_comment = _refusing  # type: ignore[method-assign]  # one call that fails
+    assert await world.bridge.admit(fakes.identity(1)) == ()
+
+
+async def _refusing(job_id: int, text: str) -> None:
+    raise errors.SlurmUnavailable("scontrol: Unable to contact slurm controller")
+
+
 async def test_a_job_cancelled_during_its_admission_holds_nothing(world: World) -> None:
     """Its Epilog comes while Slurm is still being asked: the promise must not be made afterwards."""
     world.slurm.add(fakes.allocation(1))

@@ -48,9 +48,19 @@ def told(**changes: str) -> jobs.JobDetails:
         "admin_comment": "penstock 1763270000",
         "ArrayJobID": "1",
         "ArrayTaskID": "N/A",
+        "Comment": "",
     }
     row = [(said | changes)[name] for name in parsing.DETAIL_FIELDS]
     return parsing.details(row, parsing.shares(SHOW_JOB))
+
+
+@pytest.mark.parametrize(
+    ("comment", "own"),
+    [("", None), ("mine", None), ("waits [penstock]", ""), ("waits [penstock] mine", "mine")],
+)
+def test_the_owners_part_of_a_comment_is_known(comment: str, own: str | None) -> None:
+    """It is put back when the job starts."""
+    assert told(Comment=comment).own_comment == own
 
 
 def test_each_node_has_its_own_share() -> None:

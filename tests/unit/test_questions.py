@@ -42,7 +42,8 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
         assert (await peer.hear())[0] == b"no"
         await asyncio.gather(*world.server.later)
     assert world.slurm.delays == {7: 24}
-    assert world.slurm.comments[7].endswith("held by default/big (refused 2 times, next try in 24 s)")
+    again = "(refused 2 times, next try in 24 s) [penstock]"
+    assert world.slurm.comments[7].endswith(f"held by default/big {again}")
 
 
 async def ask_to_admit(world: World, *fields: str) -> list[bytes]:

@@ -109,7 +109,7 @@ def recorded(release: releases.Release) -> str:
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
 def test_every_releases_scontrol_is_understood(release: releases.Release) -> None:
     """The share of each node, the partition and the QOS of the same job are read as the same."""
-    row = ["gpu", "RUNNING", "normal", "root", "0", "n[1-2]", "1", "1763270000", "penstock", "1", "N/A"]
+    row = ["gpu", "RUNNING", "normal", "root", "0", "n[1-2]", "1", "1763270000", "penstock", "1", "N/A", ""]
     details = parsing.details(row, parsing.shares(recorded(release)))
     shares = [
         (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus)

@@ -138,6 +138,13 @@ def test_a_job_that_waits_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert "remembers nothing" not in printed
 
 
+def test_why_a_job_waits_is_not_shown_twice() -> None:
+    """As the reason, and not as the owner's comment, too."""
+    comment = "waits for gpu on n1 [penstock] mine"
+    record = showing.JobRecord(job_id=17, shown_id="17", state="PENDING", comment=comment)
+    assert documents.shown_of(record, None, hidden=False).comment == "mine"
+
+
 def test_what_is_piped_is_not_folded(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

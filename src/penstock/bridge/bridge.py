@@ -131,7 +131,17 @@ class Bridge:
         self.ledger.hold(allocation)
         self.backoff.forget(identity.job_id)
         self.steering.admitted(allocation, details.avoids)
+        await self._give_comment_back(identity.job_id, details.own_comment)
         return ()
+
+    async def _give_comment_back(self, job_id: int, own: str | None) -> None:
+        """The job starts: its comment need not say any more why it waits. If that fails it still starts."""
+        if own is None:
+            return
+        try:
+            await self.slurm.set_comment(job_id, own)
+        except errors.SlurmError as error:
+            log.info("job %d keeps the comment that says why it waited: %s", job_id, error.message)
 
     async def _look(self, allocation: jobs.Allocation) -> View:
         """The nodes and pods that the allocation meets, asked for now; nothing where nothing is checked."""

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.model import views
 from penstock.results import finding
-from penstock.slurm import reasons, showing
+from penstock.slurm import comments, reasons, showing
 
 VERSION = 1
 
@@ -119,7 +119,8 @@ def job_of(job: showing.QueuedJob, view: views.JobView | None, *, hidden: bool) 
 
 
 def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> ShownJob:
-    """All that is known of one job."""
+    """All that is known of one job; why it waits is no comment."""
+    own_comment = comments.own(record.comment)
     return ShownJob(
         job=record.shown_id,
         job_id=str(record.job_id),
@@ -138,7 +139,7 @@ def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: b
         exit_code=None if record.goes_on else record.exit_code,
         signal=None if record.goes_on else record.signal,
         nodes=record.nodes,
-        comment=record.comment,
+        comment=record.comment if own_comment is None else own_comment,
         stdout=record.stdout,
         stderr=record.stderr,
         pods=None if hidden else view.pods if view else (),

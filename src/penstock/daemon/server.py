@@ -171,13 +171,13 @@ class Server:
         """Say why the job waits; send it to other nodes, or let it wait longer after repeated refusals."""
         count = self.bridge.backoff.count(job_id)
         try:
-            await self.bridge.slurm.set_comment(job_id, text)
+            await self.bridge.slurm.say_why_it_waits(job_id, text)
             crashpoints.reach("admit.commented")
             await self._when_pending(job_id)
             goes = await self.bridge.steering.put_off(job_id, seconds, tries=count)
             if count > 1 and not goes:
                 again = f" (refused {count} times, next try in {seconds} s)"
-                await self.bridge.slurm.set_comment(job_id, text + again)
+                await self.bridge.slurm.say_why_it_waits(job_id, text + again)
         except errors.SlurmError as error:
             log.warning("job %d could not be put off: %s", job_id, error.message)
 

@@ -119,6 +119,8 @@ class JobDetails:
     """Nodes that penstockd has kept it from."""
     may_go_back: bool = True
     """Whether Slurm would send it back to the queue now, and not cancel it."""
+    own_comment: str | None = None
+    """What its owner wrote where the reason of its wait stands now; None: its comment is its owner's."""
 
     @property
     def is_over(self) -> bool:

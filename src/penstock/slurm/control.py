@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
 from penstock.model import jobs, resources
-from penstock.slurm import commands, describing, fields, marks, parsing, waiting
+from penstock.slurm import commands, comments, describing, fields, marks, parsing, waiting
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 
@@ -84,8 +84,17 @@ class SlurmControl:
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
+        await self._comment(await self._named(job_id), text)
+
+    async def say_why_it_waits(self, job_id: int, reason: str) -> None:
+        """Put the reason before the comment of the job's owner."""
+        array, task, comment = await self._row(job_id, ("ArrayJobID", "ArrayTaskID", "Comment"))
+        name = parsing.shown_id(str(job_id), array, task)
+        await self._comment(name, comments.waiting(reason, comment))
+
+    async def _comment(self, name: str, text: str) -> None:
         said = "".join(each if each.isprintable() else " " for each in text[:LONGEST_COMMENT])
-        await self._update(f"JobId={await self._named(job_id)}", f"Comment={said}")
+        await self._update(f"JobId={name}", f"Comment={said}")
 
     async def requeue(self, job_id: int) -> None:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock import errors
 from penstock.model import jobs, numbers, resources
-from penstock.slurm import hostlists, marks
+from penstock.slurm import comments, hostlists, marks
 
 SQUEUE_FIELDS = (
     "JobID:|,UserID:|,RestartCnt:|,State:|,Partition:|"  # numbers and site's names only: no text of users'
@@ -24,7 +24,7 @@ ARRAY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|"
 DETAIL_FIELDS = (
     *("Partition", "State", "QOS", "Account", "GroupID", "NodeList", "Requeue"),
     *("SubmitTime", "admin_comment"),  # the time in seconds, with SLURM_TIME_FORMAT=%s
-    *("ArrayJobID", "ArrayTaskID"),
+    *("ArrayJobID", "ArrayTaskID", "Comment"),
 )
 
 _NODE_LINE = re.compile(
@@ -80,13 +80,14 @@ def _live_job(line: str) -> jobs.LiveJob:
 def name_of_task(text: str, job_id: int) -> str:
     """17 or, for a task of an array, 12_3, from `squeue -h -r -O` with ARRAY_FIELDS."""
     rows = ([field.strip() for field in line.split("|")] for line in text.split("\n"))
-    names = {_shown(*row[:3]) for row in rows if row[0] == str(job_id)}
+    names = {shown_id(*row[:3]) for row in rows if row[0] == str(job_id)}
     if len(names) != 1:
         raise errors.SlurmError(f"squeue knows {len(names)} jobs by the number {job_id}")
     return names.pop()
 
 
-def _shown(job_id: str, array: str, task: str) -> str:
+def shown_id(job_id: str, array: str, task: str) -> str:
+    """How people name it: 17 or 12_3."""
     return f"{array}_{task}" if task.isdigit() else job_id
 
 
@@ -95,13 +96,13 @@ def details(row: Sequence[str], shares_shown: tuple[jobs.NodeShare, ...]) -> job
 
     While a job is completing squeue names only the nodes that it still has.
     """
-    partition, state, qos, account, group, nodes, requeue, submitted, comment, array, task = row
+    partition, state, qos, account, group, nodes, requeue, submitted, admin_comment, array, task, said = row
     named, shown = set(hostlists.expand(nodes)), {share.node for share in shares_shown}
     if not named <= shown or (named != shown and state != "COMPLETING"):
         raise errors.SlurmError(f"scontrol shows shares of other nodes than the job has, which is on {nodes}")
     if partition in _UNSET:
         raise errors.SlurmError("squeue names no partition of the job")
-    mark = marks.read(comment)
+    mark = marks.read(admin_comment)
     return jobs.JobDetails(
         shares=shares_shown,
         partition=partition,
@@ -116,6 +117,7 @@ def details(row: Sequence[str], shares_shown: tuple[jobs.NodeShare, ...]) -> job
         avoids=mark.avoids if mark else (),
         may_go_back=requeue != "0",
         array=(int(array), int(task)) if array.isdigit() and task.isdigit() else None,
+        own_comment=comments.own(said),
     )
 
 

@@ -1,0 +1,27 @@
+"""A job's Comment while it waits for Kubernetes: the reason, our name, and what its owner wrote there before.
+
+    waits for gpu on n1: 1 free of 2 needed, held by default/notebook [penstock] run 3 of the ablation
+
+The owner's part comes back when the job starts. It is kept in the comment itself: penstockd may be killed
+meanwhile, and a comment that its owner has changed has no mark of ours and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSET = ("", "(null)", "N/A")
+_OURS = re.compile(r"(?P<reason>.*?) \[penstock\](?: (?P<own>.*))?", re.DOTALL)
+
+
+def waiting(reason: str, comment: str) -> str:
+    """The comment of a job that waits for this reason, and has that comment now."""
+    kept = own(comment)
+    before = comment if kept is None else kept
+    return f"{reason} [penstock]" if before in _UNSET else f"{reason} [penstock] {before}"
+
+
+def own(comment: str) -> str | None:
+    """What the owner wrote, of a comment that says why a job waits; None of any other."""
+    found = _OURS.fullmatch(comment)
+    return (found["own"] or "") if found else None
