@@ -72,11 +72,16 @@ class Lua:
 
     def refusal(self, job: Mapping[str, bytes]) -> bytes:
         """What slurm_job_submit says to the user of a job with these fields that it refuses; else nothing."""
+        return self._submit(job, b'done == slurm.SUCCESS and "" or table.concat(said, "\\n")')
+
+    def hints(self, job: Mapping[str, bytes]) -> bytes:
+        """What it says to the user of a job that it takes; else nothing."""
+        return self._submit(job, b'done == slurm.SUCCESS and table.concat(said, "\\n") or ""')
+
+    def _submit(self, job: Mapping[str, bytes], answer: bytes) -> bytes:
         fields = b", ".join(b'["%s"] = %s' % (name.encode(), literal(value)) for name, value in job.items())
-        return self.run(
-            b"said = {}\nlocal done = slurm_job_submit({ user_id = 1000, %s }, {}, 1000)\n"
-            b'return done == slurm.SUCCESS and "" or table.concat(said, "\\n")' % fields
-        )
+        submit = b"local done = slurm_job_submit({ user_id = 1000, %s }, {}, 1000)" % fields
+        return self.run(b"said = {}\n%s\nreturn %s" % (submit, answer))
 
 
 def job_submit(*bridged: str, shared: tuple[str, ...] = (), missing_workdir: str = "tmp") -> bytes:

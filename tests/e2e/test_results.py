@@ -325,5 +325,7 @@ def test_a_job_that_slurmd_could_not_start_says_why(lab: Lab, option: str) -> No
     (shown,) = json.loads(lab.run_as_user(("penstock", "show", job_id, "--format", "json")).stdout)["jobs"]
     assert shown["comment"] == reason
     assert ("not started", reason) in [(step["name"], step["text"]) for step in shown["timeline"]]
+    assert "FAILED, not started (0:53)\n" in (found.folder / "job_summary.txt").read_text()
     silent = lab.run_as_user(("penstock", "logs", job_id), check=False)
-    assert (silent.returncode, silent.stdout) == (0, "")  # the collected file, which is empty
+    assert (silent.returncode, silent.stdout) == (3, "")
+    assert reason in silent.stderr

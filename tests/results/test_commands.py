@@ -210,6 +210,20 @@ def test_missing_output_is_said(stage: Stage, say: Say) -> None:
     assert error.hint == "no such folder"
 
 
+def test_output_that_nobody_could_collect_is_no_empty_output(stage: Stage, say: Say) -> None:
+    """Exit code 3 and the reason, where the collected file is empty because there was nothing to read."""
+    say(record(state="FAILED", comment="slurmd could not open its output"))
+    assert stage.collect(stage.attempt(stdout=b"/nonexistent/out", stderr=b"/nonexistent/out"))
+    for arguments in (("17",), ("17", "-f")):
+        error = call(stage, "logs", *arguments).exception
+        assert isinstance(error, errors.NotThere)
+        assert (
+            error.message
+            == "job 17 has no stdout: /nonexistent/out could not be read: No such file or directory"
+        )
+        assert error.hint == "slurmd could not open its output"
+
+
 def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None:
     """Exit code 1 behind all of its output; without -f the output is all that was asked for."""
     out = stage.file("live.txt", "as far as it came\n")

@@ -94,6 +94,12 @@ def test_summary_of_what_nobody_knows() -> None:
     assert text == reviewed("unknown_summary.txt", text)
 
 
+def test_an_error_number_of_slurmd_is_no_signal() -> None:
+    """0:53 of a job without a pod: nothing ran that could have been killed."""
+    never = msgspec.structs.replace(whole(), state="FAILED", exit_code=0, signal=53, pods=())
+    assert "state      FAILED, not started (0:53)\n" in summary.as_text(never)
+
+
 def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:
     """A job's name with a line break and an escape sequence in it stays one line of plain text."""
     text = summary.as_text(msgspec.structs.replace(whole(), name="x\nstate      COMPLETED\x1b[2J"))

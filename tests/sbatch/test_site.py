@@ -85,7 +85,7 @@ def test_what_can_never_run_here(options: str, code: str) -> None:
 )
 def test_what_may_run_here(options: str) -> None:
     """A job that fits is not complained about, however long it may wait."""
-    assert codes(options) == []
+    assert codes(options, silenced=("idle-pods",)) == []
 
 
 def test_images_and_directives_of_the_site() -> None:
@@ -199,6 +199,17 @@ def test_advice(options: str, code: str) -> None:
     assert codes(options) == []
     assert codes(options, lint=True) == [code]
     assert codes(options, lint=True, silenced=(code,)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "pods"), [("--gpus=4", 0), ("--gpus=8", 2), ("--gpus=13", 4), ("-N3", 3)]
+)
+def test_pods_that_would_run_nothing_are_counted(options: str, pods: int) -> None:
+    """Also where nobody asked for several nodes, and no node has so many GPUs."""
+    script = f"#!/bin/sh\n#SBATCH {options}\n"
+    found = compiler.compile_script(script.encode(), context=compiler.Context(site=SITE)).diagnostics
+    assert [each.code for each in found] == ["idle-pods"] * bool(pods)
+    assert all(f"the first of {pods} pods" in each.message for each in found)
 
 
 def test_errors_cannot_be_silenced() -> None:

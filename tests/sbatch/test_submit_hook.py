@@ -184,6 +184,24 @@ def test_heterogeneous_jobs(lua: luas.Lua, first: str, second: str, severity: st
     assert [(found.code, found.severity) for found in done.diagnostics] == [("hetjob", severity)]
 
 
+@pytest.mark.parametrize(
+    ("option", "nodes", "is_said"), [("-N2", "2", True), ("-N1", "1", False), ("-t5", "4294967294", False)]
+)
+def test_pods_that_would_run_nothing(lua: luas.Lua, option: str, nodes: str, is_said: bool) -> None:
+    """Both say so and take the job; a plain partition has job steps for its other nodes."""
+    job = {"script": script("true"), "name": b"x", "min_nodes": nodes.encode()}
+    assert (b"stay idle" in lua.hints(job)) is is_said
+    assert not lua.hints(job | {"partition": b"host"})
+    for partition, expected in (("pods", ["idle-pods"] * is_said), ("host", [])):
+        arguments = (option, f"--partition={partition}")
+        done = compiler.compile_script(
+            script("true"), arguments=arguments, context=compiler.Context(site=SITE)
+        )
+        assert [(found.severity, found.code) for found in done.diagnostics] == [
+            ("warning", code) for code in expected
+        ]
+
+
 LINES = st.sampled_from(["", "true", "# x", " \t", "#K8S_IMAGE=x", "#SBATCH -N1"]) | st.text(
     "AZ_az- =:\t\v\fx#'\"é", max_size=12
 ).map(lambda text: f"#K8S_{text}")

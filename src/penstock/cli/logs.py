@@ -104,12 +104,26 @@ def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
     except PermissionError:
         hint = f"The job is {record.user}'s."
         raise errors.PenstockError(f"{watched.tail.path} is not yours to read", hint=hint) from None
+    if not watched.tail.offset and not watched.record.goes_on:
+        _say_what_was_not_collected(watched)
     state = watched.record.state
     if not watched.tail.path.exists():
         hint = watched.record.comment or ("" if state != "PENDING" else "It has not started.")
         raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
     if follow and not watched.record.goes_on and state != "COMPLETED":
         raise errors.PenstockError(f"job {job} is {state} {_end_of(watched.record)}")
+
+
+def _say_what_was_not_collected(watched: Watched) -> None:
+    """An empty file in the results may stand for one that the collector could not read; its notes say so."""
+    collected = results.outputs_of(watched.folder, watched.record.shown_id)
+    if collected is None:
+        return
+    prefix = f"{watched.tail.path.name}: "
+    for note in finding.read(collected, verify=False).summary.notes:
+        if note.startswith(prefix):
+            message = f"job {watched.job} has no {watched.stream}: {note.removeprefix(prefix)}"
+            raise errors.NotThere(message, hint=watched.record.comment)
 
 
 def _end_of(record: showing.JobRecord) -> str:

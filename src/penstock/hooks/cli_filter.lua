@@ -13,6 +13,7 @@ local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
 local REJECTED = 1 -- exit status of `penstock validate` when a script is wrong
 local SECONDS = 10 -- a check takes a twentieth of a second; a file system that hangs must not hold sbatch
+local SAID_LATER = { "idle-pods", "missing-workdir" } -- warnings that job_submit.lua gives, in the same sbatch
 local NO_STEPS = "penstock: job steps (srun) do not run in pods yet; put the command into the batch script"
 
 local function is_bridged(partitions)
@@ -54,6 +55,7 @@ end
 
 local function check(script, options)
    local words = { "timeout", "-k", "1", tostring(SECONDS), quoted(PENSTOCK), "validate", "--no-summary" }
+   for _, code in ipairs(SAID_LATER) do words[#words + 1] = "--silence=" .. code end
    if site_there() then words[#words + 1] = "--site=" .. quoted(SITE) end
    for _, word in ipairs(options) do words[#words + 1] = "--with=" .. quoted(word) end
    words[#words + 1] = "--"

@@ -135,6 +135,13 @@ local function first_srun(script)
    return nil
 end
 
+-- What to say of a job on several nodes; nil when it asks for one, or leaves it to Slurm.
+local function idle_pods(nodes)
+   if nodes == nil or nodes < 2 or nodes >= UNSAID then return nil end
+   return string.format("the job asks for %d nodes: its script runs in a pod on the first one, and the pods on the others stay idle, with their GPUs. ", nodes)
+      .. "Job steps (srun) do not run in pods yet: ask for one node, or make an array of jobs on one node"
+end
+
 local function wrap(job_desc)
    local first = string.match(job_desc.script, "^#!([^\n]*)")
    if first == nil then
@@ -196,6 +203,7 @@ local function hints(job_desc)
    if calling ~= nil then
       found[#found + 1] = "line " .. calling .. " of the script calls srun, which does not run in pods yet: write the command without it"
    end
+   found[#found + 1] = idle_pods(tonumber(job_desc.min_nodes))
    return found
 end
 

@@ -308,6 +308,8 @@ def _workdir(summary: Summary) -> str:
 
 
 def _end(summary: Summary) -> str:
+    if summary.signal and not summary.pods:  # an error number of slurmd's
+        return f", not started ({summary.exit_code or 0}:{summary.signal})"
     if summary.signal:
         return f", killed by signal {summary.signal}"
     return f", exit code {summary.exit_code}" if summary.exit_code is not None else ""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from penstock.model.jobspec import JobSpec
 from penstock.model.siteview import SiteView
+from penstock.sbatch import footprint
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Setting
 
@@ -28,6 +29,7 @@ def check(
             report.error(_place_of(settings, "partition"), "partly-bridged", message, "choose one kind")
         if kind == "all":
             _container(settings, report)
+            _idle(job, settings, site, report)
         if kind in ("all", "") and not number:
             _name(job.name, settings, report)
     if len(jobs) > 1:
@@ -49,6 +51,22 @@ def _container(settings: Sequence[Setting], report: Report) -> None:
     if said and said[-1].value:
         hint = "name the image with a line #K8S_IMAGE=... in the script"
         report.error(said[-1].place, "container", "--container is not used in partitions of pods", hint)
+
+
+def _idle(job: JobSpec, settings: Sequence[Setting], site: SiteView | None, report: Report) -> None:
+    """Pods on further nodes hold them, and nobody can start anything there."""
+    if report.failed:
+        return
+    gpus_of_a_node = max((kind.gpus for kind in site.nodes), default=0) if site else 0
+    for_gpus = -(-footprint.gpus_in_all(job) // gpus_of_a_node) if gpus_of_a_node else 1
+    nodes = max(job.nodes.minimum, for_gpus)
+    if nodes > 1:
+        message = f"the script runs in the first of {nodes} pods; the others stay idle, with their GPUs"
+        hint = (
+            "job steps (srun) do not run in pods yet: ask for one node, or make an array of jobs on one node"
+        )
+        place = _place_of(settings, "nodes" if job.nodes.minimum > 1 else "gpus")
+        report.warning(place, "idle-pods", message, hint)
 
 
 def _name(name: str, settings: Sequence[Setting], report: Report) -> None:
