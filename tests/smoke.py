@@ -23,6 +23,10 @@ PROMISES = {
         "e2e/test_semantics_queue.py::test_dependencies",
         "e2e/test_semantics_queue.py::test_requeue_keeps_the_id_and_counts",
     ),
+    "pods are found by the number that sbatch printed": (
+        "e2e/test_pod_names.py::test_pods_are_found_by_the_jobs_number",
+        "e2e/test_pod_names.py::test_a_jobs_output_is_in_the_log_of_the_pod_that_has_its_number",
+    ),
     "scancel leaves nothing behind": (
         "e2e/test_bridge.py::test_scancel_reaches_the_script_and_leaves_nothing",
     ),

@@ -133,6 +133,24 @@ def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing
     testing.until(shown)
 
 
+def test_a_folder_that_is_dropped_is_named_by_the_inbox(lab: testing.RunningLab) -> None:
+    """Nobody looks into it, and its owner is told; it is no job, and stays where it is."""
+    folder = lab.place.nas_submit / f"folder-{secrets.token_hex(4)}"
+    lab.run_as_user(("mkdir", str(folder)))
+
+    def line() -> str:
+        printed = lab.run_as_user(("penstock", "inbox")).stdout.split("\n")
+        return next((line for line in printed if line.startswith(folder.name)), "")
+
+    try:
+        testing.until(lambda: "only files become jobs, put them into submit/ itself" in line())
+        assert line().split()[1:3] == [lab.user, "left"]
+        assert folder.is_dir()
+    finally:
+        folder.rmdir()
+    testing.until(lambda: not line())
+
+
 def test_the_lab_shows_the_intake_and_who_may_see_what(
     lab: testing.RunningLab, users: tuple[str, ...]
 ) -> None:

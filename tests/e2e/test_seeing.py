@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 import os
 from typing import Any
 
-from tests.e2e import labs
+from tests.e2e import labs, semantics
 
 from penstock.cli import asking
 from penstock.lab import testing
@@ -134,6 +135,47 @@ def test_an_array_is_shown_task_by_task(lab: Lab) -> None:
     (line,) = [line for line in lab.penstock("jobs").stdout.split("\n") if line.startswith(f"{array}_")]
     assert "1 RUNNING, 7 PENDING" in line
     lab.run(("scancel", array))
+
+
+def test_a_pipe_has_one_job_in_one_line(lab: Lab) -> None:
+    """However long its name is: nothing is folded at eighty columns."""
+    name = "n" * 150
+    job_id = lab.sbatch("#!/bin/sh\n", "--hold", f"--job-name={name}")
+    (line,) = [line for line in lab.penstock("jobs").stdout.split("\n") if line.startswith(f"{job_id} ")]
+    assert line.split()[:3] == [job_id, lab.user, name]
+    lab.run(("scancel", job_id))
+
+
+def test_logs_say_by_their_exit_code_what_became_of_the_job(lab: Lab) -> None:
+    """Followed to a failure: 1. No output, because it waits, was cancelled, or is not known: 3."""
+    cwd = semantics.folder(lab)
+    failing = lab.sbatch("#!/bin/sh\necho before\nsleep 2\nexit 3\n", cwd=cwd)
+    held = lab.sbatch("#!/bin/sh\n", "--hold", cwd=cwd)
+    followed = lab.run_as_user(("penstock", "logs", "-f", failing), check=False, timeout=120)
+    assert (followed.returncode, followed.stdout) == (1, "before\n")
+    assert f"job {failing} is FAILED 3:0" in followed.stderr
+    assert lab.run_as_user(("penstock", "logs", failing)).stdout == "before\n"
+    waiting = lab.run_as_user(("penstock", "logs", held), check=False)
+    assert (waiting.returncode, "is PENDING" in waiting.stderr) == (3, True)
+    lab.run(("scancel", held))
+    semantics.record(lab, held)
+    for job_id, words in ((held, "is CANCELLED"), ("99999", "knows no job 99999")):
+        silent = lab.run_as_user(("penstock", "logs", "-f", job_id), check=False)
+        assert (silent.returncode, silent.stdout, words in silent.stderr) == (3, "", True)
+
+
+def test_times_are_the_readers_with_date_and_zone(lab: Lab) -> None:
+    """In `show` and `results` alike; programs get UTC."""
+    job_id = lab.sbatch("#!/bin/sh\n")
+    lab.wait_for(job_id, "COMPLETED")
+    testing.until(lambda: lab.penstock("results", job_id, check=False).returncode == 0)
+    ended = datetime.datetime.fromisoformat(shown(lab, job_id)["ended"])
+    assert ended.utcoffset() == datetime.timedelta(0)
+    local = ended.astimezone(datetime.timezone(datetime.timedelta(hours=9)))
+    for command in ("show", "results"):
+        printed = lab.run(("env", "TZ=KST-9", "penstock", command, job_id)).stdout
+        (line,) = [line for line in printed.split("\n") if line.split()[:1] == ["ended"]]
+        assert line.split()[1:] == [*f"{local:%Y-%m-%d %H:%M:%S}".split(), "KST"]
 
 
 def test_jobs_of_others_are_said_to_be_so(lab: Lab) -> None:

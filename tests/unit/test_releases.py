@@ -186,6 +186,20 @@ def test_the_last_task_of_an_array_is_itself(monkeypatch: pytest.MonkeyPatch) ->
     assert (job.shown_id, job.state, job.exit_code) == ("29_5", "COMPLETED", 0)
 
 
+def test_tasks_that_wait_are_those_that_slurmctld_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """slurmdbd hears later that one of them has started: it would count twice."""
+
+    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+        if argv[0] == "scontrol":
+            return "JobId=29 ArrayJobId=29 ArrayTaskId=3-9%1 JobName=a\n   JobState=PENDING\n"
+        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
+        fields = ["29", "29_[2-9%1]", "ada", "a", "gpu", "PENDING", "0:0", "00:00:00", "", "1", "", "", ""]
+        return "".join(f"{field}{separator}" for field in fields) + "\n"
+
+    monkeypatch.setattr(commands, "run", run)
+    assert asyncio.run(showing.record("/lab/etc/slurm.conf", "29")).shown_id == "29_[3-9%1]"
+
+
 def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm prints it as it is, before the names of the output files."""
 

@@ -230,12 +230,13 @@ async def _remembered(slurm_conf: str, job: str) -> dict[int, str]:
 def _updated(known: JobRecord | None, block: str) -> JobRecord:
     """slurmctld's word in place of the accounting's, which hears of things a moment later."""
     whole, words = _fields(block)
-    found = known or JobRecord(job_id=_number(words.get("JobId", "")), shown_id=_shown_id(words))
+    found = known or JobRecord(job_id=_number(words.get("JobId", "")), shown_id="")
     state = words.get("JobState", found.state)
     exit_code, signal = _exit(words.get("ExitCode", ""))
     ended = state not in GOES_ON
     return msgspec.structs.replace(
         found,
+        shown_id=_shown_id(words),
         user=found.user or words.get("UserId", "").partition("(")[0],
         name=words.get("JobName") or found.name,
         partition=words.get("Partition", found.partition),
