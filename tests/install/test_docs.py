@@ -12,7 +12,7 @@ from penstock.cli import group
 from penstock.doctor import all_checks
 
 DOCS = Path(__file__).parents[2] / "docs"
-NAMES = ("install.md", "operations.md", "troubleshooting.md")
+NAMES = ("install.md", "operations.md", "troubleshooting.md", "using-sbatch.md")
 CHECKS = {check.name for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
 
 
