@@ -1,0 +1,52 @@
+"""The wheel that docs/install.md builds has all that the commands need, and nothing else of the sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files; built with the pinned hatchling, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    argv = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps")
+    built = ("--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT))
+    subprocess.run((*argv, *built), check=True, capture_output=True, timeout=120)
+    (wheel,) = folder.glob("penstock-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "files")
+    return folder / "files"
+
+
+def test_every_file_of_the_package_is_in_it(unpacked: Path) -> None:
+    """Hooks, units and tables as well as modules."""
+    package = ROOT / "src/penstock"
+    expected = {
+        str(path.relative_to(package))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    found = unpacked / "penstock"
+    assert {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()} == expected
+    assert {path.name for path in unpacked.iterdir()} == {"penstock", "penstock-0.1.0.dist-info"}
+
+
+@pytest.mark.parametrize("words", [("--version",), ("validate", "--site", "", "-"), ("init", "--help")])
+def test_it_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) -> None:
+    """In another folder, with nothing of the checkout on the path."""
+    argv = (sys.executable, "-P", "-m", "penstock", *words)
+    env = {"PYTHONPATH": str(unpacked), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#K8S_IMAGE=a/b:1\nhostname\n"
+    done = subprocess.run(
+        argv, env=env, cwd=unpacked, input=script, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
