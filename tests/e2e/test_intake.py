@@ -133,6 +133,17 @@ def test_a_dropped_script_runs_as_a_pod_through_the_labs_own_intake(lab: testing
     testing.until(shown)
 
 
+def test_a_dropped_file_is_held_against_the_site(lab: testing.RunningLab) -> None:
+    """What no node here can ever hold is refused with its line; another site might take it."""
+    name = f"large-{secrets.token_hex(4)}.sh"
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:8\nhostname\n"
+    lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), script, "0", name))
+    testing.until(lambda: list(lab.place.nas_drop.glob(f"failed/*/{name}.error.txt")))
+    (letter,) = lab.place.nas_drop.glob(f"failed/*/{name}.error.txt")
+    assert "8 GPUs on one node asked for, the largest node has 4" in letter.read_text()
+    testing.until(lambda: name in lab.run_as_user(("penstock", "inbox")).stdout)
+
+
 def test_a_folder_that_is_dropped_is_named_by_the_inbox(lab: testing.RunningLab) -> None:
     """Nobody looks into it, and its owner is told; it is no job, and stays where it is."""
     folder = lab.place.nas_submit / f"folder-{secrets.token_hex(4)}"

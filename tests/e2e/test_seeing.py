@@ -41,6 +41,7 @@ def test_a_running_job_is_shown_with_its_pods(lab: Lab) -> None:
     assert len(listed["pods"]) == 2
     text = lab.penstock("show", job_id).stdout
     assert "placed" in text
+    assert "RUNNING 0:0" not in text
     lab.run(("scancel", job_id))
     lab.wait_for(job_id, "CANCELLED")
 
