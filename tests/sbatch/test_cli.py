@@ -216,6 +216,15 @@ def test_explain_says_each_warning_once_with_its_lines(folder: Path) -> None:
     assert "  - lines 3, 4, 5, 6 and 2 more: #SBATCH after the first command (line 2) is ignored\n" in said
 
 
+def test_explain_says_once_that_pods_stay_idle(folder: Path) -> None:
+    """As a warning where the site is known, else as a remark."""
+    (folder / "two.sh").write_text("#!/bin/sh\n#SBATCH -N2\nhostname\n")
+    (folder / "view.json").write_text('{"partitions": {"gpu": {"default": true}}}')
+    for site, words in (("view.json", "the others stay idle"), ("", "the others hold their room")):
+        said = run(explain.explain, "--site", site, "two.sh").output
+        assert (said.count("the first"), words in said) == (1, True)
+
+
 def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
     """Options after the file win over the script's."""
     (folder / "train.sh").write_text(TRAIN)

@@ -178,7 +178,8 @@ def _gpu_type(job: JobSpec) -> str:
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
     """Everything that is approximated, dropped or refused in a bridged partition."""
-    return [*_of_owner(), *_of_options(done), *(_of_job(done.spec, script) if done.spec else ())]
+    several = [] if any(found.code == "idle-pods" for found in done.diagnostics) else _of_nodes(done.spec)
+    return [*_of_owner(), *_of_options(done), *several, *(_of_job(done.spec, script) if done.spec else ())]
 
 
 def _of_owner() -> list[str]:
@@ -198,12 +199,15 @@ def _of_options(done: compiler.Compilation) -> list[str]:
     return list(said.values())
 
 
+def _of_nodes(job: JobSpec | None) -> list[str]:
+    """Where no site is known, which could say it as a warning."""
+    if job is None or job.nodes.minimum < 2:
+        return []
+    return ["the script runs in the first pod; the others hold their room: nothing starts in them yet"]
+
+
 def _of_job(job: JobSpec, script: bytes) -> list[str]:
     said = []
-    if job.nodes.minimum > 1:
-        said.append(
-            "the script runs in the first pod; the others hold their room: nothing starts in them yet"
-        )
     if job.signal is not None and not job.signal.to_batch:
         said.append(
             "--signal without B: reaches job steps alone, and none run in pods yet: write --signal=B:…"
