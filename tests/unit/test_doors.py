@@ -143,6 +143,46 @@ async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
     assert asked == [7, 8]
 
 
+async def test_a_job_is_not_kept_from_its_launcher_by_others_who_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections count against a job once it is known that they are its owner's, not before."""
+    monkeypatch.setattr(doors, "SESSIONS", 1)
+    world = test_sessions.World(tmp_path / "s")
+    world.run(7)
+    known = world.bridge.allocation_for
+
+    async def slow(job_id: int, uid: int) -> None:
+        await asyncio.Event().wait()
+
+    async with many(world) as say:
+        monkeypatch.setattr(world.bridge, "allocation_for", slow)
+        assert await say(7) == b""
+        monkeypatch.setattr(world.bridge, "allocation_for", known)
+        assert await say(7) != b"wait"
+
+
+async def test_a_long_verb_is_neither_logged_nor_sent_back(
+    served: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sends 16 MB of it and reads no answer would fill the log and keep the connection."""
+    answer = await answer_to(served, wire.pack("x" * 100_000, "a", "b"))
+    assert b"error" in answer
+    assert len(answer) < 1000
+    assert len(caplog.text) < 1000
+
+
+async def test_launchers_that_are_connected_send_small_messages(tmp_path: Path) -> None:
+    """What comes after the question is a signal or a word: nobody keeps 16 MB for each of a user's jobs."""
+    async with test_sessions.served(tmp_path / "s") as world:
+        world.run(7)
+        peer = await test_sessions.connect(world)
+        test_sessions.launch(peer, 7)
+        assert await peer.hear() == [b"started"]
+        peer.writer.write((1 << 20).to_bytes(4, "big") + b"x")
+        assert await asyncio.wait_for(peer.reader.read(), 5) == b"", "the connection is closed"
+
+
 @contextlib.asynccontextmanager
 async def many(
     world: test_sessions.World, *, script: bytes = b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,27 @@ async def test_an_api_that_comes_back_and_forbids_for_a_moment_ends_nobodys_job(
     test_sessions.launch(peer, 7)
     assert await peer.hear() == [b"started"]
     assert world.clock.now() > 1100
+
+
+async def test_the_first_refusal_after_a_long_launch_is_not_taken_for_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods of other ranks may take minutes to start; the API server may have been restarted meanwhile."""
+    world.run(7)
+    world.bridge.ledger.hold(await world.bridge.allocation_for(7, test_sessions.UID))
+    make = world.bridge.launch
+    waits = iter([40.0, 0.0, 0.0])
+
+    async def slow(*words: Any) -> Any:
+        for seconds in waits:
+            await world.clock.sleep(seconds)
+            raise FORBIDDEN
+        return await make(*words)
+
+    monkeypatch.setattr(world.bridge, "launch", slow)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    assert await peer.hear() == [b"started"]
 
 
 async def test_a_pod_that_may_not_be_looked_at_is_not_a_job_that_did_not_start(world: World) -> None:

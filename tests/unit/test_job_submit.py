@@ -248,6 +248,14 @@ def test_an_error_of_ours_is_a_refusal_in_the_chain(chain: Chain) -> None:
     assert chain.submit("return 0", "{ script = {} }") == "-1"
 
 
+@pytest.mark.parametrize("body", ["error('bad %d')", "return nil", "return 'yes'"])
+def test_no_number_of_our_part_is_a_refusal(chain: Chain, body: str) -> None:
+    """Slurm takes whatever is no number for a yes, and the script would run on the node."""
+    chain.own.write_text(f"function slurm_job_submit() {body} end")
+    assert chain.submit("return 0") == "-1"
+    assert "own.lua failed" in chain.lua.value("said[1]")
+
+
 @pytest.mark.parametrize("text", ["this is no Lua %s", "", None])
 def test_without_our_part_nothing_is_accepted(chain: Chain, text: str | None) -> None:
     """It is not there, cannot be read, or has not the function."""

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from penstock.hooks import wire
 from penstock.model import numbers
 
+LONGEST_VERB = 32
+"""It is repeated in the log and in answers; the longest of ours has eight letters."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Message:
@@ -43,6 +46,8 @@ def parse(fields: list[bytes]) -> Message:
     """A message from a frame's fields."""
     if not fields or len(fields) % 2 == 0:
         raise wire.WireError("a message is a verb followed by names and values")
+    if len(fields[0]) > LONGEST_VERB:
+        raise wire.WireError(f"a verb of {len(fields[0])} bytes is over the limit")
     names = (name.decode("ascii", "replace") for name in fields[1::2])
     return Message(fields[0].decode("ascii", "replace"), tuple(zip(names, fields[2::2], strict=True)))
 
@@ -57,11 +62,13 @@ class Connection:
         self.kept = contextlib.ExitStack()
         """What counts against the peer's user until it is known who asks."""
 
-    async def receive(self, announced: Callable[[int], None] = lambda size: None) -> Message | None:
+    async def receive(
+        self, announced: Callable[[int], None] = lambda size: None, *, most: int = wire.MAX_FRAME
+    ) -> Message | None:
         """The next message; None when the peer has gone. `announced` hears its size before it is read."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
-            if size > wire.MAX_FRAME:
+            if size > most:
                 raise wire.WireError(f"a frame of {size} bytes is over the limit")
             announced(size)
             return parse(wire.unpack(await self._reader.readexactly(size)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import random
 import signal
 from collections.abc import Awaitable, Callable
@@ -34,6 +35,7 @@ FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everythi
 SLURM_SECONDS = 600.0  # how long a word for slurmctld is kept while it is away; it knows of no end meanwhile
 END_SECONDS = 60.0  # between two looks at a requeued job whose launcher Slurm should have ended
 ROUNDS_TO_END = 2  # so many looks in a row find it running before it is requeued again
+LARGEST_WORD = 4096  # bytes of what a launcher says after its question: a signal, or that all is written
 MOST_SIGNALS = 100  # that wait for delivery, each for itself; of more, one of a kind
 REFUSED = 1  # exit code of a job that Kubernetes did not take; the reason is in its output and comment
 Signal = tuple[signal.Signals, bool]
@@ -169,7 +171,7 @@ class LaunchSession:
     async def _pods(
         self, message: connections.Message, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
-        delay, allowed = 0.2, self.clock.now()
+        delay, forbidden = 0.2, math.inf
         while True:
             try:
                 if self.announced:
@@ -177,8 +179,10 @@ class LaunchSession:
                 return await self.bridge.launch(allocation, request, lambda: self._begin(allocation))
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
                 if isinstance(error, errors.KubeUnavailable):
-                    allowed = self.clock.now()  # as far as anybody knows
-                elif self.clock.now() > allowed + FORBIDDEN_SECONDS:
+                    forbidden = math.inf  # as far as anybody knows
+                else:
+                    forbidden = min(forbidden, self.clock.now())
+                if self.clock.now() > forbidden + FORBIDDEN_SECONDS:
                     raise gang.GangRefused(error.message) from error
                 log.warning("job %d waits for the API: %s", allocation.identity.job_id, error.message)
                 await self.clock.sleep(max(delay, error.retry_after))
@@ -222,7 +226,7 @@ class LaunchSession:
             await asyncio.gather(streaming, return_exceptions=True)
 
     async def _until_peer_leaves(self) -> None:
-        while (message := await self.connection.receive()) is not None:
+        while (message := await self.connection.receive(most=LARGEST_WORD)) is not None:
             if message.verb == "synced" and self.output:
                 self.output.synced.set()
             if message.verb != "signal":

@@ -47,24 +47,24 @@ local function refuse(text)
    return slurm.ERROR
 end
 
--- What a function of that file answers, and whether it did; an error is for the administrator.
+-- The number that a function of that file answers: Slurm takes an error, and what is no number, for a yes. An error is for the
+-- administrator.
 local function call(path, answer, ...)
    local fine, result = pcall(answer, ...)
-   if fine then return result, true end
+   if fine then return tonumber(result) end
    slurm.log_error("%s", "penstock: " .. path .. " failed: " .. tostring(result))
-   return nil, false
+   return nil
 end
 
 local function run(name, ...)
    local site = functions_of(SITE)
    if site ~= nil and rawget(site, name) ~= nil then
-      local result = tonumber((call(SITE, site[name], ...))) -- Slurm takes an error, and what is no number, for a yes
+      local result = call(SITE, site[name], ...)
       if result ~= nil and result ~= slurm.SUCCESS then return result end
    end
    local own = functions_of(OWN)
    if own == nil or rawget(own, name) == nil then return refuse(OWN .. " cannot be used: tell the administrator") end
-   local result, fine = call(OWN, own[name], ...)
-   return fine and result or refuse(OWN .. " failed: tell the administrator")
+   return call(OWN, own[name], ...) or refuse(OWN .. " failed: tell the administrator")
 end
 
 function slurm_job_submit(...) return run("slurm_job_submit", ...) end
