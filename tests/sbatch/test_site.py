@@ -55,6 +55,8 @@ def codes(options: str, *lines: str, lint: bool = False, silenced: tuple[str, ..
         ("-C nope", "unknown-feature"),
         ("--array=0-101", "array-too-large"),
         ("--array=101", "array-too-large"),
+        ("--array=0-5:101", "array-too-large"),
+        ("--array=1,0-5:101%2", "array-too-large"),
     ],
 )
 def test_what_can_never_run_here(options: str, code: str) -> None:
@@ -73,6 +75,7 @@ def test_what_can_never_run_here(options: str, code: str) -> None:
         "-n 32",
         "-C ib",
         "--array=0-100",
+        "--array=0-5:100",
         "-p cpu -c 64",
         "--gpus=8",
         "--gpus=8 -N1-2",

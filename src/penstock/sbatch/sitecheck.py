@@ -12,7 +12,7 @@ from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.siteview import NodeKind, PartitionView, SiteView
 from penstock.sbatch import footprint, images, nearest, placement
 from penstock.sbatch.diagnostics import Place, Report
-from penstock.sbatch.values import choices, times
+from penstock.sbatch.values import arrays, choices, times
 
 Say = Callable[[Place, str, str, str], None]
 
@@ -137,11 +137,15 @@ def _holds(kind: NodeKind, least: footprint.Footprint) -> bool:
 
 
 def _array(job: JobSpec, site: SiteView, report: Report) -> None:
-    if job.array is not None and job.array.last >= site.max_array_size:
-        message = f"array id {job.array.last} is over this site's largest, {site.max_array_size - 1}"
-        report.error(
-            place_of(job, "array"), "array-too-large", message, "number the tasks from 0 or split the array"
-        )
+    if job.array is None:
+        return
+    last, step, most = job.array.last, arrays.largest_step(job.array.text), site.max_array_size - 1
+    if last > most:
+        message, hint = f"array id {last} is over this site's largest, {most}", "number the tasks from 0"
+        report.error(place_of(job, "array"), "array-too-large", message, f"{hint} or split the array")
+    elif step > most:
+        message = f"array step {step} is over this site's largest, {most}"
+        report.error(place_of(job, "array"), "array-too-large", message, "write the ids one by one")
 
 
 def _directives(job: JobSpec, site: SiteView, report: Report) -> None:

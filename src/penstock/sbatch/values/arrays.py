@@ -18,6 +18,7 @@ MOST_LISTED: Final = 100_000
 """Arrays with more tasks have their ids counted, not listed."""
 
 _RANGE = Pattern(r"[ \t]*\+?([0-9]+)(?:-\+?([0-9]+)(?::\+?([0-9]+))?)?")
+_STEP = Pattern(r":\+?([0-9]+)")
 _LIMIT = Pattern(r"%([0-9]*)")
 
 
@@ -79,7 +80,7 @@ def _one(part: str, text: str) -> range:
     low = int(match.group(1)[:9])
     high = int((match.group(2) or match.group(1))[:9])
     step = int((match.group(3) or "1")[:9])
-    if high < low or step == 0 or high >= MAX_IDS:
+    if high < low or step == 0 or max(high, step) >= MAX_IDS:
         raise Problem(f"{part!r} is no range of array ids", _range_hint(low, high, step))
     return range(low, high + 1, step)
 
@@ -87,7 +88,12 @@ def _one(part: str, text: str) -> range:
 def _range_hint(low: int, high: int, step: int) -> str:
     if step == 0:
         return "the step must be above 0"
-    return f"write {high}-{low}" if high < low else f"ids end at {MAX_IDS - 1}"
+    return f"write {high}-{low}" if high < low else f"ids and steps end at {MAX_IDS - 1}"
+
+
+def largest_step(text: str) -> int:
+    """Of a text that is an array: slurmctld refuses a step that its MaxArraySize does not hold."""
+    return max((int(found[1][:9]) for found in _STEP.finditer(text)), default=1)
 
 
 def _common_step(ordered: tuple[int, ...]) -> int:

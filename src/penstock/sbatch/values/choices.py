@@ -28,11 +28,12 @@ _GOVERNORS = r"(?:conservative|ondemand|performance|powersave|schedutil|userspac
 _CPU_FREQ = Pattern(rf"{_FREQUENCY}(?:-{_FREQUENCY})?(?::{_GOVERNORS})?|{_GOVERNORS}", re.IGNORECASE)
 _CUT_NUMBER = Pattern(r"[ \t]*\+?[0-9]+[^0-9]")
 _GOVERNOR = Pattern(r"co|onde|perf|pow|sched|user", re.IGNORECASE)
-_NAMED: Final = {"lo": 1, "me": 2, "him1": 4, "highm1": 4, "hi": 3}
+_NAMED: Final = {"lo": 1, "med": 2, "him1": 4, "highm1": 4, "hi": 3}
 """How names of frequencies begin; sbatch ranks them in this way, and all above any number."""
 _ACCTG = Pattern(
     r"[0-9]+|(?:task|energy|network|filesystem)=[0-9]+(?:,(?:task|energy|network|filesystem)=[0-9]+)*", re.I
 )
+_SAMPLED = Pattern(r"(?:.*(?:task|energy|network|filesystem)=)?[ \t]*\+?[0-9]", re.IGNORECASE)
 _USER_ENV = Pattern(r"[0-9]*[sSlL]?")
 _SWITCHES = Pattern(r"[ \t]*\+?0*[1-9][0-9]*(?:@(.*))?")
 _FEATURES = Pattern(r"[^\s\[\]()&|*]+")
@@ -63,18 +64,22 @@ def matching(pattern: Pattern, what: str, hint: str, lenient: str = "") -> Calla
 
 yes_no = one_of("yes", "no")
 gres_flags = one_of("enforce-binding", "disable-binding")
-acctg_freq = matching(
-    _ACCTG,
-    "sampling interval",
-    "as in 30 or task=30,energy=60",
-    r"[0-9]|.*(?:task|energy|network|filesystem)=[0-9]",
-)
 get_user_env = matching(
     _USER_ENV,
     "timeout and mode",
     "as in 10, 10L or S",
     r"[sl]|[ \t]*[+-]?[0-9]+(?:[sl]|$)",
 )
+
+
+def acctg_freq(text: str) -> str:
+    """--acctg-freq: seconds, or a list of kind=seconds; sbatch looks for a number in each entry,
+    and slurmctld refuses one below 0.
+    """
+    if _ACCTG.fullmatch(text) is None:
+        taken = all(_SAMPLED.match(entry) for entry in text.split(",") if entry)
+        raise Problem(f"{text!r} is no sampling interval", "as in 30 or task=30,energy=60", odd=taken)
+    return text
 
 
 def hint(text: str) -> tuple[str, ...]:

@@ -144,4 +144,6 @@ def _number(text: str) -> int:
     digits, unit, bytes_ = match.groups()
     base = 1000 if bytes_ in ("b", "B") else 1024
     power = _UNITS.index(unit.upper()) if unit else 0
+    if int(digits[:30]) >= 2**64:
+        raise Problem(f"{text!r} is more than Slurm can count")
     return int(digits[:18]) * int(base**power)

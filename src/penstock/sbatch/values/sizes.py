@@ -53,8 +53,8 @@ def count(text: str) -> int:
 def core_spec(text: str) -> int:
     """--core-spec: 0 and nothing at all are fine."""
     number = whole_number(text or "0")
-    if number is None or number < 0:
-        raise Problem(f"{text!r} is no number")
+    if number is None or not 0 <= number < LONG_MAX:
+        raise Problem(f"{text!r} is no number of cores")
     return number
 
 
