@@ -98,6 +98,21 @@ class TestDoubt:
         await here.settle(looks=1000)
         intakes.assert_once(nas, slurm, ("a.sh",))
 
+    async def test_an_answer_from_before_such_a_time_does_not_count(self, nas: Path) -> None:
+        """Only answers in a row, over the whole time, say that Slurm has no such job."""
+        slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, blind=1)
+        here = desk(nas, slurm)
+        intakes.drop(nas, "a.sh")
+        while not slurm.jobs:
+            await here.look()
+        await here.die()
+        here.start()
+        while not slurm.asked:
+            await here.look()
+        slurm.silent, slurm.blind = 9, 1
+        await here.settle(looks=1000)
+        intakes.assert_once(nas, slurm, ("a.sh",))
+
     async def test_a_gres_that_only_slurm_conf_names_is_slurms_to_judge(self, nas: Path) -> None:
         """The intake does not know its GresTypes, and sbatch does."""
         slurm = intakes.FakeSlurm(intakes.Faults())

@@ -138,6 +138,8 @@ class TestSettings:
             ({"settle_seconds": 0}, "settle_seconds"),
             ({"in_flight": 0}, "in_flight"),
             ({"workdir": "{nobody}"}, "workdir"),
+            ({"uncertain_seconds": 60}, "uncertain_seconds is 60, and sbatch_seconds 120"),
+            ({"sbatch_seconds": 150}, "uncertain_seconds is 150, and sbatch_seconds 150"),
         ],
     )
     def test_wrong_settings_are_named(self, tmp_path: Path, changes: dict[str, object], said: str) -> None:

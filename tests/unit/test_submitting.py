@@ -161,6 +161,11 @@ def submission(workdir: str = "/", data: bytes = b"#!/bin/sh\n") -> submitting.S
 
 
 @as_root
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 class TestSubmitting:
     async def test_sbatch_gets_the_bytes_as_the_user_and_nothing_of_ours(
         self, spool: spooling.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -364,6 +369,21 @@ class TestSubmitting:
         monkeypatch.setattr(os, "pidfd_open", none_left)
         answer = await submitting.submit(submission(), spool=spool, seconds=60)
         assert answer == answers.Answer("accepted", job_id="17")
+
+    async def test_the_end_of_sbatch_is_seen_also_when_nothing_more_can_be_waited_for(
+        self, spool: spooling.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The kernel bounds what one user watches."""
+        fake_sbatch(tmp_path, monkeypatch, "sleep 0.2; echo 17")
+
+        def none_left(*watched: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", none_left)
+        before = descriptors()
+        answer = await submitting.submit(submission(), spool=spool, seconds=60)
+        assert answer == answers.Answer("accepted", job_id="17")
+        assert descriptors() == before
 
     def test_a_submission_cut_off_before_sbatch_was_started_is_none(self, spool: spooling.Spool) -> None:
         """Streams were made, nobody has written to them: it can be tried again at once."""

@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: AtLeastOne = 4
     in_flight_per_user: AtLeastOne = 3
     uncertain_seconds: Positive = 150.0
+    """How long Slurm must know nothing of a doubtful file before it is submitted again."""
     sbatch_seconds: Positive = 120.0
     slurm_release: str = "22.05"
     remember_days: Positive = 30.0
@@ -61,4 +62,10 @@ def load(path: Path) -> Settings:
         raise errors.UsageError(
             f"{path}: workdir is no pattern: {error!r}", hint="It may hold {home}, {user} and {uid}."
         ) from error
+    if found.uncertain_seconds <= found.sbatch_seconds:
+        raise errors.UsageError(
+            f"{path}: uncertain_seconds is {found.uncertain_seconds:g},"
+            f" and sbatch_seconds {found.sbatch_seconds:g}",
+            hint="Make it longer: an sbatch that is under way would be taken for one that never was.",
+        )
     return found

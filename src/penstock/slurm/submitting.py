@@ -69,20 +69,25 @@ def _said(wanted: Submission, spool: spooling.Spool, *, code: int | None) -> ans
 
 async def _end(process: subprocess.Popen[bytes]) -> int:
     """Its exit code, once it has ended."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except OSError:  # it runs all the same
-        while process.poll() is None:  # noqa: ASYNC110  # there is nothing else to see it by
-            await asyncio.sleep(_LOOK_SECONDS)
-        return process.wait()
+    with contextlib.ExitStack() as stack:
+        try:
+            ended = _watched(process.pid, stack)
+        except OSError:  # it runs all the same
+            while process.poll() is None:  # noqa: ASYNC110  # there is nothing else to see it by
+                await asyncio.sleep(_LOOK_SECONDS)
+        else:
+            await ended.wait()
+    return process.wait()
+
+
+def _watched(pid: int, stack: contextlib.ExitStack) -> asyncio.Event:
+    """Set when the process has ended; OSError when the host has nothing left to see it with."""
+    descriptor = os.pidfd_open(pid)
+    stack.callback(os.close, descriptor)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    return process.wait()
+    stack.callback(loop.remove_reader, descriptor)
+    return ended
 
 
 def _start(wanted: Submission, path: str, *, script: int, out: int, err: int) -> subprocess.Popen[bytes]:
