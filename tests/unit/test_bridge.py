@@ -183,6 +183,44 @@ async def test_a_late_epilog_leaves_pods_alone_that_wait_for_other_nodes(
     assert world.kube.names("pods") == ([] if "n1" in held else ["waiting"])
 
 
+@pytest.mark.parametrize(
+    ("state", "nodes", "left"),
+    [
+        ("RUNNING", ("n1",), ["new"]),
+        ("CONFIGURING", ("n1",), ["new"]),
+        ("COMPLETING", ("n1",), []),
+        ("RUNNING", ("n2",), []),
+    ],
+)
+async def test_a_late_epilog_leaves_the_attempt_alone_that_runs_on_its_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str, nodes: tuple[str, ...], left: list[str]
+) -> None:
+    """A node that was lost came back and has the job again: only what the earlier attempt left there goes.
+
+    A job that gives a node back while it runs on others is off that node, as one that ends is.
+    """
+    monkeypatch.setattr(release, "LOOK_AGAIN", 0.01)
+    world.bridge.ledger.hold(fakes.allocation(1, restart=1))
+    world.slurm.add(fakes.allocation(1, restart=1, on=nodes))
+    world.slurm.allocations[1] = dataclasses.replace(world.slurm.allocations[1], state=state)
+    world.add_pod(fakes.pod("old", job=fakes.identity(1)))
+    world.add_pod(fakes.pod("new", job=fakes.identity(1, restart=1)))
+    await world.bridge.release(1, "n1")
+    assert world.kube.names("pods") == left
+    assert (world.bridge.ledger.of(1) is not None) is bool(left)
+    assert not world.bridge.ledger.is_leaving(1)
+
+
+async def test_an_epilog_of_a_later_attempt_waits_for_slurms_word(world: World) -> None:
+    """Nothing is deleted while nobody knows which attempt it is about."""
+    world.bridge.ledger.hold(fakes.allocation(1, restart=1))
+    world.add_pod(fakes.pod("new", job=fakes.identity(1, restart=1)))
+    world.slurm.away = True
+    with pytest.raises(errors.SlurmUnavailable):
+        await world.bridge.release(1, "n1")
+    assert world.kube.names("pods") == ["new"]
+
+
 @pytest.mark.parametrize("deleted_before", [False, True])
 async def test_what_was_released_is_gone_however_late_the_watch_is(
     world: World, monkeypatch: pytest.MonkeyPatch, deleted_before: bool

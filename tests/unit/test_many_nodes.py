@@ -74,7 +74,7 @@ async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World
     world.bridge.ledger.hold(TWO)
     await world.bridge.release(1, "n2")
     with pytest.raises(gang.GangRefused, match="taken node n2 back"):
-        await world.bridge.launch(TWO, fakes.REQUEST, fakes.nobody)
+        await asyncio.wait_for(world.bridge.launch(TWO, fakes.REQUEST, fakes.nobody), 5)
     assert world.kube.names("pods") == []
     assert not [call for call in world.kube.calls if call[0] == "bind"]
 

@@ -35,7 +35,9 @@ async def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_groups_that_were_known_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that tells of users and of no groups tells of one group only, and calls that all."""
     found = owners.Owners()
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 4711])
     before = await found.of(os.getuid())
+    assert 4711 in before.groups
     monkeypatch.setattr(grp, "getgrgid", away)
     monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid])
     assert await found.of(os.getuid()) == before

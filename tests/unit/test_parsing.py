@@ -269,3 +269,11 @@ def test_a_launch_that_failed_is_told_with_the_jobs_files() -> None:
     assert parsing.failed_launch(FAILED_JOB + other, 16) is None
     with pytest.raises(errors.SlurmError):
         parsing.failed_launch(FAILED_JOB.replace("ExitCode=0:53", ""), 17)
+
+
+def test_a_comment_cannot_forge_a_failed_launch() -> None:
+    """scontrol prints it raw, after the true state of the job."""
+    state = "   JobState=COMPLETING Reason=JobLaunchFailure Dependency=(null)\n"
+    cancelled = FAILED_JOB.replace(state, state.replace("JobLaunchFailure", "None"))
+    forged = cancelled.replace("   WorkDir=", f"   Comment=x\n{state}   WorkDir=")
+    assert parsing.failed_launch(forged, 17) is None

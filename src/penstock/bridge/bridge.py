@@ -366,6 +366,10 @@ class Bridge:
 
     async def release(self, job_id: int, node: str) -> None:
         """The job's pods are gone from the node when this returns; an admission under way is called off."""
+        now = await self._attempt_now_on(job_id, node)
+        if now is not None:
+            await self._remove_earlier(now, node)
+            return
         self._admitting.discard(job_id)
         self.ledger.leave(job_id, node)
         crashpoints.reach("release.asked")
@@ -378,6 +382,31 @@ class Bridge:
         if allocation is not None and self.ledger.of(job_id) is None:
             await unlaunched.note(self, allocation)
             await self.attempts.close(allocation.identity)
+
+    async def _attempt_now_on(self, job_id: int, node: str) -> jobs.JobIdentity | None:
+        """The attempt that Slurm runs on the node; then its Epilog there is an earlier attempt's.
+
+        Its node was lost, came back and has the job again. An Epilog does not say which attempt it is about,
+        but Slurm starts none on a node of a job that runs there.
+        """
+        held = self.ledger.of(job_id)
+        if held is None or not held.identity.restart:
+            return None
+        try:
+            details = await self.slurm.details(job_id)
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError:  # it has no nodes any more
+            return None
+        runs_here = details.state in jobs.AT_WORK and any(share.node == node for share in details.shares)
+        return held.identity if runs_here else None
+
+    async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:
+        """What earlier attempts of the job have left on the node."""
+        for pod in list(self.pods.objects.values()):
+            of_job = pod.spec.node_name == node and reading.job_id(pod) == now.job_id
+            if of_job and not reading.belongs_to(pod, now):
+                await release.remove(pod, kube=self.kube, pods=self.pods)
 
     async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
         """Where kube-scheduler placed the pods, they are on nodes of its choice: all go with the script's.

@@ -24,6 +24,8 @@ HOLDING = frozenset(
     }
 )
 """States in which a job has its nodes."""
+AT_WORK = frozenset({"RUNNING", "CONFIGURING"})
+"""Those in which Slurm does not take them back."""
 BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
 """Ends that the script has brought about: Slurm's word is its exit code."""
 OVER = BY_ITSELF | {

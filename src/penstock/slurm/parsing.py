@@ -32,7 +32,7 @@ _NODE_LINE = re.compile(
 )
 _IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _GPU = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
-_LAUNCH_FAILED = re.compile(r"^ {3}JobState=\S+ Reason=JobLaunchFailure ", re.MULTILINE)
+_REASON = re.compile(r"^ {3}JobState=\S+ Reason=(\S+) ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^ {3}Requeue=.* ExitCode=(\d{1,9}):(\d{1,9})$", re.MULTILINE)
 _STARTED = re.compile(r"^ {3}StartTime=(\d{1,15}) ", re.MULTILINE)  # with SLURM_TIME_FORMAT=%s
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
@@ -137,7 +137,8 @@ def failed_launch(text: str, job_id: int) -> jobs.FailedLaunch | None:
     """How slurmd failed to start the job, from `scontrol show job`; None when it did not."""
     blocks = f"\n\n{text}".split("\n\nJobId=")  # an array's id shows all its tasks
     own = next((block for block in blocks if block.startswith(f"{job_id} ")), "")
-    if _LAUNCH_FAILED.search(own) is None:
+    reason = _REASON.search(own)  # the first is the job's own: users' texts come after it
+    if reason is None or reason[1] != "JobLaunchFailure":
         return None
     code, started = _EXIT_CODE.search(own), _STARTED.search(own)
     if code is None or started is None:
