@@ -8,10 +8,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.intake import claims, inspecting
+from penstock.journal import entries
 from penstock.nas import dropfolder, listing
+from penstock.slurm import spooling
 from tests.unit import intakes
 from tests.unit.intakes import desk, nas
 
@@ -171,6 +174,39 @@ class TestOneBrokenFile:
         await here.settle()
         assert here.slurm.jobs == []
         assert "while the NAS was full" in intakes.letter(nas)[0]
+
+    @pytest.mark.parametrize("boots", [False, True])
+    async def test_a_claimed_file_that_cannot_be_looked_at_holds_up_nobody_elses(
+        self, nas: Path, monkeypatch: pytest.MonkeyPatch, boots: bool
+    ) -> None:
+        """After a restart it is not taken for one that is gone, nor for one that was never submitted."""
+        monkeypatch.setattr(claims, "LONGEST_WAIT", 5.0)
+        spool, boot = nas.parent / "spool", nas.parent / "boot_id"
+        boot.write_text("1")
+        monkeypatch.setattr(spooling, "BOOT_ID", boot)
+        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spooling.Spool(spool))
+        here = desk(nas, slurm)
+        intakes.drop(nas, "b.sh")
+        while not slurm.jobs:
+            await here.look(step=0.6)
+        await here.die()
+        (work,) = (nas / ".work" / here.instance).iterdir()
+        if boots:  # which takes the traces along, and the journal's last entry
+            (entry,) = here.clerk.journal.open()
+            here.clerk.journal.put(msgspec.structs.replace(entry, state=entries.WAITING))
+            boot.write_text("2")
+            slurm.spool = spooling.Spool(spool)
+        else:
+            (spool / f"{slurm.jobs[0].token}.err").write_bytes(spooling.BEGUN)
+        self.broken = {work.name}
+        here.start()
+        intakes.drop(nas, "a.sh")
+        for _ in range(20):
+            await here.look()
+        assert [job.name for job in slurm.jobs] == ["b.sh", "a.sh"]
+        self.broken = set()
+        await here.settle()
+        intakes.assert_once(nas, slurm, ("a.sh", "b.sh"))
 
 
 class TestPowerCuts:

@@ -99,17 +99,21 @@ def _unlink_own(spot: moving.Spot, uid: int) -> None:
             os.unlink(spot.name, dir_fd=spot.directory)
 
 
-def left(folder: dropfolder.Folder) -> list[Claim]:
-    """Everything in our part of .work/."""
-    found = []
+def left(folder: dropfolder.Folder) -> tuple[list[Claim], dict[str, str]]:
+    """Everything in our part of .work/; and why files cannot be looked at now, by their tokens."""
+    found, broken = [], {}
     for entry in os.scandir(folder.work):
         match = _WORK_NAME.fullmatch(entry.name)
-        if match:
-            owner = None if match[2] == "-" else int(match[2])
+        if match is None:
+            continue
+        owner = None if match[2] == "-" else int(match[2])
+        try:
             uid = entry.stat(follow_symlinks=False).st_uid
-            claim = Claim(match[1], match[4], uid, owner, "trace", _UNSEEN, cut_short=bool(match[3]))
-            found.append(claim)
-    return found
+        except OSError as error:
+            broken[match[1]] = error.strerror or str(error)
+            continue
+        found.append(Claim(match[1], match[4], uid, owner, "trace", _UNSEEN, cut_short=bool(match[3])))
+    return found, broken
 
 
 def strangers(folder: dropfolder.Folder, instance: str) -> dict[str, int]:

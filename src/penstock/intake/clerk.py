@@ -76,10 +76,14 @@ class Clerk:
         self._emptied: set[str] = set()
         """Users' folders that claims since then were taken from."""
         self._broken: frozenset[str] = frozenset()
+        self._doubted: frozenset[str] = frozenset()
+        """Tokens of files that could not be looked at after a boot: the journal may lack their last entry."""
         self.folders: tuple[listing.Left, ...] = ()
         """In submit/, where the site has none for its users: nobody looks into them."""
         self._astray: float | None = None
-        """When a claim last failed, unless that is long ago: its rename may have been done all the same."""
+        """When a claim last failed, unless that is long ago: its rename may have been done all the same. Or
+        when a file of an earlier run could not be looked at.
+        """
 
     # -- what Slurm has answered -----------------------------------------------------------------------------
     def collect(self) -> None:
@@ -158,13 +162,17 @@ class Clerk:
     # -- after a start ---------------------------------------------------------------------------------------
     def recover(self, folder: dropfolder.Folder) -> None:
         """Understand what an earlier process has left, here and in the journal."""
-        left = claims.left(folder)
+        left, broken = claims.left(folder)
         for claim in left:
             self._take_up(claim)
-        self.slurm.keep_doubt([claim.token for claim in left if claim.phase == "trace"])
+        self._doubted = frozenset(broken if self.slurm.rebooted() else ())
+        self.slurm.keep_doubt([*(claim.token for claim in left if claim.phase == "trace"), *broken])
         for entry in self.journal.open():
-            if entry.token not in self.claims:
+            if entry.token not in self.claims and entry.token not in broken:
                 self._close(entry)
+        for token, words in broken.items():
+            log.warning("a file of an earlier run, %s, cannot be looked at: %s", token, words)
+            self._astray = self.clock.now()
         self.recovered = True
         if left:
             log.info("%d files of an earlier run are taken up again", len(left))
@@ -177,8 +185,8 @@ class Clerk:
         state = claim.entry.state if claim.entry else ""
         if state in (entries.ACCEPTED, entries.PROCESSED, entries.REFUSED, entries.FAILED):
             claim.phase = "file"
-        elif state == entries.WAITING and not self.slurm.rebooted():  # else a later try may be forgotten
-            claim.phase = "check"
+        elif state == entries.WAITING and not (self.slurm.rebooted() or claim.token in self._doubted):
+            claim.phase = "check"  # else a later try may be forgotten
         elif not state and not claim.token.startswith(self.instance):  # another host has its traces
             claim.phase = "ask"
 
@@ -207,13 +215,16 @@ class Clerk:
             self.lines.setdefault(watched.sight.uid, deque()).append(watched)
 
     def _find_astray(self, folder: dropfolder.Folder, *, since: float, now: float) -> None:
-        """A server may do a rename whose answer nobody waited for, also a little later."""
-        for claim in claims.left(folder):
+        """A server may do a rename whose answer nobody waited for, also a little later; and what could not be
+        looked at may be there again.
+        """
+        left, broken = claims.left(folder)
+        for claim in left:
             if claim.token not in self.claims:
-                log.warning("%r of uid %d was claimed although the NAS said no", claim.name, claim.uid)
+                log.warning("%r of uid %d is in .work/, and is taken up", claim.name, claim.uid)
                 self._take_up(claim)
                 self._synced = False
-        if now - since >= claims.LONGEST_WAIT:
+        if now - since >= claims.LONGEST_WAIT and not broken:
             self._astray = None
 
     def advance(self, folder: dropfolder.Folder) -> None:
