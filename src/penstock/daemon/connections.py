@@ -12,6 +12,7 @@ from collections.abc import Callable
 from penstock.hooks import wire
 from penstock.model import numbers
 
+CLOSE_SECONDS = 10.0  # for the last words to be read; penstockd's own end waits for it
 LONGEST_VERB = 32
 """It is repeated in the log and in answers; the longest of ours has eight letters."""
 
@@ -88,9 +89,12 @@ class Connection:
         self._writer.transport.abort()
 
     async def close(self) -> None:
+        """What the peer does not read soon is forgotten; a launcher connects again and is told again."""
         self._writer.close()
         try:
-            await self._writer.wait_closed()
+            await asyncio.wait_for(self._writer.wait_closed(), CLOSE_SECONDS)
+        except TimeoutError:
+            self.abort()
         except ConnectionError:
             return
 

@@ -1,0 +1,72 @@
+"""How penstockd ends: at once, whatever launchers are connected, whether or not they read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.daemon import connections, running, settings
+
+KUBECONFIG = """
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+
+
+async def test_penstockd_ends_while_launchers_are_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on, a server that is waited for waits for each of its connections, as long as a job
+    runs.
+    """
+
+    async def named(*which: Any) -> str:
+        return "c"
+
+    async def for_ever(server: asyncio.Server) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(running, "_cluster_name", named)
+    monkeypatch.setattr(asyncio.base_events.Server, "wait_closed", for_ever)
+    (tmp_path / "k").write_text(KUBECONFIG)
+    site = settings.Settings(
+        socket=str(tmp_path / "s"),
+        kubeconfig=str(tmp_path / "k"),
+        slurm_conf=str(tmp_path / "slurm.conf"),
+        hook_uids=[],
+        bridged_partitions=[],
+        shared_mounts=[],
+        default_image="",
+    )
+    daemon = asyncio.create_task(running._run(site))
+    while not (tmp_path / "s").exists():  # noqa: ASYNC110  # nobody else tells
+        await asyncio.sleep(0.01)
+    _, writer = await asyncio.open_unix_connection(tmp_path / "s")
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        await asyncio.wait_for(daemon, 10)
+    finally:
+        writer.close()
+
+
+async def test_a_launcher_that_does_not_read_keeps_no_connection_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be stopped; penstockd would wait for it at its own end."""
+    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05, raising=False)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        connection = connections.Connection(*await asyncio.open_connection(sock=ours))
+        sending = asyncio.create_task(connection.send("output", b"x" * 10_000_000, "1"))
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        await asyncio.wait_for(connection.close(), 5)
