@@ -172,6 +172,21 @@ async def test_a_long_verb_is_neither_logged_nor_sent_back(
     assert len(caplog.text) < 1000
 
 
+@pytest.mark.parametrize(("size", "taken"), [(1 << 20, True), (5 << 20, False)])
+async def test_launchers_that_come_again_are_kept_only_with_what_a_pod_can_have(
+    tmp_path: Path, size: int, taken: bool
+) -> None:
+    """What they say is in memory for as long as the job runs, and each job may have several."""
+    async with test_sessions.served(tmp_path / "s") as world:
+        world.run(7)
+        first = await test_sessions.connect(world)
+        test_sessions.launch(first, 7)
+        assert await first.hear() == [b"started"]
+        again = await test_sessions.connect(world)
+        test_sessions.launch(again, 7, attach="1", script=b"#!/x\n" + b"#" * size)
+        assert (await again.hear())[0] == (b"started" if taken else b"error")
+
+
 async def test_launchers_that_are_connected_send_small_messages(tmp_path: Path) -> None:
     """What comes after the question is a signal or a word: nobody keeps 16 MB for each of a user's jobs."""
     async with test_sessions.served(tmp_path / "s") as world:

@@ -24,6 +24,11 @@ class Message:
     verb: str
     fields: tuple[tuple[str, bytes], ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all its values."""
+        return sum(len(value) for _, value in self.fields)
+
     def all(self, name: str) -> tuple[bytes, ...]:
         return tuple(value for key, value in self.fields if key == name)
 

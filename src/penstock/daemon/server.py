@@ -19,11 +19,13 @@ from penstock.daemon import connections, describing, doors, launches
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
 from penstock.model import jobs, numbers, views
+from penstock.render import pods
 
 log = logging.getLogger(__name__)
 
 RELEASE_PATIENCE = 20.0  # seconds after which the Epilog is told to ask again, so that it knows we are alive
 MOST_DESCRIBED = 1000  # jobs in one question: everybody else waits while they are looked up
+LARGEST_ATTACH = 4 * pods.SECRET_LIMIT  # what a launcher repeats; the kernel gives it 2 MB of variables
 CLOCK_SLACK = 0.05  # slurmctld may run on another host
 ARMED = "ended: its environment would run code on the Slurm node ({}): submit it again without that"
 UNREAD = "waits for the administrator: the environment that Slurm keeps of it cannot be read ({})"
@@ -120,6 +122,8 @@ class Server:
         crashpoints.reach("launch.asked")
         with self.doors.asking(connection.uid):
             allocation = await self.bridge.allocation_for(job_id, connection.uid)
+        if message.all("attach") == (b"1",) and message.size > LARGEST_ATTACH:
+            raise wire.WireError(f"{message.size} bytes are more than the job can have been launched with")
         connection.kept.close()
         with self.doors.session(job_id):
             session = launches.LaunchSession(connection, self.bridge, self.metrics, self.clock)
