@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from penstock import wellknown
 from penstock.model import attempts
 from penstock.nas import acting
 from penstock.results import copying, globbing, outputs, placing, settings
@@ -399,6 +400,17 @@ def test_output_folder_that_the_script_made_a_link_is_not_followed(stage: Stage)
     assert stage.summary().outputs.files == 1
     assert [note for note in stage.summary().notes if "a link, kept as it is, without checksum" in note]
     assert staging.sha256sum(stage.results / "17") == ""
+
+
+def test_link_in_the_place_of_the_outputs_is_not_followed(tmp_path: Path) -> None:
+    """Somebody has put it there between two tries: where it leads keeps its mode and its marks."""
+    private, target = tmp_path / "private", tmp_path / "outputs"
+    private.mkdir(mode=0o700)
+    (private / wellknown.OUTPUTS_COPIED).touch()
+    target.symlink_to(private)
+    assert not outputs.take_folder(tmp_path / "missing", target, outputs.Notes())
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert (private / wellknown.OUTPUTS_COPIED).exists()
 
 
 def test_output_folder_that_the_script_made_a_file(stage: Stage) -> None:

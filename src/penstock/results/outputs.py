@@ -66,9 +66,9 @@ def take_folder(source: Path, target: Path, notes: Notes) -> bool:
             target.mkdir(exist_ok=True)
             source.rename(free_name(target / "PENSTOCK_OUTPUT_DIR", notes))
     mark = target.parent / wellknown.OUTPUTS_COPIED
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), opening.opened(target):
-        (target / wellknown.OUTPUTS_COPIED).rename(mark)
-    if target.is_dir():
+    if target.is_dir() and not target.is_symlink():
+        with contextlib.suppress(FileNotFoundError), opening.opened(target):
+            (target / wellknown.OUTPUTS_COPIED).rename(mark)
         target.chmod(0o555 if opening.is_closed(target) else 0o755)
     return mark.exists()
 
