@@ -110,6 +110,13 @@ def test_no_name_of_a_job_shifts_a_column(jobs: list[list[str]]) -> None:
     assert fields.rows(text, SEPARATOR, 9) == [[word.strip() for word in job] for job in jobs]
 
 
+def test_nobody_knows_a_separator_beforehand() -> None:
+    """Else a name could hold it, and be two columns."""
+    made = {fields.made_up() for _ in range(100)}
+    assert len(made) == 100
+    assert min(map(len, made)) >= 16
+
+
 @pytest.mark.parametrize("text", ["x", f"1{SEPARATOR}2", f"1{SEPARATOR}2{SEPARATOR}"])
 def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
     """Never a job made of two halves."""
