@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -160,6 +162,38 @@ async def test_a_job_is_not_kept_from_its_launcher_by_others_who_name_it(
         assert await say(7) == b""
         monkeypatch.setattr(world.bridge, "allocation_for", known)
         assert await say(7) != b"wait"
+
+
+async def test_a_message_of_countless_fields_is_refused(
+    served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 MB of empty ones would take seconds to take apart, and much memory."""
+    monkeypatch.setattr(connections, "MOST_FIELDS", 4001)
+    assert b"jobs at once" in await answer_to(served, wire.pack("describe", *("job", "1") * 2000))
+    assert b"more than 4001 fields" in await answer_to(served, wire.pack("describe", *("",) * 4002))
+
+
+async def test_a_large_message_is_taken_apart_beside_the_loop(
+    served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody else is served meanwhile; and of one user's, one after the other."""
+    taken, at_once, most = wire.unpack, 0, 0
+
+    def unpack(body: bytes, most_fields: int) -> list[bytes]:
+        nonlocal at_once, most
+        assert threading.current_thread() is not threading.main_thread() or len(body) < 1000
+        at_once += len(body) > 1000
+        most = max(most, at_once)
+        time.sleep(0.05)
+        at_once -= len(body) > 1000
+        return taken(body, most_fields)
+
+    monkeypatch.setattr(wire, "unpack", unpack)
+    large = wire.pack("describe", "x", b"x" * 2 * connections.LARGE)
+    answers = await asyncio.gather(*(answer_to(served, large) for _ in range(5)))
+    assert all(b"jobs" in answer for answer in answers)
+    assert b"pong" in await answer_to(served, wire.pack("ping"))
+    assert most == 1
 
 
 async def test_a_long_verb_is_neither_logged_nor_sent_back(

@@ -13,6 +13,8 @@ from penstock.hooks import wire
 from penstock.model import numbers
 
 CLOSE_SECONDS = 10.0  # for the last words to be read; penstockd's own end waits for it
+LARGE = 64 * 1024  # bytes of a message that takes long enough to be taken apart in a thread
+MOST_FIELDS = 300_000  # two for each variable and argument of a job; of both the kernel takes 2 MB
 LONGEST_VERB = 32
 """It is repeated in the log and in answers; the longest of ours has eight letters."""
 
@@ -65,6 +67,8 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self.uid = peer_uid(writer.get_extra_info("socket"))
+        self.parsing = asyncio.Lock()
+        """Held while a large message of the peer's user is taken apart."""
         self.kept = contextlib.ExitStack()
         """What counts against the peer's user until it is known who asks."""
 
@@ -77,7 +81,11 @@ class Connection:
             if size > most:
                 raise wire.WireError(f"a frame of {size} bytes is over the limit")
             announced(size)
-            return parse(wire.unpack(await self._reader.readexactly(size)))
+            body = await self._reader.readexactly(size)
+            if size <= LARGE:
+                return parse(wire.unpack(body, MOST_FIELDS))
+            async with self.parsing:
+                return await asyncio.to_thread(lambda: parse(wire.unpack(body, MOST_FIELDS)))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 

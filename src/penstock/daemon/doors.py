@@ -4,12 +4,13 @@ Each user has a number of connections that have not said yet what they want, and
 say it; what comes on top is told to try again, which hooks and launchers do. A launcher keeps its
 connection for as long as its job runs and is not counted then: there are no more of those than jobs. But who
 says to be one counts until Slurm has said so.
-Nor can all of it be larger than a few questions of the largest kind.
+Nor can all of it be larger than a few questions of the largest kind, and those are taken apart in a thread.
 Whoever says nothing, or says it too slowly, is closed. So a user can only stand in his own way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ class Doors:
         self._early: collections.Counter[int] = collections.Counter()
         self._sessions: collections.Counter[int] = collections.Counter()
         self._bytes: collections.Counter[int] = collections.Counter()
+        self.parsing: collections.defaultdict[int, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        """For each user who has asked: one large message of theirs is taken apart at a time."""
 
     def asking(self, uid: int) -> contextlib.AbstractContextManager[None]:
         """One connection of that user, until its question is heard; TooMany when there are enough."""

@@ -49,6 +49,7 @@ class Server:
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from its first message to its end."""
         connection = connections.Connection(reader, writer)
+        connection.parsing = self.doors.parsing[connection.uid]
         try:
             message = await self._question(connection)
             if message is not None:

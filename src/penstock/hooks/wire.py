@@ -28,14 +28,16 @@ def pack(*fields: "bytes | str") -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def unpack(body: bytes) -> "list[bytes]":
+def unpack(body: bytes, most_fields: int = MAX_FRAME) -> "list[bytes]":
     """The fields of a frame's body."""
-    fields = []
+    fields: list[bytes] = []
     at = 0
     while at < len(body):
         end = at + 4 + int.from_bytes(body[at : at + 4], "big")
         if at + 4 > len(body) or end > len(body):
             raise WireError("a field runs past the end of its frame")
+        if len(fields) == most_fields:
+            raise WireError(f"a message of more than {most_fields} fields is over the limit")
         fields.append(body[at + 4 : end])
         at = end
     return fields
