@@ -244,6 +244,8 @@ async def test_a_conflict_about_the_very_pod_is_not_its_end(world: World) -> Non
     world.kube.refuse["delete", "pods"] = errors.KubeConflict("not now", status=409)
     with pytest.raises(errors.KubeUnavailable, match="not now"):
         await world.bridge.release(1, "n1")
+    with pytest.raises(errors.KubeUnavailable, match="not now"):
+        await world.bridge.stop(world.bridge.pods.objects["default/here"])
     assert set(world.bridge.pods.objects) == {"default/here"}
     assert world.bridge.ledger.of(1) is not None
 

@@ -11,6 +11,7 @@ from penstock import errors
 from penstock.bridge import following, gang, namespaces
 from penstock.kube import reflecting, types
 from penstock.model import jobs
+from penstock.render import namespaces as rendering
 from tests.unit import fakes
 
 
@@ -181,6 +182,19 @@ async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 1
     await known.ensure(fakes.OWNER, anew=True)
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 2
+
+
+async def test_a_conflict_about_a_quota_leaves_no_namespace_open() -> None:
+    """Nothing was made: without its NetworkPolicy the namespace would stay open to everybody's pods."""
+    kube = fakes.FakeKube()
+    known = namespaces.Namespaces(kube, fakes.SETTINGS)
+    words = 'Operation cannot be fulfilled on resourcequotas "site": the object has been modified'
+    kube.refuse["create", rendering.NETWORK_POLICIES] = errors.KubeConflict(words, reason="Conflict")
+    with pytest.raises(errors.KubeUnavailable, match="resourcequotas"):
+        await known.ensure(fakes.OWNER)
+    kube.refuse.clear()
+    await known.ensure(fakes.OWNER)
+    assert [key for key in kube.objects if key[0] == rendering.NETWORK_POLICIES]
 
 
 async def test_the_launcher_is_told_before_the_script_can_run() -> None:

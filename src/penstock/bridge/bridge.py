@@ -359,7 +359,9 @@ class Bridge:
         except errors.KubeNotFound:
             log.info("pod %s had gone already", meta.name)
             self.pods.gone(pod)
-        except errors.KubeConflict:
+        except errors.KubeConflict as error:
+            if await confirming.is_there(self.kube, meta):
+                raise errors.KubeUnavailable(f"pod {meta.name} is not deleted: {error.message}") from error
             log.info("another pod has the name %s by now", meta.name)
 
     # -- release -----------------------------------------------------------------------------------

@@ -24,8 +24,6 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
-UNCOUNTED = "Conflict"  # many things are made at once and the quota could not be kept up: nothing was made
-
 
 class GangRefused(errors.PenstockError):
     """Kubernetes does not take a part of the gang; nothing of it is left."""
@@ -211,7 +209,7 @@ class GangMaker:
         try:
             await self.kube.create("secrets", manifest, namespace=first.metadata.namespace)
         except errors.KubeConflict as error:
-            if error.reason == UNCOUNTED:
+            if error.reason == namespaces.UNCOUNTED:
                 raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
             if uid in self.bare:
                 raise errors.KubeUnavailable("the Secret of pods that were removed is still there") from None

@@ -7,13 +7,13 @@ refused because it is not says so itself, and only then is the API asked again.
 
 from __future__ import annotations
 
-import contextlib
-
 from penstock import crashpoints, errors
 from penstock.bridge import ports
 from penstock.model import homes, launches
 from penstock.render import namespaces
 from penstock.render import pods as rendering
+
+UNCOUNTED = "Conflict"  # many things are made at once and a quota could not be kept up: nothing was made
 
 
 class Namespaces:
@@ -42,5 +42,8 @@ class Namespaces:
 
     async def _have(self, resource: str, manifest: namespaces.Manifest, *, namespace: str = "") -> None:
         """Make the object unless there is one of that name, which may be an administrator's own."""
-        with contextlib.suppress(errors.KubeConflict):
+        try:
             await self._kube.create(resource, manifest, namespace=namespace)
+        except errors.KubeConflict as error:
+            if error.reason == UNCOUNTED:
+                raise errors.KubeUnavailable(f"no {resource} was made: {error.message}") from error
