@@ -5,53 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import click.testing
 import msgspec
 import pytest
-from tests.install.places import Place
+from tests.install.hosts import Host
 
 from penstock import errors
-from penstock.cli import sites
 from penstock.install import applying, records, transactions
 from penstock.nas import atomic
 
 SERVICES = "disable --now penstockd.service"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "penstock-system"}}
-
-
-class Host(Place):
-    """The folder, with programs that note how they were called and do what the test tells them."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.calls = root / "state" / "calls"
-        self.calls.parent.mkdir()
-        self.programs = root / "state" / "bin"
-        self.programs.mkdir()
-        self.site_file = root / "state" / "site.yaml"
-        self.site_file.write_text(self.text)
-        self.program("squeue", "")
-        self.program("systemctl", "")
-        self.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
-
-    def program(self, name: str, text: str) -> None:
-        path = self.programs / name
-        path.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.calls}\n{text}\n')
-        path.chmod(0o755)
-
-    def called(self, name: str) -> list[str]:
-        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
-        return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
-
-    def take_back(self) -> None:
-        installer = applying.Installer(self.site, kubernetes=False)
-        with installer.store.locked():
-            installer.recover()
-            installer.uninstall(installer.plan_uninstall())
-
-    def command(self, *words: str) -> click.testing.Result:
-        argv = ["--site", str(self.site_file), "--no-kubernetes", "--yes", *words]
-        return click.testing.CliRunner().invoke(sites.uninstall, argv, catch_exceptions=False)
 
 
 @pytest.fixture
@@ -111,8 +74,8 @@ def test_where_nothing_was_installed_nothing_is_touched(host: Host) -> None:
     mine.parent.mkdir(parents=True)
     mine.write_text("")
     before = host.seen()
-    assert host.command("--dry-run").exit_code == 0
-    done = host.command()
+    assert host.uninstalled("--dry-run").exit_code == 0
+    done = host.uninstalled()
     assert (done.exit_code, done.output) == (0, "Nothing was installed.\n")
     assert host.seen() == before
     assert not host.calls.exists()
@@ -123,7 +86,7 @@ def test_a_dry_run_says_by_its_status_whether_there_is_something_to_do(host: Hos
     """As that of apply does."""
     host.install()
     before = host.seen()
-    done = host.command("--dry-run")
+    done = host.uninstalled("--dry-run")
     assert done.exit_code == 1
     assert f"- remove  file    {host.root}/units/penstockd.service" in done.output
     assert host.seen() == before
@@ -136,8 +99,8 @@ def test_a_dry_run_puts_nothing_right_either(host: Host) -> None:
     journal = transactions.Journal("1", files=[], objects=[], restart=True, last=False)
     host.store.journal_path.write_bytes(msgspec.json.encode(journal))
     before = host.seen()
-    with pytest.raises(errors.InstallError, match="an earlier call was killed"):
-        host.command("--dry-run")
+    with pytest.raises(errors.InstallError, match="an earlier call was cut short"):
+        host.uninstalled("--dry-run")
     assert host.seen() == before
     assert not host.calls.exists()
 
@@ -198,14 +161,14 @@ def test_objects_that_are_left_alone_stay_known(host: Host) -> None:
     objects = {path: records.ObjectRecord(NAMESPACE)}
     noted = msgspec.structs.replace(host.store.installed(), objects=objects)
     atomic.write(host.store.installed_path, msgspec.json.encode(noted))
-    done = host.command()
+    done = host.uninstalled()
     assert "keep    Namespace penstock-system" in done.output
     assert "but for Kubernetes" in done.output
     left = host.store.installed()
     assert (left.files, left.objects) == ({}, objects)
     calls = host.calls.read_text()
-    assert host.command("--dry-run").exit_code == 0
-    assert "but for Kubernetes" in host.command().output
+    assert host.uninstalled("--dry-run").exit_code == 0
+    assert "but for Kubernetes" in host.uninstalled().output
     assert (host.store.installed(), host.calls.read_text()) == (left, calls)
 
 
@@ -222,5 +185,5 @@ def test_a_file_that_was_made_once_comes_back_when_taking_back_fails(host: Host)
         host.take_back()
     assert host.seen() == before
     host.program("systemctl", "")
-    assert f"- remove  file    {made}" in host.command().output
+    assert f"- remove  file    {made}" in host.uninstalled().output
     assert not made.exists()

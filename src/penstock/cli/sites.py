@@ -168,7 +168,7 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
     """
     site = loading.load(site_file)
     installer = applying.Installer(site, kubernetes=not no_kubernetes)
-    with installer.store.locked():
+    with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
         plan = installer.plan_install()
         _agree(plan, form, dry_run=dry_run, yes=yes)
@@ -193,7 +193,7 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
     """
     site = loading.load(site_file)
     installer = applying.Installer(site, kubernetes=not no_kubernetes)
-    with installer.store.locked():
+    with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
         plan = installer.plan_uninstall()
         _agree(plan, form, dry_run=dry_run, yes=yes)
@@ -219,7 +219,7 @@ def _agree(plan: planning.Plan, form: str, *, dry_run: bool, yes: bool) -> None:
 def _recover(installer: applying.Installer, *, dry_run: bool) -> None:
     if dry_run and installer.store.journal_path.exists():
         raise errors.InstallError(
-            "an earlier call was killed: what is to be done is known once that has been put right",
+            "an earlier call was cut short: what is to be done is known once that has been put right",
             hint="The same call without --dry-run does that first, and then asks.",
         )
     said = installer.recover()

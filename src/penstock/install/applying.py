@@ -78,7 +78,6 @@ class Installer:
                 self._stop_services(units)
                 self._run(units)
             shutil.rmtree(Path(self.site.penstockd.libexec) / hooks.PACKAGE, ignore_errors=True)
-        self.store.remove_if_empty()
 
     def _stop_services(self, units: planning.Plan) -> None:
         names = [Path(change.path).name for change in units.files]

@@ -11,7 +11,7 @@ import hashlib
 import os
 import pwd
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +69,15 @@ class Store:
         self.copies = directory / "copies"
         self.installed_path = directory / "installed.json"
         self.journal_path = directory / "journal.json"
+        self._unsaved: dict[str, bytes] = {}
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """The records for us alone; made when they are not there."""
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self.copies.mkdir(mode=0o700, exist_ok=True)
-            self.directory.chmod(0o700)
-            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise errors.InstallError(
-                f"cannot use {self.directory}: {error.strerror}", hint="Installing needs root."
-            ) from error
+    def locked(self, *, read_only: bool = False) -> Iterator[None]:
+        """The records for us alone; made when they are not there, unless nothing may be written."""
+        if read_only and not self.directory.exists():
+            yield
+            return
+        descriptor = self._opened(make=not read_only)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,9 +85,28 @@ class Store:
                 raise errors.InstallError(
                     "another `penstock apply` is at work", hint="Wait for it to end."
                 ) from None
-            yield
+            try:
+                yield
+            finally:
+                if not read_only:
+                    self._remove_if_empty()
         finally:
             os.close(descriptor)
+
+    def _opened(self, *, make: bool) -> int:
+        try:
+            if make:
+                self._make()
+            return os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise errors.InstallError(
+                f"cannot use {self.directory}: {error.strerror}", hint="Installing needs root."
+            ) from error
+
+    def _make(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.copies.mkdir(mode=0o700, exist_ok=True)
+        self.directory.chmod(0o700)
 
     def installed(self) -> Installed:
         """What is installed; nothing when nothing is."""
@@ -109,19 +124,26 @@ class Store:
         atomic.write(self.installed_path, msgspec.json.encode(noted), mode=0o600)
 
     def keep(self, content: bytes) -> str:
-        """Put a copy of the content on the disk; its name."""
+        """Remember the content, in memory until `save`; its name."""
         digest = hashlib.sha256(content).hexdigest()
-        path = self.copies / digest
-        if not path.exists():
-            atomic.write(path, content, mode=0o600)
+        self._unsaved[digest] = content
         return digest
 
     def copy(self, digest: str) -> bytes:
         """The content of that name."""
-        return (self.copies / digest).read_bytes()
+        known = self._unsaved.get(digest)
+        return known if known is not None else (self.copies / digest).read_bytes()
 
-    def remove_if_empty(self) -> None:
-        """Leave nothing behind once nothing is installed."""
+    def save(self, digests: Iterable[str]) -> None:
+        """Put these contents on the disk, before anything is changed that they are needed for."""
+        self._make()
+        for digest in digests:
+            path = self.copies / digest
+            if not path.exists():
+                atomic.write(path, self._unsaved[digest], mode=0o600)
+
+    def _remove_if_empty(self) -> None:
+        """Leave nothing behind while nothing is installed."""
         if self.installed_path.exists() or self.journal_path.exists():
             return
         for path in self.copies.iterdir():
@@ -132,7 +154,7 @@ class Store:
 
 
 def look(path: Path, store: Store) -> FileState | None:
-    """The file as it is now, with a copy of its content kept; None when there is none."""
+    """The file as it is now, with its content remembered; None when there is none."""
     try:
         content, status = path.read_bytes(), path.stat()
         link = str(path.readlink()) if path.is_symlink() else ""

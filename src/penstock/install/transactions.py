@@ -114,6 +114,7 @@ class Transaction:
         """Make all changes and commit `installed`; when one fails, take all back and say why."""
         last = not installed.files and not installed.objects
         journal = Journal(uuid.uuid4().hex, list(files), list(objects), restart, last)
+        self._store.save(_digests(journal, installed))
         self._write(self._store.journal_path, journal)
         try:
             self._forward(journal)
@@ -224,6 +225,13 @@ class Transaction:
     def _write(self, path: Path, value: msgspec.Struct) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2)
         atomic.write(path, text, mode=0o600)
+
+
+def _digests(journal: Journal, installed: records.Installed) -> set[str]:
+    """Of every content that going forward, going back or uninstalling may need."""
+    states = [state for change in journal.files for state in (change.before, change.after)]
+    states += [state for record in installed.files.values() for state in (record.ours, record.original)]
+    return {state.digest for state in states if state is not None}
 
 
 def identity_of(manifest: Manifest) -> Manifest:

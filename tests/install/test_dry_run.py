@@ -1,0 +1,97 @@
+"""`--dry-run` reads: no file, no folder, no process, whatever state the site is in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.install.hosts import Host
+
+from penstock import errors
+from penstock.install import applying, records, transactions
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """An existing Slurm."""
+    if os.geteuid() != 0:
+        pytest.skip("files get owners: needs root")
+    made = Host(tmp_path)
+    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
+    return made
+
+
+def everything(host: Host) -> dict[str, tuple[int, int, int, bytes]]:
+    """Every file and folder, with its times: writing the same again counts as a change, too."""
+    found = {}
+    for path in (host.root, *host.root.rglob("*")):
+        if path in (host.calls, host.site_file, host.site_file.parent):
+            continue
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (status.st_ino, status.st_mode, status.st_mtime_ns, content)
+    return found
+
+
+def test_the_first_dry_run_writes_nothing(host: Host) -> None:
+    """Not even the folder of the records."""
+    before = everything(host)
+    done = host.applied("--dry-run")
+    assert done.exit_code == 1
+    assert f"~ change  file    {host.conf}" in done.output
+    assert everything(host) == before
+    assert not host.store.directory.exists()
+    assert not host.calls.exists()
+
+
+def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
+    """A new partition would be another text of several files: none is kept."""
+    host.install()
+    before = everything(host)
+    host.text = host.text.replace("  k8s: {", "  more: {nodes: [known]}\n  k8s: {")
+    done = host.applied("--dry-run")
+    assert f"~ change  file    {host.etc}/penstock.conf" in done.output
+    assert host.uninstalled("--dry-run").exit_code == 1
+    assert everything(host) == before
+    assert not host.calls.exists()
+
+
+@pytest.mark.parametrize("command", ["applied", "uninstalled"])
+def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> None:
+    """Its files stay as they are, and slurmctld is not restarted."""
+    host.install()
+    was = records.look(host.conf, host.store)
+    change = transactions.FileChange(str(host.conf), None, was)
+    journal = transactions.Journal("1", files=[change], objects=[], restart=True, last=False)
+    host.store.journal_path.write_bytes(msgspec.json.encode(journal))
+    before = everything(host)
+    with pytest.raises(errors.InstallError, match="an earlier call was cut short") as caught:
+        getattr(host, command)("--dry-run")
+    assert "without --dry-run" in caught.value.hint
+    assert everything(host) == before
+    assert not host.calls.exists()
+
+
+def test_a_dry_run_waits_for_nobody(host: Host) -> None:
+    """While another call is at work the plan would be wrong a moment later: that is said."""
+    with (
+        host.store.locked(),
+        pytest.raises(errors.InstallError, match="another `penstock apply` is at work"),
+    ):
+        host.applied("--dry-run")
+
+
+def test_an_answer_of_no_leaves_nothing_behind(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who only looked at the plan has changed nothing either."""
+    before = everything(host)
+    monkeypatch.setattr("click.confirm", _no)
+    host.asked("apply")
+    assert everything(host) == before
+    assert not host.calls.exists()
+
+
+def _no(*_: object, **__: object) -> None:
+    raise SystemExit(1)
