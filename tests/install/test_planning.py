@@ -52,6 +52,25 @@ def test_what_the_administrator_edits_in_between_stays(place: Place) -> None:
     assert (place.etc / "job_submit.lua").read_text() == f"-- newer\n{LUA}"
 
 
+def test_what_was_edited_before_a_second_apply_stays(place: Place) -> None:
+    """That apply wrote the line, too; it is the administrator's all the same."""
+    place.install()
+    place.conf.write_text(place.conf.read_text() + "KillWait=45\n")
+    place.install()
+    place.uninstall()
+    assert place.conf.read_text() == f"{CONF}KillWait=45\n"
+
+
+def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(place: Place) -> None:
+    """Our line needs one before it; it goes with the line."""
+    place.conf.write_text(CONF.rstrip("\n"))
+    before = place.seen()
+    place.install()
+    place.install()
+    place.uninstall()
+    assert place.seen() == before
+
+
 def test_a_lua_that_is_put_over_ours_becomes_the_sites_own(place: Place) -> None:
     """Whoever deploys job_submit.lua again by other means does not switch the bridge off for long."""
     place.install()

@@ -121,6 +121,7 @@ class Installer:
             restart=self._restart_slurmctld,
             observe=self._observe,
             in_use=self._in_use,
+            keep=self._planner.kept,
         )
 
     def _in_use(self, made: Mapping[str, records.ObjectRecord]) -> Collection[str]:

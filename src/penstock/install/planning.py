@@ -187,7 +187,19 @@ class Planner:
         content = self.store.copy(now.digest)
         if any(file.path == path and file.content == content for file in rendered):
             return None, aside
+        self._refuse_to_overwrite(self._etc / rendering.SITE_LUA, content, installed)
         return content, True
+
+    def _refuse_to_overwrite(self, aside: Path, content: bytes, installed: records.Installed) -> None:
+        """The place for the site's own job_submit.lua may hold a text that we did not put there."""
+        found = records.look(aside, self.store)
+        if str(aside) in installed.files or found is None:
+            return
+        if self.store.copy(found.digest) != content:
+            raise errors.InstallError(
+                f"{aside} is there and is not what {self._etc / wellknown.JOB_SUBMIT} says",
+                hint="Put what holds into job_submit.lua, remove the other, and try again.",
+            )
 
     def _file_changes(self, goals: dict[str, records.FileState | None]) -> tuple[FileChange, ...]:
         """slurm.conf itself last: what it includes is there by then."""
@@ -261,12 +273,31 @@ class Planner:
             return was if is_link else aside or was
         if now is not None and now.link:
             return now  # somebody has put a link in the place of our file: it leads to a file of theirs
+        if now is not None and self._is_edit(path):
+            return self._without_our_lines(path, now, record.original)
         if record.original is not None and now is not None and now.digest != record.ours.digest:
             return self._plain(path, now)
-        if record.original is None and now is not None and self._is_edit(path):
-            plain = self._plain(path, now)
-            return plain if self.store.copy(plain.digest).strip() else None
         return record.original
+
+    def _without_our_lines(
+        self, path: str, now: records.FileState, original: records.FileState | None
+    ) -> records.FileState | None:
+        """A file that we edit may have been edited by others before and after our last call."""
+        plain = self._plain(path, now)
+        text = self.store.copy(plain.digest)
+        if original is None:
+            return plain if text.strip() else None
+        was = self.store.copy(original.digest)
+        return original if text in (was, was + b"\n") else plain
+
+    def kept(self, change: FileChange, now: records.FileState | None) -> records.FileState | None:
+        """What becomes of a file that somebody has changed since a call that was cut short: it stays, without
+        our lines if it had none before, for what they include is taken back.
+        """
+        if now is None or now.link or not self._is_edit(change.path):
+            return now
+        was_ours = change.before is not None and self._plain(change.path, change.before) != change.before
+        return now if was_ours else self._plain(change.path, now)
 
     def _is_edit(self, path: str) -> bool:
         edited = (Path(self.site.slurm.conf), self._etc / "gres.conf")

@@ -3,7 +3,8 @@
 Before the first change everything that it takes to go back is on the disk: copies of all files, the objects
 as they were, and a journal that names them. The commit is one rename, of the new record of what is installed.
 Whoever comes next and finds a journal looks which side of that rename it is on: before it everything goes
-back, after it only the journal goes.
+back, after it only the journal goes. A file that somebody has changed since is theirs: it stays, and is
+named.
 """
 
 from __future__ import annotations
@@ -76,6 +77,15 @@ InUse = Callable[[Mapping[str, records.ObjectRecord]], Collection[str]]
 """Which of these objects, by their paths, others use by now."""
 
 
+Keep = Callable[[FileChange, records.FileState | None], records.FileState | None]
+"""What becomes of a file on the way back that somebody has changed since: from its state now."""
+
+
+def as_it_is(change: FileChange, now: records.FileState | None) -> records.FileState | None:
+    """It stays whole."""
+    return now
+
+
 def ignore(step: str) -> None:
     """Nobody watches."""
 
@@ -96,12 +106,14 @@ class Transaction:
         restart: Restart,
         observe: Observer = ignore,
         in_use: InUse = nobody,
+        keep: Keep = as_it_is,
     ) -> None:
         self._store = store
         self._objects = objects
         self._restart = restart
         self._observe = observe
         self._in_use = in_use
+        self._keep = keep
 
     def run(
         self,
@@ -125,14 +137,14 @@ class Transaction:
     def _back_after(self, error: Exception, journal: Journal) -> NoReturn:
         said = getattr(error, "message", "") or str(error)
         try:
-            self._back(journal)
+            left = self._back(journal)
         except (errors.PenstockError, OSError) as second:
             raise errors.InstallError(
                 f"{said}; going back failed as well: {getattr(second, 'message', second)}",
                 hint="Put that right; the next `penstock apply` or `penstock uninstall` goes back first.",
             ) from error
         raise errors.InstallError(
-            f"{said}; everything is as it was before", hint=getattr(error, "hint", "")
+            f"{said}; everything is as it was before{_named(left)}", hint=getattr(error, "hint", "")
         ) from error
 
     def _forward(self, journal: Journal) -> None:
@@ -169,24 +181,23 @@ class Transaction:
             raise errors.InstallError(f"{self._store.journal_path} cannot be read: {error}") from error
         if self._is_committed(journal):
             self._store.journal_path.unlink()
-            return "an earlier call was killed after it was done"
+            return "an earlier call was cut short after it was done"
         if journal.objects and self._objects is None:
             raise errors.InstallError(
-                "an earlier call was killed half-way, and what it changed in Kubernetes must go back, too",
+                "an earlier call was cut short, and what it changed in Kubernetes must go back, too",
                 hint="Call it without --no-kubernetes.",
             )
-        self._back(journal)
-        return "an earlier call was killed half-way: what it had changed was taken back"
+        left = self._back(journal)
+        return f"an earlier call was cut short: what it had changed was taken back{_named(left)}"
 
     def _is_committed(self, journal: Journal) -> bool:
         if journal.last:
             return not self._store.installed_path.exists()
         return self._store.installed().transaction == journal.transaction
 
-    def _back(self, journal: Journal) -> None:
-        for file in reversed(journal.files):
-            records.put(Path(file.path), file.before, self._store)
-            self._observe(f"back {file.path}")
+    def _back(self, journal: Journal) -> list[str]:
+        """The paths of files that stay because somebody has changed them since."""
+        left = [file.path for file in reversed(journal.files) if not self._put_back(file)]
         if journal.restart:
             self._restart()
         kept = self._made_and_used(journal)
@@ -196,6 +207,18 @@ class Transaction:
             elif change.path not in kept:
                 self._apply(change.after, change.before, existed=change.existed)
         self._store.journal_path.unlink()
+        return left
+
+    def _put_back(self, change: FileChange) -> bool:
+        """False when it has become somebody else's."""
+        path = Path(change.path)
+        now = records.look(path, self._store)
+        is_known = _content(now) in (_content(change.before), _content(change.after))
+        goal = change.before if is_known else self._keep(change, now)
+        if now != goal:
+            records.put(path, goal, self._store)
+        self._observe(f"back {change.path}")
+        return is_known
 
     def _apply(self, before: Manifest | None, after: Manifest | None, *, existed: bool) -> None:
         if self._objects is None:
@@ -225,6 +248,14 @@ class Transaction:
     def _write(self, path: Path, value: msgspec.Struct) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2)
         atomic.write(path, text, mode=0o600)
+
+
+def _content(state: records.FileState | None) -> str:
+    return state.digest if state is not None else ""
+
+
+def _named(left: Sequence[str]) -> str:
+    return f"; changed since and left as it is: {', '.join(left)}" if left else ""
 
 
 def _digests(journal: Journal, installed: records.Installed) -> set[str]:
