@@ -49,6 +49,7 @@ ENV_KUBECONFIG = "KUBECONFIG"  # as kubectl understands it
 ENV_SLURM_CONF = "SLURM_CONF"  # as every Slurm command understands it
 
 # -- Files -----------------------------------------------------------------------------------------
+WRITTEN = "Written by penstock"  # in the first lines of our files under names that a site may use itself
 LAUNCHER = "penstock-launch"  # interpreter of every bridged batch script
 PROLOG = "penstock-prolog"  # PrologSlurmctld
 EPILOG = "penstock-epilog"  # Epilog

@@ -7,7 +7,6 @@ call or a wrong site file.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import difflib
 import socket
 import sys
@@ -73,8 +72,7 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     """
     site = loading.load(site_file)
     wanted = only or rendering.KINDS
-    known = facts.gather(site)
-    known = dataclasses.replace(known, site_lua=rendering.has_site_lua(site, known))
+    known = facts.gather(site, site_lua=rendering.has_site_lua(site))
     files = [file for file in rendering.all_files(site, known) if file.kind in wanted]
     manifests = objects.all_objects(site, known.groups) if "kubernetes" in wanted else ()
     if show_diff:

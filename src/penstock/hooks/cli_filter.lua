@@ -1,3 +1,4 @@
+-- Written by penstock. Changes are lost the next time it is rendered.
 -- Runs inside sbatch, on the submit host, before anything is sent: the findings of `penstock validate` for scripts that go
 -- to bridged partitions. For all other partitions nothing is started and nothing is read.
 -- Inside srun it refuses steps of jobs that run as pods: their nodes would, too, but srun 22.05 ends with 0 after that.

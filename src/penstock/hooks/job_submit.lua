@@ -1,3 +1,4 @@
+-- Written by penstock. Changes are lost the next time it is rendered.
 -- Runs inside slurmctld at every submission: puts our launcher in front of the scripts of bridged partitions.
 --
 -- Only the first line of the script changes: "#!/bin/bash" becomes "#!<libexec>/penstock-launch /bin/bash". Everything else

@@ -1,3 +1,4 @@
+-- Written by penstock. Changes are lost the next time it is rendered.
 -- Runs inside slurmctld where a site has a job_submit.lua of its own: the site's first, then Penstock's.
 --
 -- Each lives in a table of its own, so that neither sees the other's functions. The site's file is read again when its text

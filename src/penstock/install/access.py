@@ -41,7 +41,9 @@ Manifest = dict[str, Any]
 class Cluster:
     """One API server, asked with an administrator's rights."""
 
-    def __init__(self, access: kubeconfig.Access) -> None:
+    def __init__(self, access: kubeconfig.Access, *, manager: str = MANAGER) -> None:
+        self.manager = manager
+        """Who the fields of what we apply belong to."""
         self._access = access
         self._address = addresses.parse(access.server)
 
@@ -122,10 +124,21 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Make the object what the manifest says (server-side apply), or only ask whether it would."""
-        query = {"fieldManager": MANAGER, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
+        """Make the object what the manifest says (server-side apply), or only ask whether it would.
+
+        A binding keeps its role for ever: one with another role is deleted and made anew.
+        """
+        if "roleRef" in manifest and self._has_another_role(manifest):
+            if dry_run:
+                return manifest  # the API can be asked only when the old one is gone
+            self.delete(manifest)
+        query = {"fieldManager": self.manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
         path = f"{path_of(manifest)}?{urllib.parse.urlencode(query)}"
         return self.request("PATCH", path, body=manifest, kind="application/apply-patch+yaml")
+
+    def _has_another_role(self, manifest: Manifest) -> bool:
+        live = self.get(manifest)
+        return live is not None and live.get("roleRef") != manifest["roleRef"]
 
     def delete(self, manifest: Manifest) -> bool:
         """Remove it; False when it was not there."""

@@ -110,7 +110,7 @@ class Installer:
             )
 
     def _run(self, plan: planning.Plan) -> None:
-        if not plan.files and not plan.objects:
+        if not plan.files and not plan.objects and not plan.lost_records:
             return
         self._transaction().run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
 

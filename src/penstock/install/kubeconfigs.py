@@ -27,19 +27,33 @@ def ensure(site: Site, cluster: access.Cluster) -> bool:
     path = Path(site.kubernetes.kubeconfig)
     if path.exists() or site.kubernetes.access == access.IN_CLUSTER:
         return False
-    token = _token(site, cluster)
+    text = render(_cluster(site), _token(site, cluster))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, text, mode=0o600, owner=(facts.uid_of(site.slurm.user), 0))
+    return True
+
+
+def render(cluster: dict[str, Any], token: str) -> bytes:
+    """The kubeconfig's text."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "cluster", "cluster": _cluster(site)}],
+        "clusters": [{"name": "cluster", "cluster": cluster}],
         "users": [{"name": ACCOUNT, "user": {"token": token}}],
         "contexts": [{"name": "penstock", "context": {"cluster": "cluster", "user": ACCOUNT}}],
         "current-context": "penstock",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-    atomic.write(path, text, mode=0o600, owner=(facts.uid_of(site.slurm.user), 0))
-    return True
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the file is byte for byte what we would write with the cluster and token that it has."""
+    try:
+        content = path.read_bytes()
+        found = msgspec.json.decode(content)
+        return content == render(found["clusters"][0]["cluster"], found["users"][0]["user"]["token"])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
+        return False
 
 
 def _token(site: Site, cluster: access.Cluster) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, facts, records, rendering, sharing
+from penstock.install import access, accounts, adopting, facts, records, rendering, sharing
 from penstock.install.transactions import FileChange, ObjectChange, part_of
 from penstock.site import objects as site_objects
 from penstock.site.schema import Site
@@ -39,6 +39,8 @@ class Plan:
     installed: records.Installed
     kept: tuple[str, ...] = ()
     """Objects that stay although they are ours, with the reason."""
+    lost_records: str = ""
+    """The folder of the records, when they were lost and are written anew."""
     accounts: tuple[tuple[str, ...], ...] = ()
     """Commands of sacctmgr; they come last and are never taken back."""
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -46,7 +48,7 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        return not self.files and not self.objects and not self.accounts
+        return not self.files and not self.objects and not self.accounts and not self.lost_records
 
     @property
     def restart(self) -> bool:
@@ -77,6 +79,8 @@ class Plan:
         for file in self.files:
             link = self.links.get(file.path)
             yield _word(file.before, file.after), "file", f"{link} -> {file.path}" if link else file.path
+        if self.lost_records:
+            yield "add", "records", self.lost_records
         if self.restart:
             yield "restart", "daemon", "slurmctld"
         for command in self.accounts:
@@ -106,9 +110,10 @@ class Planner:
     # -- installing ------------------------------------------------------------------------------------------
     def install(self) -> Plan:
         """From what is live to what the site file says."""
-        installed = self.store.installed()
-        lua, has_own = self._site_lua(installed)
+        recorded = self.store.installed()
+        lua, has_own = self._site_lua(recorded)
         known = facts.gather(self.site, site_lua=has_own)
+        installed = self._finder.complete(known, recorded)
         goals = dict(self._goals(known, lua))
         self._refuse_to_replace(goals, installed)
         removed = {path: self._original(path, installed) for path in installed.files if path not in goals}
@@ -120,6 +125,7 @@ class Planner:
             kept=kept,
             accounts=accounts.plan(self.site, cluster=facts.cluster_name(self.site, known)),
             links=self._links,
+            lost_records=str(self.store.directory) if installed != recorded else "",
             installed=records.Installed(
                 files=self._new_records(goals, installed), objects=made, made=installed.made
             ),
@@ -129,7 +135,7 @@ class Planner:
         self, goals: dict[str, records.FileState | None], installed: records.Installed
     ) -> None:
         """Files that a site may have of its own and that cannot be made to work together with ours."""
-        keys = {str(self._etc / "cli_filter.lua"): "penstockd.submit_filter"}
+        keys = {str(self._etc / rendering.CLI_FILTER): "penstockd.submit_filter"}
         if self.site.slurm.pam_file is not None:
             keys[self.site.slurm.pam_file] = "slurm.pam_file"
         for path, key in keys.items():
@@ -172,6 +178,15 @@ class Planner:
         return {str(records.real(path)): str(path) for path in edited if path.is_symlink()}
 
     @property
+    def _has_aside(self) -> bool:
+        aside = self._etc / rendering.SITE_LUA
+        return aside.exists() and not rendering.is_marked_file(aside)
+
+    @property
+    def _finder(self) -> adopting.Finder:
+        return adopting.Finder(self.site, self.store, self.cluster)
+
+    @property
     def _etc(self) -> Path:
         return Path(self.site.slurm.conf).parent
 
@@ -179,14 +194,12 @@ class Planner:
         """The site's own job_submit.lua if it is to be put aside now, and whether there is one at all."""
         path = self._etc / wellknown.JOB_SUBMIT
         now = records.look(path, self.store)
-        aside = (self._etc / rendering.SITE_LUA).exists()
         known = installed.files.get(str(path))
         if now is None or (known is not None and known.ours.digest == now.digest):
-            return None, aside
-        rendered = rendering.all_files(self.site, facts.gather(self.site))
+            return None, self._has_aside
         content = self.store.copy(now.digest)
-        if any(file.path == path and file.content == content for file in rendered):
-            return None, aside
+        if rendering.is_marked(content):
+            return None, self._has_aside
         self._refuse_to_overwrite(self._etc / rendering.SITE_LUA, content, installed)
         return content, True
 
@@ -249,6 +262,12 @@ class Planner:
     def uninstall(self) -> Plan:
         """From what is live to what was there before us."""
         installed = self.store.installed()
+        if self._finder.is_lost:
+            raise errors.InstallError(
+                f"{self.site.slurm.conf} includes {facts.include_path(self.site)}, but there are no records"
+                f" of what was installed in {self.store.directory}",
+                hint="`penstock apply` finds out what is Penstock's and writes them anew; then try again.",
+            )
         goals = {path: self._original(path, installed) for path in installed.files}
         goals |= dict.fromkeys(installed.made)
         files = tuple(reversed(self._file_changes(goals)))

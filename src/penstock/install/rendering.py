@@ -18,6 +18,7 @@ from penstock.site.schema import Site
 
 OWN_LUA = "job_submit.penstock.lua"
 SITE_LUA = "job_submit.site.lua"
+CLI_FILTER = "cli_filter.lua"
 GRES_INCLUDE = "penstock-gres.conf"
 STATE_SAVE_DEFAULT = "/var/spool"  # Slurm's own, where slurm.conf is silent
 KINDS = ("slurm", "hooks", "penstockd", "units", "kubernetes")
@@ -153,7 +154,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
             default_partition=facts.default_partition,
             site_file=daemons.view_path(site),
         )
-        yield File(path=etc / "cli_filter.lua", content=text.encode(), kind="hooks")
+        yield File(path=etc / CLI_FILTER, content=text.encode(), kind="hooks")
 
 
 def _state_dir(site: Site, facts: Facts) -> str:
@@ -163,13 +164,31 @@ def _state_dir(site: Site, facts: Facts) -> str:
     return facts.existing.get("StateSaveLocation") or STATE_SAVE_DEFAULT
 
 
-def has_site_lua(site: Site, known: Facts) -> bool:
+def has_site_lua(site: Site) -> bool:
     """Whether the site has a job_submit.lua of its own: put aside by `apply`, or still in its place."""
     etc = Path(site.slurm.conf).parent
-    there = etc / wellknown.JOB_SUBMIT
-    if (etc / SITE_LUA).exists() or not there.exists():
-        return (etc / SITE_LUA).exists()
-    return all(file.content != there.read_bytes() for file in all_files(site, known) if file.path == there)
+    places = (etc / SITE_LUA, etc / wellknown.JOB_SUBMIT)
+    return any(path.exists() and not is_marked_file(path) for path in places)
+
+
+def common_names(site: Site) -> set[Path]:
+    """Files of ours under names that Slurm or PAM gives, so that a site may have its own there."""
+    etc = Path(site.slurm.conf).parent
+    pam_file = (Path(site.slurm.pam_file),) if site.slurm.pam_file is not None else ()
+    return {etc / wellknown.JOB_SUBMIT, etc / CLI_FILTER, *pam_file}
+
+
+def is_marked(content: bytes) -> bool:
+    """Whether Penstock has written this; a program's first line is its interpreter."""
+    return any(wellknown.WRITTEN.encode() in line for line in content.split(b"\n", 2)[:2])
+
+
+def is_marked_file(path: Path) -> bool:
+    """The same of a file; False when there is none."""
+    try:
+        return is_marked(path.read_bytes())
+    except FileNotFoundError:
+        return False
 
 
 def _lua_chain(etc: Path) -> bytes:

@@ -7,12 +7,15 @@ and a task epilog of the user's runs in spite of it.
 
 from __future__ import annotations
 
+from penstock import wellknown
+
 SERVICE = "slurm"  # the name that slurmstepd gives to PAM
 
 
 def render_service(session_program: str) -> str:
     """The file for slurmds whose nodes only Slurm uses: everybody may, if our program agrees."""
     return (
+        f"# {wellknown.WRITTEN}.\n"
         "# Sessions of slurmstepd: a job's steps are refused where the job runs as pods.\n"
         "auth     required  pam_permit.so\n"
         "account  required  pam_permit.so\n"

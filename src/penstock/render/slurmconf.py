@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock import errors
+from penstock import errors, wellknown
 from penstock.model import cluster as model
 from penstock.model import releases
 
-HEADER = "# Written by penstock. Changes are lost the next time it is rendered.\n"
+HEADER = f"# {wellknown.WRITTEN}. Changes are lost the next time it is rendered.\n"
 
 
 def render_slurm_conf(cluster: model.SlurmCluster) -> str:
