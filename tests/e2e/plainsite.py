@@ -102,7 +102,7 @@ class PlainSite:
 
     def files(self) -> dict[str, bytes]:
         """Every file that installing could touch, but what penstockd and the lab write themselves."""
-        folders = (self.etc, self.lab.place.libexec)
+        folders = (self.etc, self.lab.place.libexec, self.lab.place.gpu_devices)
         found = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
         return {str(path): path.read_bytes() for path in found if path != self.file}
 

@@ -27,6 +27,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
+def seen(host: Host) -> dict[str, tuple[str, int]]:
+    """All but the empty files in place of GPUs: whose they are cannot be seen, so they stay."""
+    return {path: each for path, each in host.seen().items() if f"{host.root}/dev/" not in path}
+
+
 def lose(host: Host) -> None:
     """What `rm -rf` of the state folder does."""
     shutil.rmtree(host.store.directory)
@@ -35,25 +40,37 @@ def lose(host: Host) -> None:
 def test_the_sites_policy_survives_the_next_apply(host: Host) -> None:
     """Our chain file is not put in its place, and everything comes back byte for byte."""
     (host.etc / "job_submit.lua").chmod(0o640)
-    before = host.seen()
+    before = seen(host)
     assert host.applied().exit_code == 0
-    installed, record = host.seen(), host.store.installed()
+    installed, record = seen(host), host.store.installed()
     lose(host)
     done = host.applied()
     assert "records" in done.output
-    assert host.seen() == installed
-    found = host.store.installed()
-    assert {path: each.original is None for path, each in found.files.items()} == {
-        path: each.original is None for path, each in record.files.items()
-    }
+    assert seen(host) == installed
+    found = {path: each.original is None for path, each in host.store.installed().files.items()}
+    was = {path: each.original is None for path, each in record.files.items() if "/dev/gpu" not in path}
+    assert found == was
     assert host.applied().output == "Nothing to do.\n"
+    assert host.uninstalled().exit_code == 0
+    assert seen(host) == before
+
+
+def test_devices_of_the_sites_own_stay(host: Host) -> None:
+    """Its gres.conf may name the same empty files as ours."""
+    (host.root / "dev").mkdir()
+    for number in (0, 1):
+        (host.root / "dev" / f"gpu{number}").touch()
+    before = host.seen()
+    assert host.applied().exit_code == 0
+    lose(host)
+    assert host.applied().exit_code == 0
     assert host.uninstalled().exit_code == 0
     assert host.seen() == before
 
 
 def test_a_site_file_that_changed_meanwhile_makes_no_difference(host: Host) -> None:
     """Settings without a mark, in other words than today's, are still not the site's."""
-    before = host.seen()
+    before = seen(host)
     assert host.applied().exit_code == 0
     lose(host)
     host.text = host.text.replace("  k8s: {", "  more: {nodes: [known]}\n  k8s: {")
@@ -61,7 +78,7 @@ def test_a_site_file_that_changed_meanwhile_makes_no_difference(host: Host) -> N
     assert (host.etc / "job_submit.site.lua").read_text() == LUA
     assert '"more"' in (host.etc / "job_submit.penstock.lua").read_text()
     assert host.uninstalled().exit_code == 0
-    assert host.seen() == before
+    assert seen(host) == before
 
 
 def test_lines_that_were_added_to_slurm_conf_stay(host: Host) -> None:
@@ -87,12 +104,12 @@ def test_uninstall_without_records_says_what_to_do(host: Host) -> None:
     """ "Nothing was installed" would be wrong: slurm.conf still includes our file."""
     assert host.applied().exit_code == 0
     lose(host)
-    before = host.seen()
+    before = seen(host)
     for words in ((), ("--dry-run",)):
         with pytest.raises(errors.InstallError, match=r"penstock\.conf, but there are no records") as caught:
             host.uninstalled(*words)
         assert "penstock apply" in caught.value.hint
-    assert host.seen() == before
+    assert seen(host) == before
 
 
 def test_a_policy_that_was_overwritten_by_ours_is_not_run(host: Host) -> None:
@@ -122,7 +139,7 @@ def test_a_slurm_conf_that_was_restored_by_hand_is_no_reason_to_take_ours_for_th
 
 def test_our_own_files_are_no_hindrance(host: Host) -> None:
     """cli_filter.lua and PAM's file of an earlier apply are not "the site's own"."""
-    before = host.seen()
+    before = seen(host)
     host.text = host.text.replace("penstockd:\n", "penstockd:\n  submit_filter: true\n")
     host.text = host.text.replace("user: root,", f"user: root, pam_file: {host.etc}/pam-slurm,")
     assert host.applied().exit_code == 0
@@ -130,7 +147,7 @@ def test_our_own_files_are_no_hindrance(host: Host) -> None:
     host.text = host.text.replace("  k8s: {", "  more: {nodes: [known]}\n  k8s: {")
     assert host.applied().exit_code == 0
     assert host.uninstalled().exit_code == 0
-    assert host.seen() == before
+    assert seen(host) == before
 
 
 def test_a_file_of_the_sites_under_a_common_name_stays_the_sites(host: Host) -> None:

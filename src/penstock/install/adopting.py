@@ -1,9 +1,9 @@
 """Records that are lost: what an earlier `apply` has installed is found again by its marks.
 
 Files under names that a site may use itself carry a mark (`wellknown.WRITTEN`); all other names are ours
-alone, and count as ours when slurm.conf includes our file. With `manage: whole` nothing is adopted: a
-slurm.conf of ours without records may have been rendered and put there by other means, and removing it later
-would end the site's Slurm.
+alone, and count as ours when slurm.conf includes our file. Empty files in place of GPUs may be the site's own
+and are left. With `manage: whole` nothing is adopted: a slurm.conf of ours without records may have been
+rendered and put there by other means, and removing it later would end the site's Slurm.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Finder:
         etc = Path(self.site.slurm.conf).parent
         common = rendering.common_names(self.site)
         for file in rendering.all_files(self.site, known):
-            now = records.look(file.path, self.store)
+            now = records.look(file.path, self.store) if file.content else None
             if now is None or now.link:
                 continue
             is_alone = is_lost and file.path not in common
