@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,7 +17,6 @@ from penstock.hooks import wire
 from penstock.install import facts, folders, records
 from penstock.intake import letters
 from penstock.kube import reading
-from penstock.nas import atomic
 from penstock.site.schema import Nas
 
 registry = Registry()
@@ -91,10 +90,9 @@ def nas(live: Live) -> Iterator[Problem]:
     if not path.is_dir():
         yield Problem(f"{path} is not there", "mount the NAS on this host")
         return
-    probe = path / f".penstock-doctor-{os.getpid()}"
     try:
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=path):
+            pass
     except OSError as error:
         yield Problem(f"{path} cannot be written: {error.strerror}", "is it mounted read-only, or full?")
 
@@ -114,7 +112,7 @@ def drop_readme(live: Live) -> Iterator[Problem]:
         raise Skip("the drop folder is not there")
     path = folder / wellknown.DROP_README
     if not path.is_file():
-        fix = functools.partial(atomic.write, path, letters.README.encode())
+        fix = functools.partial(folders.write, path, letters.README.encode())
         yield Problem(f"{path} is missing", "`penstock doctor --fix` writes it", warning=True, fix=fix)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock import wellknown
 from penstock.install import facts
+from penstock.nas import atomic
 from penstock.site.schema import Site
 
 ROOT = 0
@@ -45,10 +46,26 @@ def make(folder: Path, mode: int, owner: int) -> None:
         os.fchmod(descriptor, mode)
 
 
-def _entered(stack: contextlib.ExitStack, name: str, below: int | None, *, through_links: bool = True) -> int:
+def write(path: Path, content: bytes) -> None:
+    """A file for everybody to read in a folder that is there; links are followed as `make` does."""
+    with contextlib.ExitStack() as stack:
+        below = _entered(stack, path.anchor, None)
+        for part in path.parent.parts[1:]:
+            below = _entered(stack, part, below, missing_ok=False)
+        atomic.write(Path(f"/proc/self/fd/{below}") / path.name, content)
+
+
+def _entered(
+    stack: contextlib.ExitStack,
+    name: str,
+    below: int | None,
+    *,
+    through_links: bool = True,
+    missing_ok: bool = True,
+) -> int:
     """A folder in an open one, made if it is missing."""
     with contextlib.suppress(FileExistsError):
-        if below is not None:
+        if below is not None and missing_ok:
             os.mkdir(name, 0o755, dir_fd=below)
     strict = 0 if through_links and (below is None or _is_roots(below)) else os.O_NOFOLLOW
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | strict, dir_fd=below)
