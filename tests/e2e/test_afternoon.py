@@ -97,6 +97,19 @@ def lose_the_records(site: plainsite.PlainSite) -> None:
     run_job(site, "k8s")
 
 
+def keep_while_jobs_run(site: plainsite.PlainSite) -> None:
+    """A job in a partition that the file no longer names is still a pod: uninstall waits for it."""
+    wanted = site.file.read_text()
+    job = site.lab.sbatch(WAITING, "--partition=more", "--output=/dev/null")
+    site.lab.wait_for(job, "RUNNING")
+    site.file.write_text(wanted.replace("  more:\n", "  other:\n"))
+    refused = site.penstock("uninstall", "--yes", check=False)
+    assert f"1 jobs are in k8s,more,other: {job}" in refused.stderr
+    site.file.write_text(wanted)
+    site.lab.run(("scancel", job))
+    testing.until(lambda: not site.lab.run(("squeue", "--noheader", "--partition=k8s,more")).stdout)
+
+
 def test_an_administrators_afternoon(site: plainsite.PlainSite) -> None:
     """Nothing but what was agreed to is changed, and at the end every file is what it was, byte for byte."""
     lab = site.lab
@@ -108,7 +121,7 @@ def test_an_administrators_afternoon(site: plainsite.PlainSite) -> None:
     change_a_partition(site)
     break_and_repair_slurm_conf(site)
     lose_the_records(site)
-    testing.until(lambda: not lab.run(("squeue", "--noheader", "--partition=k8s,more")).stdout)
+    keep_while_jobs_run(site)
     assert foreign.dry(site, "uninstall").returncode == 1
     site.penstock("uninstall", "--yes")
 

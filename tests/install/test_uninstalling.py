@@ -59,6 +59,16 @@ def test_jobs_in_bridged_partitions_are_named(host: Host) -> None:
     assert not host.called("systemctl")
 
 
+def test_jobs_of_partitions_that_left_the_file_since_are_asked_for(host: Host) -> None:
+    """They are still bridged: what is installed counts, not only what the file says today."""
+    host.text = host.text.replace("  k8s: {", "  older: {nodes: [known]}\n  k8s: {")
+    host.install()
+    host.text = host.text.replace("  older: {nodes: [known]}\n", "")
+    host.program("squeue", 'case "$*" in *older*) echo 17 ;; esac')
+    with pytest.raises(errors.InstallError, match="1 jobs are in k8s,older: 17"):
+        host.take_back()
+
+
 def test_an_administrators_own_filters_hide_no_jobs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """squeue takes variables for options, and jobs of others would be left without an Epilog."""
     host.install()

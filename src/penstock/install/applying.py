@@ -6,14 +6,17 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock import errors, wellknown
 from penstock.install import access, accounts, folders, kubeconfigs, planning, records, sharing, transactions
+from penstock.model.siteview import SiteView
 from penstock.render import hooks
-from penstock.site import clusters, objects
+from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
 from penstock.slurm import commands, conffile
 
@@ -94,7 +97,7 @@ class Installer:
 
     def _require_no_jobs(self) -> None:
         """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
-        partitions = ",".join(clusters.bridged_partitions(self.site))
+        partitions = ",".join(sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()}))
         argv = ("squeue", "--all", "--noheader", "--format=%i", f"--partition={partitions}")
         done = _command(argv, slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
         if done.returncode:
@@ -108,6 +111,20 @@ class Installer:
                 f"{len(jobs)} jobs are in {partitions}: {' '.join(jobs[:5])}",
                 hint="Wait for them or cancel them, then try again; nothing was changed.",
             )
+
+    def _bridged_now(self) -> Iterator[str]:
+        """Partitions that what is installed bridges, whatever the site file says today."""
+        view = self.store.installed().files.get(daemons.view_path(self.site))
+        if view is None:
+            return
+        try:
+            said = msgspec.json.decode(self.store.copy(view.ours.digest), type=SiteView)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise errors.InstallError(
+                f"the record of {daemons.view_path(self.site)} cannot be read: {error}",
+                hint="`penstock apply` writes it anew; then try again. Nothing was changed.",
+            ) from error
+        yield from (name for name, each in said.partitions.items() if each.bridged)
 
     def _run(self, plan: planning.Plan) -> None:
         if not plan.files and not plan.objects and not plan.lost_records:
