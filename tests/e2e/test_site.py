@@ -13,6 +13,7 @@ from tests.e2e import plainsite
 
 from penstock import wellknown
 from penstock.lab import testing
+from penstock.site import loading
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
 SEVEN = "#!/bin/sh\necho in a pod on $(cat /penstock/slurm_script | head -1)\nexit 7\n"
@@ -62,7 +63,8 @@ def see_what_differs(site: plainsite.PlainSite) -> None:
     epilog = site.lab.place.libexec / wellknown.EPILOG
     before = epilog.read_bytes()
     epilog.write_bytes(before + b"# mine\n")
-    role = ("kubectl", "label", "clusterrole", "penstockd", "--overwrite")
+    name = f"penstockd-{loading.load(site.file).cluster}"
+    role = ("kubectl", "label", "clusterrole", name, "--overwrite")
     site.lab.run((*role, "app.kubernetes.io/managed-by=me"))
     odd = site.penstock("render", "--diff", *parts, check=False)
     epilog.write_bytes(before)

@@ -15,7 +15,7 @@ from penstock.render import rbac
 
 
 class Strict(Cluster):
-    """As the API is about bindings, and with what it notes of who says what."""
+    """As the API is about bindings."""
 
     def request(
         self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
@@ -23,15 +23,7 @@ class Strict(Cluster):
         live = self.objects.get(path.partition("?")[0])
         if method == "PATCH" and live and "roleRef" in live and body.get("roleRef") != live["roleRef"]:
             raise errors.KubeError("cannot change roleRef")
-        found = super().request(method, path, body=body, kind=kind)
-        if method != "PATCH":
-            return found
-        others = ((live or {}).get("metadata") or {}).get("managedFields") or []
-        mine = {"manager": self.manager, "operation": "Apply"}
-        noted = [*(each for each in others if each != mine), mine]
-        made: Manifest = {**body, "metadata": {**body["metadata"], "managedFields": noted}}
-        self.objects[path.partition("?")[0]] = made
-        return made
+        return super().request(method, path, body=body, kind=kind)
 
 
 @pytest.fixture

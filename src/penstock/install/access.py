@@ -153,6 +153,11 @@ class Cluster:
         return self.items("/api/v1/nodes")
 
 
+def manager(site: Site) -> str:
+    """Each site is a field manager of its own: giving up its fields leaves what another site says."""
+    return f"{MANAGER}-{site.cluster}"
+
+
 def path_of(manifest: Manifest) -> str:
     """Where the object lives in the API."""
     version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
@@ -177,14 +182,14 @@ def admin(site: Site) -> Cluster:
     is_named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG)
     if site.kubernetes.access == IN_CLUSTER and not is_named and not path.exists():
         return as_penstockd(site)
-    return Cluster(kubeconfig.load(path, context=site.kubernetes.context))
+    return Cluster(kubeconfig.load(path, context=site.kubernetes.context), manager=manager(site))
 
 
 def as_penstockd(site: Site) -> Cluster:
     """The cluster with penstockd's rights."""
     if site.kubernetes.access == IN_CLUSTER:
-        return Cluster(incluster.load(Path(site.kubernetes.service_account_dir)))
-    return Cluster(kubeconfig.load(Path(site.kubernetes.kubeconfig)))
+        return Cluster(incluster.load(Path(site.kubernetes.service_account_dir)), manager=manager(site))
+    return Cluster(kubeconfig.load(Path(site.kubernetes.kubeconfig)), manager=manager(site))
 
 
 def members(site: Site) -> tuple[resolving.Member, ...]:

@@ -1,16 +1,17 @@
 """Objects of ours that others still use when we go: they stay, and the plan says why.
 
-Namespaces are kept for the pods in them. ClusterRoles have the same names on every site, so on a Kubernetes
-that several sites share they are everybody's: whoever goes first must not take the others' rights along.
-Classes of priority and of storage have names from site files, which may be the same: where another site is,
-they stay.
+Roles, bindings and field managers have the Slurm cluster's name, so those of several sites on one Kubernetes
+are apart. Namespaces, what is in them, and classes of priority and storage have names from site files, which
+may be the same: what another site has applied, too, stays. An API that does not tell who has applied what
+still shows the bindings of other sites. Namespaces are also kept for the pods in them, and roles for whomever
+an administrator has given them to.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from penstock import errors
@@ -36,13 +37,28 @@ class Uses:
     def reason(self, record: records.ObjectRecord) -> str:
         """Why the object has to stay; nothing when it may go."""
         kind, name = record.manifest["kind"], record.manifest["metadata"]["name"]
-        if kind == "Namespace" and not record.existed:
-            return "pods are in it" if self._has_pods[name] else ""
+        managers = self._seen("applied by others, too:", lambda: self._other_managers(record.manifest))
+        if managers or kind not in ("Namespace", "ServiceAccount", "ClusterRole", *CLASSES):
+            return managers
         if kind == "ClusterRole":
-            return self._bound_to(name)
+            return self._seen("bound to it:", lambda: [each for each, role in self._others if role == name])
         if kind in CLASSES:
-            return self._bound_to(rbac.ROLE, "other sites may use it")
-        return ""
+            return self._seen("other sites may use it:", lambda: [each for each, _ in self._other_sites()])
+        home = record.manifest["metadata"].get("namespace", name)
+        if kind == "Namespace" and not record.existed and self._has_pods[name]:
+            return "pods are in it"
+        return self._seen("used by", lambda: [each for each, homes in self._other_sites() if home in homes])
+
+    def _other_managers(self, manifest: Manifest) -> list[str]:
+        """Sites that have applied the same object and are still there: a site that went has no binding."""
+        live = self.cluster.get(manifest) or {"metadata": {}}
+        found = {str(each.get("manager")) for each in live["metadata"].get("managedFields") or ()}
+        prefix = f"{access.MANAGER}-"
+        sites = {
+            name.removeprefix(prefix) for name in found - {self.cluster.manager} if name.startswith(prefix)
+        }
+        there = {each["metadata"]["name"] for each in self._cluster_bindings} if sites else set()
+        return sorted(f"{prefix}{name}" for name in sites if f"{rbac.ROLE}-{name}" in there)
 
     @functools.cached_property
     def _has_pods(self) -> dict[str, bool]:
@@ -51,22 +67,32 @@ class Uses:
         names = [each["metadata"]["name"] for each in made if each["kind"] == "Namespace"]
         return {name: bool(self._items(f"/api/v1/namespaces/{name}/pods")) for name in names}
 
-    def _bound_to(self, role: str, words: str = "bound to it") -> str:
+    def _seen(self, words: str, look: Callable[[], list[str]]) -> str:
         try:
-            others = [name for name, bound in self._others if bound == role]
+            return _some(words, look())
         except errors.KubeNotAllowed as error:
-            return f"whether others are bound to it cannot be seen ({error.message})"
-        more = f" and {len(others) - MOST_NAMES} more" if len(others) > MOST_NAMES else ""
-        return f"{words}: {', '.join(others[:MOST_NAMES])}{more}" if others else ""
+            return f"whether others use it cannot be seen ({error.message})"
+
+    def _other_sites(self) -> Iterator[tuple[str, set[str]]]:
+        """Bindings of other penstockds, each with the namespaces of their accounts."""
+        for each in self._cluster_bindings:
+            if each["roleRef"]["name"].startswith(rbac.ROLE):
+                homes = {str(subject.get("namespace")) for subject in each.get("subjects") or ()}
+                yield f"ClusterRoleBinding {each['metadata']['name']}", homes
+
+    @functools.cached_property
+    def _cluster_bindings(self) -> list[Manifest]:
+        """Those that are not ours."""
+        path = f"{RBAC}/clusterrolebindings"
+        found = self._items(path)
+        return [each for each in found if f"{path}/{each['metadata']['name']}" not in self.installed]
 
     @functools.cached_property
     def _others(self) -> list[tuple[str, str]]:
-        """Bindings that are not ours, with the ClusterRole of each."""
-        found = []
-        for each in self._items(f"{RBAC}/clusterrolebindings"):
-            name = each["metadata"]["name"]
-            if f"{RBAC}/clusterrolebindings/{name}" not in self.installed:
-                found.append((f"ClusterRoleBinding {name}", each["roleRef"]))
+        """Bindings of any kind that are not ours, with the ClusterRole of each."""
+        found = [
+            (f"ClusterRoleBinding {x['metadata']['name']}", x["roleRef"]) for x in self._cluster_bindings
+        ]
         for each in self._items(f"{RBAC}/rolebindings"):
             home, name = each["metadata"]["namespace"], each["metadata"]["name"]
             is_ours = f"{RBAC}/namespaces/{home}/rolebindings/{name}" in self.installed
@@ -76,6 +102,11 @@ class Uses:
 
     def _items(self, path: str) -> list[Manifest]:
         return self.cluster.items(path)
+
+
+def _some(words: str, names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{words} {', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
 
 def used(

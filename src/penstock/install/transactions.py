@@ -241,7 +241,7 @@ class Transaction:
         return self._in_use(made) if made and self._objects is not None else ()
 
     def _give_back(self, change: ObjectChange) -> None:
-        """Every site is the same manager to Kubernetes: giving up our fields would give up another site's."""
+        """Applying took the fields over by force: giving them up would leave the object without them."""
         if self._objects is not None and change.found is not None:
             self._objects.apply(change.found)
 

@@ -29,12 +29,12 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
 Manifest = dict[str, Any]
 
 
-def render_role(*, without: tuple[str, str] = ("", "")) -> Manifest:
+def render_role(*, name: str = ROLE, without: tuple[str, str] = ("", "")) -> Manifest:
     """penstockd's ClusterRole; `without` leaves out one pair of resource and verb: is it needed?"""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": ROLE},
+        "metadata": {"name": name},
         "rules": [rule for resource, verbs in RULES if (rule := _rule(resource, verbs, without))["verbs"]],
     }
 
@@ -59,13 +59,13 @@ def render_binding(subject: Manifest, *, role: str = ROLE) -> Manifest:
 USER_ROLE = "penstock-user"
 
 
-def render_user_role() -> Manifest:
+def render_user_role(*, name: str = USER_ROLE) -> Manifest:
     """What the owner of a namespace may do there: look at his pods, their output and what became of them."""
     resources = ["pods", "pods/log", "events", "resourcequotas"]
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": USER_ROLE},
+        "metadata": {"name": name},
         "rules": [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}],
     }
 

@@ -31,12 +31,11 @@ def _own(site: Site) -> Iterator[Manifest]:
     is_daemon_there = site.penstockd.run == "deployment"
     yield manifests.namespace(home, pod_security="privileged" if is_daemon_there else "")
     yield manifests.service_account(ACCOUNT, home)
-    for role in (rbac.render_role(), rbac.render_user_role()):
-        role["metadata"]["labels"] = manifests.labels()
-        yield role
-    binding = rbac.render_binding(rbac.service_account(ACCOUNT, home))
-    binding["metadata"] = manifests.meta(f"{home}-{ACCOUNT}")
-    yield binding
+    own, users = (f"{name}-{site.cluster}" for name in (rbac.ROLE, rbac.USER_ROLE))
+    binding = rbac.render_binding(rbac.service_account(ACCOUNT, home), role=own)
+    for each in (rbac.render_role(name=own), rbac.render_user_role(name=users), binding):
+        each["metadata"]["labels"] = manifests.labels()
+        yield each
 
 
 def _classes(site: Site) -> Iterator[Manifest]:
