@@ -11,6 +11,8 @@ from tests.install.places import Place
 from penstock.cli import sites
 from penstock.install import applying
 
+QUESTIONS = ("squeue ", "scontrol ping", "scontrol show")
+
 
 class Host(Place):
     """The folder, with programs that note how they were called and do what the test tells them."""
@@ -35,6 +37,12 @@ class Host(Place):
     def called(self, name: str) -> list[str]:
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
+
+    @property
+    def changing(self) -> list[str]:
+        """Calls of programs that may change something: not questions."""
+        lines = self.calls.read_text().split("\n") if self.calls.exists() else []
+        return [line for line in lines if line and not line.startswith(QUESTIONS)]
 
     def take_back(self) -> None:
         installer = applying.Installer(self.site, kubernetes=False)

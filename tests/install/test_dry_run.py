@@ -44,7 +44,7 @@ def test_the_first_dry_run_writes_nothing(host: Host) -> None:
     assert f"~ change  file    {host.conf}" in done.output
     assert everything(host) == before
     assert not host.store.directory.exists()
-    assert not host.calls.exists()
+    assert host.changing == []
 
 
 def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
@@ -56,7 +56,7 @@ def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
     assert f"~ change  file    {host.etc}/penstock.conf" in done.output
     assert host.uninstalled("--dry-run").exit_code == 1
     assert everything(host) == before
-    assert not host.calls.exists()
+    assert host.changing == []
 
 
 @pytest.mark.parametrize("command", ["applied", "uninstalled"])
@@ -72,7 +72,7 @@ def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> No
         getattr(host, command)("--dry-run")
     assert "without --dry-run" in caught.value.hint
     assert everything(host) == before
-    assert not host.calls.exists()
+    assert host.changing == []
 
 
 def test_a_dry_run_waits_for_nobody(host: Host) -> None:
@@ -90,7 +90,7 @@ def test_an_answer_of_no_leaves_nothing_behind(host: Host, monkeypatch: pytest.M
     monkeypatch.setattr("click.confirm", _no)
     host.asked("apply")
     assert everything(host) == before
-    assert not host.calls.exists()
+    assert host.changing == []
 
 
 def _no(*_: object, **__: object) -> None:
