@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock import errors, wellknown
+from penstock.bridge import bridge as bridging
+from penstock.bridge import draining, epilogs
 from penstock.kube import types
 from penstock.model import jobs, launches, resources
 from penstock.render import pods as rendering
@@ -166,6 +169,8 @@ class FakeSlurm:
         """Jobs for which Slurm has no node at all."""
         self.places: tuple[jobs.Target, ...] = ()
         self.reasons: dict[str, str] = {}
+        self.since = 1000.0
+        """When nodes were drained."""
         self.away = False
         self.forgets = False
         """Whether slurmctld dies before the next requeue is on its disk."""
@@ -278,9 +283,19 @@ class FakeSlurm:
         self._check()
         del self.reasons[node]
 
-    async def drained(self) -> dict[str, str]:
+    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]:
+        """Nodes called x… are in none of the bridged partitions."""
         self._check()
-        return dict(self.reasons)
+        return tuple(
+            jobs.Drain(node=node, reason=reason, since=self.since)
+            for node, reason in self.reasons.items()
+            if partitions and not node.startswith("x")
+        )
+
+
+def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> draining.Drainer:
+    """What drains and frees, with the notes of Epilogs in that folder; it is 2000 o'clock."""
+    return draining.Drainer(bridge, frozenset({"gpu"}), epilogs.Notes(notes), wall_clock=lambda: 2000.0)
 
 
 class FakeKube:

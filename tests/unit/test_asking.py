@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from penstock.bridge import epilogs
 from penstock.hooks import wire
+from penstock.render import includes
 from tests.unit import hookstages
 from tests.unit.hookstages import Stage, finish, stage
 
@@ -154,6 +156,97 @@ def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
             peer.sendall(wire.pack("drained" if verb == "abandon" else "wait"))
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def notes(stage: Stage) -> list[str]:
+    """What Epilogs have left beside penstockd's socket."""
+    return sorted(path.name for path in stage.folder.glob("epilog:*"))
+
+
+EPILOG = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n1"}
+
+
+def test_an_epilog_that_ends_well_leaves_no_note(stage: Stage) -> None:
+    """There is one while it runs, and it is in place of an older one."""
+    (stage.folder / "epilog:n1:17:ours").symlink_to("/nowhere")
+    process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    with stage.accept() as (peer, _):
+        (note,) = epilogs.Notes(stage.folder).read()
+        assert (note.node, note.job_id, note.is_ours, note.is_running) == ("n1", 17, True, True)
+        peer.sendall(wire.pack("gone"))
+    assert finish(process)[0] == 0
+    assert notes(stage) == []
+
+
+def test_a_killed_epilog_leaves_its_note(stage: Stage) -> None:
+    """By it penstockd knows whose Epilog the node was drained for."""
+    process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    with stage.accept():
+        process.kill()
+        process.communicate(timeout=60)
+    (note,) = epilogs.Notes(stage.folder).read()
+    assert (note.is_ours, note.is_running) == (True, False)
+
+
+def test_an_epilog_that_could_ask_nobody_leaves_its_note(stage: Stage) -> None:
+    """penstockd was away all the time."""
+    stage.install(release_timeout=1)
+    stage.socket.close()
+    process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    assert finish(process)[0] == 1
+    assert notes(stage) == ["epilog:n1:17:ours"]
+
+
+def test_an_epilog_that_can_leave_no_note_releases_all_the_same(stage: Stage) -> None:
+    """Only nobody would free the node after it."""
+    (stage.folder / "epilog:n1:17:ours").mkdir()
+    process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("gone"))
+    code, _, said = finish(process)
+    assert (code, said) == (
+        0,
+        f"penstock: cannot write {stage.folder}/epilog:n1:17:ours: File exists\n".encode(),
+    )
+
+
+def chain(stage: Stage, site: str) -> str:
+    """The installed Epilog with one of the site's own, which has these lines; the chain's name."""
+    (stage.folder / "site-epilog").write_text(f"#!/bin/sh\n{site}\n")
+    (stage.folder / "site-epilog").chmod(0o755)
+    own, theirs = str(stage.folder / "penstock-epilog"), str(stage.folder / "site-*")
+    (stage.folder / "chain").write_text(includes.render_chain("Epilog", own=own, site=theirs))
+    (stage.folder / "chain").chmod(0o755)
+    return "chain"
+
+
+@pytest.mark.parametrize("partition", ["gpu", "host"])
+def test_a_failed_epilog_of_the_sites_is_noted_in_every_partition(stage: Stage, partition: str) -> None:
+    """Slurm learns of it, and pods are waited for all the same; a drain of ours would hide it."""
+    stage.install(release_timeout=0)
+    process = stage.hook(chain(stage, "exit 3"), SLURM_JOB_PARTITION=partition, **EPILOG)
+    if partition == "gpu":
+        with stage.accept() as (_, message):
+            assert message.verb == "release"
+    assert finish(process)[0] == 3
+    assert notes(stage) == ["epilog:n1:17:site"]
+    stage.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        stage.socket.accept()
+
+
+@pytest.mark.parametrize("partition", ["gpu", "host"])
+def test_the_sites_epilog_runs_first(stage: Stage, partition: str) -> None:
+    """It does not wait until the pods are gone."""
+    ran = stage.folder / "ran"
+    process = stage.hook(chain(stage, f"touch {ran}"), SLURM_JOB_PARTITION=partition, **EPILOG)
+    if partition == "gpu":
+        with stage.accept() as (peer, _):
+            assert ran.exists()
+            peer.sendall(wire.pack("gone"))
+    assert finish(process)[0] == 0
+    assert ran.exists()
+    assert notes(stage) == []
 
 
 @pytest.mark.parametrize(

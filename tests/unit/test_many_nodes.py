@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from penstock import errors
-from penstock.bridge import draining, gang, ledger
+from penstock.bridge import gang, ledger
 from penstock.model import jobs
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
@@ -82,7 +82,7 @@ async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World
 async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) -> None:
     """The room that the job still holds is elsewhere."""
     running(world, TWO)
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n2")
     await drainer.lift()
     assert set(world.slurm.reasons) == {"n2"}
@@ -93,7 +93,7 @@ async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World
     world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
     running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
     world.add_pod(fakes.pod("slurm-job-1-n9", on="n2", job=TWO.identity, status=fakes.running()))
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     await drainer.abandon(2, "n2")
     await drainer.lift()
     assert world.slurm.reasons == {}
@@ -103,7 +103,7 @@ async def test_one_node_that_slurm_does_not_resume_keeps_no_other_drained(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have left slurm.conf."""
-    drainer = draining.Drainer(world.bridge)
+    drainer = fakes.drainer(world.bridge)
     for node in ("n1", "n2"):
         await drainer.abandon(1, node)
     resume = world.slurm.resume

@@ -15,7 +15,6 @@ import pytest
 
 from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining
 from penstock.daemon import launches, metrics, outputs, server
 from penstock.hooks import wire
 from penstock.kube import reflecting, types
@@ -58,7 +57,7 @@ class World:
             self.bridge,
             frozenset({UID}),
             self.recovered,
-            draining.Drainer(self.bridge),
+            fakes.drainer(self.bridge),
             metrics.Metrics(),
             self.clock,
         )

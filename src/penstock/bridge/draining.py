@@ -1,23 +1,33 @@
 """Nodes on which a job's pods may still run although its Epilog could wait no longer.
 
 They are drained with a reason of ours and freed by ourselves once the node is seen clean, or has left
-Kubernetes. A reason that somebody else gave is never touched.
+Kubernetes. A node that Slurm drained because our Epilog was killed is freed likewise. A reason that somebody
+else gave is never touched, and neither is a node on which the site's own Epilog failed: in doubt it stays
+drained.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import re
+import time
+from collections.abc import Callable, Sequence
 
 from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
-from penstock.bridge import confirming
+from penstock.bridge import confirming, epilogs
 from penstock.kube import reading
+from penstock.model import jobs
 
 log = logging.getLogger(__name__)
 
-OURS = "penstock: "
-SLURMS_OWN = "Epilog error"  # what slurmctld writes when the Epilog, which is ours, could not even reach us
+OURS = re.compile(r"penstock: pods of job \d+ may still run here")
+SLURMS_OWN = "Epilog error"
+"""What slurmctld writes when an Epilog failed, ours or the site's, on a node that is not drained yet."""
+CLOCK_SLACK = 2.0
+FORGOTTEN_AFTER = 600.0
+"""Seconds after which a note of a node that is not drained is about an Epilog whose end Slurm has heard."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +39,20 @@ class Drainer:
     """
 
     bridge: bridging.Bridge
+    partitions: frozenset[str]
+    """The bridged ones: no other node is touched."""
+    notes: epilogs.Notes
+    wall_clock: Callable[[], float] = time.time
+    left: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Nodes that stay drained, with the reason that was logged."""
 
     async def abandon(self, job_id: int, node: str) -> None:
-        """Nothing new on this node until the job's pods are known to be gone."""
-        await self.bridge.slurm.drain(node, f"{OURS}pods of job {job_id} may still run here")
+        """Nothing new on this node until the job's pods are known to be gone. One that is drained already
+        keeps its reason: ours would be lifted, and the other forgotten.
+        """
+        drained = {each.node for each in await self.bridge.slurm.drained(self.partitions)}
+        if node not in drained:
+            await self.bridge.slurm.drain(node, f"penstock: pods of job {job_id} may still run here")
         self.bridge.ledger.release(job_id, node)
         crashpoints.reach("drain.done")
         log.warning("node %s drained: pods of job %d may still run there", node, job_id)
@@ -41,12 +61,52 @@ class Drainer:
         """Free what is clean again."""
         if not (self.bridge.pods.fresh and self.bridge.nodes.fresh):
             return
-        drained = await self.bridge.slurm.drained()
-        ours = [node for node, reason in drained.items() if reason.startswith(OURS) or reason == SLURMS_OWN]
-        for node in ours:
-            if await self._is_clean(node):
+        drained = await self.bridge.slurm.drained(self.partitions)
+        notes = self.notes.read()
+        self._forget(drained, notes)
+        for drain in drained:
+            own = [note for note in notes if note.node == drain.node]
+            if self._is_ours(drain, own) and await self._is_clean(drain):
                 crashpoints.reach("lift.clean")
-                await self._resume(node)
+                await self._resume(drain.node)
+                for note in own:
+                    if not note.is_running:
+                        self.notes.remove(note)
+
+    def _forget(self, drained: Sequence[jobs.Drain], notes: Sequence[epilogs.Note]) -> None:
+        """Notes of nodes that somebody else has freed must not free them the next time."""
+        nodes = {drain.node for drain in drained}
+        latest = self.wall_clock() - FORGOTTEN_AFTER
+        for note in notes:
+            if note.node not in nodes and not note.is_running and note.at < latest:
+                self.notes.remove(note)
+        for node in self.left.keys() - nodes:
+            del self.left[node]
+
+    def _is_ours(self, drain: jobs.Drain, notes: Sequence[epilogs.Note]) -> bool:
+        """Whether our own Epilog is why the node is drained, and nothing else is."""
+        by_slurm = drain.reason == SLURMS_OWN
+        if not by_slurm and not OURS.fullmatch(drain.reason):
+            return False
+        failed = [note for note in notes if not note.is_ours]
+        if failed:
+            return self._leave(drain, f"the site's own Epilog failed after job {failed[0].job_id}")
+        killed = (note for note in notes if not note.is_running and note.at <= drain.since + CLOCK_SLACK)
+        if by_slurm and not any(killed):
+            return self._leave(drain, "no Epilog of Penstock's was cut off there")
+        return True
+
+    def _leave(self, drain: jobs.Drain, why: str) -> bool:
+        if self.left.get(drain.node) != why:
+            self.left[drain.node] = why
+            log.warning(
+                "node %s stays drained (%s): %s; when it is well: scontrol update NodeName=%s State=RESUME",
+                drain.node,
+                drain.reason,
+                why,
+                drain.node,
+            )
+        return False
 
     async def _resume(self, node: str) -> None:
         """One that Slurm does not give back keeps no other waiting."""
@@ -59,14 +119,14 @@ class Drainer:
         else:
             log.info("node %s is clean again", node)
 
-    async def _is_clean(self, node: str) -> bool:
+    async def _is_clean(self, drain: jobs.Drain) -> bool:
         """No pod of ours there that no promise covers, by the API's own word."""
         bridge = self.bridge
-        if await confirming.node(bridge.kube, node) is None:
-            return True
-        found = await confirming.pods_on(bridge.kube, (node,), bridge.pods)
+        if await confirming.node(bridge.kube, drain.node) is None:
+            return drain.reason != SLURMS_OWN or self._leave(drain, "Kubernetes does not know it")
+        found = await confirming.pods_on(bridge.kube, (drain.node,), bridge.pods)
         return not any(
-            not self._is_covered(job_id, node) and not reading.is_over(pod)
+            not self._is_covered(job_id, drain.node) and not reading.is_over(pod)
             for pod in found
             if (job_id := reading.job_id(pod)) is not None
         )

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from penstock import clock, crashpoints, errors, service
-from penstock.bridge import attempts, draining, steering, sweeping
+from penstock.bridge import attempts, draining, epilogs, steering, sweeping
 from penstock.bridge import bridge as bridging
 from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
@@ -98,8 +98,9 @@ async def _run(settings: configuring.Settings) -> None:
             settings.pods, state_dir=settings.state_dir, results=settings.results.rstrip("/")
         ),
     )
-    drainer = draining.Drainer(bridge)
-    sweeper = sweeping.Sweeper(bridge, frozenset(settings.bridged_partitions))
+    bridged = frozenset(settings.bridged_partitions)
+    drainer = draining.Drainer(bridge, bridged, epilogs.Notes(Path(settings.socket).parent))
+    sweeper = sweeping.Sweeper(bridge, bridged)
     recovered = asyncio.Event()
     server = serving.Server(
         bridge,

@@ -6,6 +6,9 @@ promised that nobody checked. Epilog ("are this job's pods gone from this node?"
 until then Slurm keeps the resources taken. When that cannot be known in time penstockd is asked to drain the
 node with a reason of ours, which it lifts by itself later; when not even that can be done a non-zero exit
 makes Slurm drain it. Somebody may still be running there.
+
+Slurm's own reason, "Epilog error", does not say whose Epilog failed. So the Epilog keeps a note beside
+penstockd's socket while it runs, and penstockd frees a node only for a note that was left behind.
 """
 
 import posix
@@ -16,6 +19,9 @@ from . import armed, wire
 
 ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
 GIVE_UP_SECONDS = 5.0
+NOTE = "epilog"  # notes are called epilog:NODE:JOB:WHOSE
+OURS = "ours"  # the site's own Epilog passed, ours began and did not end well; locked while it runs
+SITES = "site"  # the site's own Epilog failed
 
 
 def variable(name: str) -> str:
@@ -46,16 +52,46 @@ def environment_found(state: str, job: str) -> "list[str]":
     return [word for name in names for word in ("armed", name)]
 
 
-def release(socket_path: str, *, seconds: float) -> None:
-    """Epilog: exit 0 when none of the job's pods is left on this node."""
-    question = ["release", "job", variable("SLURM_JOB_ID"), "node", variable("SLURMD_NODENAME")]
+def release(socket_path: str, *, bridged: bool, failed: bool, seconds: float) -> None:
+    """Epilog: exit 0 when none of the job's pods is left on this node; `failed` says that the site's own
+    Epilog has failed before. A drain of ours would then hide Slurm's, and be lifted.
+    """
+    job, node = variable("SLURM_JOB_ID"), variable("SLURMD_NODENAME")
+    note = f"{socket_path.rpartition('/')[0]}/{NOTE}:{node}:{job}:{SITES if failed else OURS}"
+    keep(note)
+    if not bridged:
+        sys.exit(0)
+    question = ["release", "job", job, "node", node]
     # crash point: epilog.asking
     word = answer(socket_path, question, seconds)
     # crash point: epilog.answered
-    if word == b"gone":
-        sys.exit(0)
-    # crash point: epilog.abandoning
-    sys.exit(0 if answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS) == b"drained" else 1)
+    if failed:
+        sys.exit(0 if word == b"gone" else 1)
+    if word != b"gone":
+        # crash point: epilog.abandoning
+        word = answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS)
+    if word not in (b"gone", b"drained"):
+        sys.exit(1)
+    remove(note)
+    sys.exit(0)
+
+
+def keep(note: str) -> None:
+    """Make the note, locked as long as this program runs. Without it penstockd frees the node for nobody."""
+    try:
+        remove(note)
+        made = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC
+        posix.lockf(posix.open(note, made, 0o644), posix.F_TLOCK, 0)
+    except OSError as error:
+        posix.write(2, f"penstock: cannot write {note}: {error.strerror}\n".encode())
+
+
+def remove(note: str) -> None:
+    """Take the note away; penstockd forgets one that stays although its node is not drained."""
+    try:  # noqa: SIM105  # contextlib costs every Epilog a few milliseconds
+        posix.unlink(note)
+    except OSError:
+        pass
 
 
 def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime: float = 0.0) -> bytes:

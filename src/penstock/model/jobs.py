@@ -155,6 +155,16 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Drain:
+    """A node on which Slurm starts nothing new, as somebody wanted."""
+
+    node: str
+    reason: str
+    since: float
+    """When the reason was given, by slurmctld's clock; 0 when it does not say."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class WaitingJob:
     """What slurmctld says of a job that is in the queue."""
 

@@ -61,12 +61,8 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
     return (
         *modules,
         RenderedFile(wellknown.LAUNCHER, _program("launch", f"main({settings.socket!r})"), 0o755),
-        RenderedFile(wellknown.PROLOG, _partition_program(settings, "admit", **_admitting(settings)), 0o755),
-        RenderedFile(
-            wellknown.EPILOG,
-            _partition_program(settings, "release", seconds=settings.release_timeout),
-            0o755,
-        ),
+        RenderedFile(wellknown.PROLOG, _prolog(settings), 0o755),
+        RenderedFile(wellknown.EPILOG, _epilog(settings), 0o755),
         RenderedFile(wellknown.TASK_PROLOG, _guard("task_prolog.sh", settings), 0o755),
         RenderedFile(wellknown.SESSION, _guard("session.sh", settings), 0o755),
         RenderedFile(wellknown.JOB_SUBMIT, _job_submit(settings), 0o644),
@@ -97,21 +93,30 @@ def _program(module: str, call: str) -> bytes:
     return f"{HEAD}from {PACKAGE} import {module}\n\n{module}.{call}\n".encode()
 
 
-def _admitting(settings: HookSettings) -> dict[str, object]:
-    return {"seconds": settings.admit_timeout, "state": settings.state_dir}
-
-
-def _partition_program(settings: HookSettings, question: str, **how: object) -> bytes:
+def _prolog(settings: HookSettings) -> bytes:
     """A hook that Slurm runs for every job: leaves at once, before any import, when the partition is none of
     ours.
     """
-    bridged = tuple(name.encode() for name in settings.bridged_partitions)
+    guard = f"import posix\n\nif not {_is_bridged(settings)}:\n    sys.exit(0)\n"
+    words = f"{settings.socket!r}, seconds={settings.admit_timeout}, state={settings.state_dir!r}"
+    return f"{HEAD}{guard}from {PACKAGE} import ask\n\nask.admit({words})\n".encode()
+
+
+def _epilog(settings: HookSettings) -> bytes:
+    """Likewise; a word says that the site's own Epilog has failed, which is noted in every partition."""
     guard = (
-        f'import posix\n\nif posix.environ.get(b"SLURM_JOB_PARTITION") not in {bridged!r}:\n    sys.exit(0)\n'
+        "import posix\n\n"
+        f"bridged = {_is_bridged(settings)}\n"
+        "failed = len(sys.argv) > 1\n"
+        "if not bridged and not failed:\n    sys.exit(0)\n"
     )
-    words = ", ".join((repr(settings.socket), *(f"{name}={value!r}" for name, value in how.items())))
-    call = f"from {PACKAGE} import ask\n\nask.{question}({words})\n"
-    return (HEAD + guard + call).encode()
+    words = f"{settings.socket!r}, bridged=bridged, failed=failed, seconds={settings.release_timeout}"
+    return f"{HEAD}{guard}from {PACKAGE} import ask\n\nask.release({words})\n".encode()
+
+
+def _is_bridged(settings: HookSettings) -> str:
+    names = tuple(name.encode() for name in settings.bridged_partitions)
+    return f'(posix.environ.get(b"SLURM_JOB_PARTITION") in {names!r})'
 
 
 def _guard(name: str, settings: HookSettings) -> bytes:

@@ -99,15 +99,15 @@ def _auth_info(words: str, seconds: int) -> str:
 
 
 def render_chain(kind: str, *, own: str, site: str) -> str:
-    """A program that runs the site's own hook and ours; `site` may be a pattern for several, as Slurm allows.
-
-    Before a job the site's comes first and may say no; after a job ours first waits for the pods to be gone.
+    """A program that runs the site's own hook and then ours; `site` may be a pattern for several, as Slurm
+    allows. The site's first: it may say no before a job, and does not wait for ours after one. An Epilog of
+    the site's that failed is told to ours, which waits for the pods all the same.
     """
     theirs = (
-        f'for program in {site}; do\n  [ -x "$program" ] || continue\n  "$program" "$@" || result=$?\ndone\n'
+        f'for program in {site}; do\n  [ -x "$program" ] || continue\n'
+        '  "$program" "$@" || { result=$?; break; }\ndone\n'
     )
-    ours = f'{own} "$@" || result=$?\n'
-    before = f'{theirs}[ "$result" -eq 0 ] || exit "$result"\n{ours}'
-    body = ours + theirs if kind == "Epilog" else before
+    told, words = (f"  {own} failed\n", "") if kind == "Epilog" else ("", ' "$@"')
     head = f"#!/bin/sh\n# Written by penstock: the site's own {kind} with Penstock's.\nresult=0\n"
-    return f'{head}{body}exit "$result"\n'
+    refused = f'if [ "$result" -ne 0 ]; then\n{told}  exit "$result"\nfi\n'
+    return f"{head}{theirs}{refused}exec {own}{words}\n"

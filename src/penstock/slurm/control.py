@@ -191,19 +191,23 @@ class SlurmControl:
         """The node may be used again."""
         await self._update(f"NodeName={node}", "State=RESUME")
 
-    async def drained(self) -> dict[str, str]:
-        """Nodes that are drained, with the reason as it was given."""
-        return await self._nodes_that_are("drain")
+    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]:
+        """Nodes of these partitions that are drained, with the reason as it was given."""
+        found = await self._nodes_that_are("drain")
+        return tuple({drain.node: drain for partition, drain in found if partition in partitions}.values())
 
     async def given_to_nobody(self) -> dict[str, str]:
         """Nodes on which Slurm starts no job, with the reason: drained, down or failing."""
-        return await self._nodes_that_are("drain,down,fail")
+        return {drain.node: drain.reason for _, drain in await self._nodes_that_are("drain,down,fail")}
 
-    async def _nodes_that_are(self, states: str) -> dict[str, str]:
-        asked = (f"--states={states}", "--Format=NodeList:|,Reason:|")
-        text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked))
-        lines = (line.split("|") for line in text.split("\n"))
-        return {words[0].strip(): words[1].strip() for words in lines if len(words) > 1}
+    async def _nodes_that_are(self, states: str) -> list[tuple[str, jobs.Drain]]:
+        """In each of their partitions, hidden ones, too; sinfo cannot be asked for those by name."""
+        asked = (f"--states={states}", "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|")
+        text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked), SLURM_TIME_FORMAT="%s")
+        lines = (line.split("|", 3) for line in text.split("\n"))
+        return [
+            (words[1].strip(), _drain(words[0].strip(), *words[2:])) for words in lines if len(words) == 4
+        ]
 
     async def _named(self, job_id: int) -> str:
         """How commands that change something name this job and no other.
@@ -230,6 +234,12 @@ class SlurmControl:
     async def _run(self, argv: tuple[str, ...], **environment: str) -> str:
         self.on_call(argv[0])
         return await commands.run(argv, slurm_conf=self.slurm_conf, environment=environment)
+
+
+def _drain(node: str, since: str, reason: str) -> jobs.Drain:
+    """The reason is free text, which may have bars in it; sinfo puts one after it."""
+    text = reason.rstrip().removesuffix("|").strip()
+    return jobs.Drain(node=node, reason=text, since=float(since) if since.strip().isdigit() else 0.0)
 
 
 def _asked(job_id: int) -> tuple[str, ...]:

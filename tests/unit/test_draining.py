@@ -1,0 +1,167 @@
+"""Which drained nodes penstockd frees: those that our own Epilog drained, and no other."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import errors
+from penstock.hooks import ask
+from tests.unit import fakes
+from tests.unit.test_bridge import World, world
+
+__all__ = ["world"]  # pytest finds the fixture by its name
+
+KILLED = "Epilog error"
+HOLDER = """
+import sys
+from penstock.hooks import ask
+ask.keep(sys.argv[1])
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def note(folder: Path, name: str, *, at: float = 990.0) -> Path:
+    """What an Epilog left behind, at that time."""
+    path = folder / f"{ask.NOTE}:{name}"
+    path.touch()
+    os.utime(path, (at, at))
+    return path
+
+
+@pytest.fixture
+def running_epilog(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Our Epilog of job 7 on n1, which still waits."""
+    argv = (sys.executable, "-c", HOLDER, str(tmp_path / "epilog:n1:7:ours"))
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield process
+        process.kill()
+
+
+async def freed(world: World, folder: Path, reason: str, *, node: str = "n1") -> bool:
+    """Whether a clean node that is drained for this reason is given back."""
+    world.slurm.reasons[node] = reason
+    await fakes.drainer(world.bridge, folder).lift()
+    return node not in world.slurm.reasons
+
+
+async def test_an_epilog_error_without_a_note_of_ours_stays(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A health check of the site's drained the node; that is said once."""
+    drainer = fakes.drainer(world.bridge, tmp_path)
+    world.slurm.reasons["n1"] = KILLED
+    with caplog.at_level(logging.WARNING):
+        await drainer.lift()
+        await drainer.lift()
+    assert world.slurm.reasons == {"n1": KILLED}
+    said = [record.getMessage() for record in caplog.records if "n1 stays drained" in record.getMessage()]
+    assert len(said) == 1
+    assert "scontrol update NodeName=n1 State=RESUME" in said[0]
+
+
+async def test_the_drain_of_a_killed_epilog_of_ours_is_lifted(world: World, tmp_path: Path) -> None:
+    """Its note is still there, and nobody holds it; the next drain needs another note."""
+    left = note(tmp_path, "n1:7:ours")
+    assert await freed(world, tmp_path, KILLED)
+    assert not left.exists()
+    assert not await freed(world, tmp_path, KILLED)
+
+
+@pytest.mark.parametrize("name", ["n2:7:ours", "n1:7:else", "n1:x:ours", "n1:7"])
+async def test_other_files_free_nothing(world: World, tmp_path: Path, name: str) -> None:
+    """A note is about one node, and about our own Epilog."""
+    note(tmp_path, name)
+    assert not await freed(world, tmp_path, KILLED)
+
+
+async def test_a_link_is_no_note(world: World, tmp_path: Path) -> None:
+    """It could lead anywhere."""
+    (tmp_path / "epilog:n1:7:ours").symlink_to(note(tmp_path, "elsewhere"))
+    assert not await freed(world, tmp_path, KILLED)
+
+
+async def test_an_epilog_that_still_runs_has_drained_nothing(
+    world: World, tmp_path: Path, running_epilog: subprocess.Popen[str]
+) -> None:
+    """Its note counts once it has ended without taking it away."""
+    os.utime(tmp_path / "epilog:n1:7:ours", (990, 990))
+    assert not await freed(world, tmp_path, KILLED)
+    running_epilog.kill()
+    running_epilog.wait(timeout=30)
+    assert await freed(world, tmp_path, KILLED)
+
+
+async def test_a_note_that_is_younger_than_the_drain_is_not_its_cause(world: World, tmp_path: Path) -> None:
+    """slurmctld wrote its reason before that Epilog began."""
+    note(tmp_path, "n1:7:ours", at=world.slurm.since + 60)
+    assert not await freed(world, tmp_path, KILLED)
+
+
+@pytest.mark.parametrize("reason", [KILLED, "penstock: pods of job 7 may still run here"])
+async def test_a_failed_epilog_of_the_sites_keeps_the_node_drained(
+    world: World, tmp_path: Path, reason: str
+) -> None:
+    """Slurm writes no second reason on a drained node: ours would hide it."""
+    note(tmp_path, "n1:7:ours")
+    failed = note(tmp_path, "n1:8:site")
+    assert not await freed(world, tmp_path, reason)
+    failed.unlink()
+    assert await freed(world, tmp_path, reason)
+
+
+@pytest.mark.parametrize(
+    "reason", ["penstock: broken GPU", "penstock: pods of job 7 may still run here!", ""]
+)
+async def test_what_only_looks_like_our_reason_stays(world: World, tmp_path: Path, reason: str) -> None:
+    """An administrator may begin a reason with our name."""
+    note(tmp_path, "n1:7:ours")
+    assert not await freed(world, tmp_path, reason)
+
+
+@pytest.mark.parametrize("reason", [KILLED, "penstock: pods of job 7 may still run here"])
+async def test_nodes_of_other_partitions_are_left_alone(world: World, tmp_path: Path, reason: str) -> None:
+    """Whatever their reason says."""
+    note(tmp_path, "x1:7:ours")
+    assert not await freed(world, tmp_path, reason, node="x1")
+
+
+async def test_an_epilog_error_on_a_node_that_kubernetes_does_not_know_stays(
+    world: World, tmp_path: Path
+) -> None:
+    """Nobody can say that it is clean."""
+    note(tmp_path, "n9:7:ours")
+    assert not await freed(world, tmp_path, KILLED, node="n9")
+
+
+async def test_notes_of_nodes_that_somebody_else_freed_are_forgotten(world: World, tmp_path: Path) -> None:
+    """They must not free the node the next time, when something else drained it. It is 2000 o'clock."""
+    old, site, new = (note(tmp_path, f"n1:{job}:{who}", at=at) for job, who, at in
+                      ((7, "ours", 1300.0), (8, "site", 1300.0), (9, "ours", 1500.0)))  # fmt: skip
+    await fakes.drainer(world.bridge, tmp_path).lift()
+    assert [each.exists() for each in (old, site, new)] == [False, False, True]
+
+
+async def test_abandoning_keeps_the_reason_that_a_node_is_drained_for(world: World, tmp_path: Path) -> None:
+    """Ours would be lifted, and the administrator's forgotten."""
+    world.slurm.reasons["n1"] = "broken fan"
+    drainer = fakes.drainer(world.bridge, tmp_path)
+    await drainer.abandon(7, "n1")
+    await drainer.lift()
+    assert world.slurm.reasons == {"n1": "broken fan"}
+
+
+async def test_abandoning_says_so_when_slurm_cannot_be_asked(world: World, tmp_path: Path) -> None:
+    """The Epilog then fails, and its note is what the node is freed for."""
+    world.slurm.away = True
+    with pytest.raises(errors.SlurmUnavailable):
+        await fakes.drainer(world.bridge, tmp_path).abandon(7, "n1")
