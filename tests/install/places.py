@@ -12,7 +12,7 @@ ClusterName=hall
 SlurmctldHost=head
 AuthInfo=socket=/run/munge.sock
 Epilog=/etc/slurm/epilog.sh  # the site's own
-NodeName=n1 CPUs=8 RealMemory=32768
+NodeName=n1 NodeAddr=127.0.0.1 CPUs=8 RealMemory=32768
 PartitionName=old Nodes=n1 Default=YES
 """
 LUA = "function slurm_job_submit(job, parts, uid) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n"

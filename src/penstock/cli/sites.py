@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, applying, drafting, facts, planning, rendering
+from penstock.install import access, applying, drafting, facts, planning, reach, rendering
 from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
 from penstock.render import yamltext
@@ -285,12 +285,14 @@ def _see(slurm_conf: str, config: str) -> drafting.Seen:
     is_pod = not path.exists() and incluster.is_pod()
     cluster = access.Cluster(incluster.load() if is_pod else kubeconfig.load(path))
     settings = asyncio.run(describing.configuration(slurm_conf))
+    nodes = asyncio.run(describing.nodes(slurm_conf))
     return drafting.Seen(
         settings=settings | {"SLURM_CONF": slurm_conf},
-        nodes=asyncio.run(describing.nodes(slurm_conf)),
+        nodes=nodes,
         partitions=[each.name for each in asyncio.run(describing.partitions(slurm_conf))],
         members=[access.member(node) for node in cluster.nodes()],
         host=socket.gethostname(),
+        elsewhere=frozenset(node.name for node in nodes if not reach.is_here(node.address or node.name)),
     )
 
 
@@ -319,6 +321,7 @@ def _matches(made: drafting.Draft) -> dict[str, Any]:
         "matched": made.matched,
         "only_slurm": made.only_slurm,
         "only_kubernetes": made.only_kubernetes,
+        "left_out": made.left_out,
         "renamed": made.renamed,
         "remarks": made.remarks,
     }
@@ -330,6 +333,7 @@ def _show_draft(made: drafting.Draft, site_file: Path) -> None:
         ("known to both", made.matched),
         ("only in Slurm", made.only_slurm),
         ("only in Kubernetes", made.only_kubernetes),
+        ("left out, as slurmds on other hosts cannot reach penstockd", made.left_out),
     ):
         if names:
             click.echo(f"  {label}: {', '.join(names)}")

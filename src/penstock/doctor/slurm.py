@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock import errors, wellknown
+from penstock.doctor import slurmds
 from penstock.doctor.checks import Fix, Problem, Registry, Skip
 from penstock.doctor.live import Live
-from penstock.install import facts, rendering
+from penstock.install import facts, reach, rendering
 from penstock.model import releases
 from penstock.nas import atomic
 from penstock.render import includes
@@ -90,6 +91,19 @@ def partitions(live: Live) -> Iterator[Problem]:
             yield Problem(f"partition {name} has other nodes than the site file says: {odd}", f"`{APPLY}`")
 
 
+@registry.add("slurmd-hosts", "slurmds of bridged nodes can reach penstockd, and no other runs its hooks")
+def slurmd_hosts(live: Live) -> Iterator[Problem]:
+    for sentence in reach.problems(live.site, live.facts):
+        yield Problem(sentence, reach.REMEDY)
+    for name in live.bridged_nodes:
+        node = live.slurm_nodes.get(name)
+        if node is not None and node.address and not reach.is_here(node.address):
+            yield Problem(
+                f"slurmctld has the slurmd of {name} on {node.address}, where it cannot reach penstockd",
+                f"`{APPLY}`, then start the node's slurmd on this host",
+            )
+
+
 @registry.add("hooks-installed", "every hook is where it should be")
 def hooks_installed(live: Live) -> Iterator[Problem]:
     for file in _hook_files(live):
@@ -162,11 +176,23 @@ def prolog(live: Live) -> Iterator[Problem]:
 
 @registry.add("epilog", "Epilog is active")
 def epilog(live: Live) -> Iterator[Problem]:
-    yield from _active(live, "Epilog", "nodes would be freed while pods still run")
+    danger = "nodes would be freed while pods still run"
+    if rendering.describe(live.site, live.facts).hooks_everywhere:
+        yield from _active(live, "Epilog", danger)
+        return
+    wanted = str(rendering.conf_of_slurmds(live.site, live.facts))
+    for name, conf in slurmds.confs().items():
+        if name in live.bridged_nodes and conf != wanted:
+            yield Problem(
+                f"the slurmd of {name} reads {conf or 'slurm.conf'}, not {wanted}: {danger}",
+                f"start it with -f {wanted}, as the unit penstock-slurmd@{name} does",
+            )
 
 
 @registry.add("steps", "steps of bridged jobs are stopped: TaskProlog or the PAM session is active")
 def steps(live: Live) -> Iterator[Problem]:
+    if not rendering.describe(live.site, live.facts).hooks_everywhere:
+        raise Skip("in the file that slurmds of bridged nodes read: see epilog and slurm-files")
     if live.site.slurm.pam_file is not None:
         if live.settings.get("UsePam", "").lower() not in ("1", "yes"):
             yield Problem(
@@ -238,8 +264,9 @@ def timeouts(live: Live) -> Iterator[Problem]:
             "make them equal: pods get the site file's as their grace",
             True,
         )
+    everywhere = rendering.describe(live.site, live.facts).hooks_everywhere
     limit = _seconds(live, "PrologEpilogTimeout") or _seconds(live, "EpilogTimeout")
-    if limit is not None and limit <= release:
+    if everywhere and limit is not None and limit <= release:
         yield Problem(
             f"Slurm ends an Epilog after {limit} s, before it gives up by itself ({release} s)",
             "raise PrologEpilogTimeout, or lower timeouts.release: nodes would be drained",
@@ -291,6 +318,12 @@ def drained(live: Live) -> Iterator[Problem]:
             yield Problem(
                 f"{name} is drained by Penstock: {node.reason}",
                 "penstockd frees it once its pods are gone; is penstockd well?",
+                True,
+            )
+        elif "DRAIN" in node.state and node.reason.startswith("Epilog error"):
+            yield Problem(
+                f"{name} is drained because an Epilog failed; penstockd frees it only if that was its own",
+                f"slurmd's log says which; when it is well: scontrol update NodeName={name} State=RESUME",
                 True,
             )
         elif any(word in node.state for word in ("DRAIN", "DOWN", "NOT_RESPONDING", "FAIL")):

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock import errors
+from penstock.install import reach
 from penstock.model import jobs, resources
 from penstock.render import yamltext
 from penstock.site import resolving
@@ -32,6 +34,8 @@ class Seen:
     partitions: Sequence[str]
     members: Sequence[resolving.Member]
     host: str
+    elsewhere: frozenset[str] = frozenset()
+    """Slurm nodes whose slurmds run on other hosts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,8 @@ class Draft:
     matched: tuple[str, ...]
     only_slurm: tuple[str, ...]
     only_kubernetes: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Nodes that both know and whose slurmds cannot run our hooks."""
     renamed: tuple[tuple[str, str], ...]
     """Nodes that Slurm and Kubernetes call by different names."""
     remarks: tuple[str, ...]
@@ -63,7 +69,8 @@ class Draft:
 def draft(seen: Seen, wishes: Wishes) -> Draft:
     """The first site file."""
     known = {member.name: member for member in seen.members}
-    matched = [node for node in seen.nodes if node.name in known]
+    both = [node for node in seen.nodes if node.name in known]
+    matched = [] if seen.elsewhere else both
     names = {node.name for node in matched}
     by_host = {member.labels.get(HOSTNAME, ""): member.name for member in seen.members}
     renamed = tuple(
@@ -77,8 +84,9 @@ def draft(seen: Seen, wishes: Wishes) -> Draft:
     return Draft(
         text=HEADER + yamltext.document(_document(seen, wishes, groups)) + "\n",
         matched=tuple(sorted(names)),
-        only_slurm=tuple(node.name for node in seen.nodes if node.name not in names),
-        only_kubernetes=tuple(member.name for member in seen.members if member.name not in names),
+        only_slurm=tuple(node.name for node in seen.nodes if node.name not in known),
+        only_kubernetes=tuple(sorted(known.keys() - {node.name for node in both})),
+        left_out=tuple(node.name for node in both if node.name not in names),
         renamed=renamed,
         remarks=tuple(_remarks(matched, known, gpu_resources, wishes)),
     )
@@ -159,9 +167,17 @@ def _matched_groups(matched: Sequence[SlurmNode], known: Mapping[str, resolving.
 
 
 def _virtual_groups(seen: Seen) -> dict[str, Any]:
-    """No node is known to both: Kubernetes' nodes become Slurm's, with their slurmds on this host."""
-    names = ",".join(sorted(member.name for member in seen.members))
+    """Kubernetes' nodes that Slurm does not know become Slurm's, with their slurmds on this host."""
+    taken = {node.name for node in seen.nodes}
+    names = ",".join(sorted(member.name for member in seen.members if member.name not in taken))
     slurmd = {"host": seen.host, "first_port": FIRST_PORT}
+    if not names and taken & {member.name for member in seen.members}:
+        raise errors.InstallError(
+            "no node can be bridged: slurm.conf defines every node of Kubernetes, and slurmds run on other"
+            f" hosts ({reach.some(sorted(seen.elsewhere))}), where hooks cannot reach penstockd's socket",
+            hint="Take the nodes that are to run pods out of slurm.conf, then try again: Penstock defines"
+            " them anew, with slurmds on this host.",
+        )
     return {"kubernetes": {"nodes": names, "size": "kubernetes", "slurmd": slurmd}} if names else {}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, adopting, facts, records, rendering, sharing
+from penstock.install import access, accounts, adopting, facts, reach, records, rendering, sharing
 from penstock.install.transactions import FileChange, ObjectChange, part_of
 from penstock.site import objects as site_objects
 from penstock.site.schema import Site
@@ -27,6 +27,7 @@ NEEDS_RESTART = (
     "gres.conf",
     rendering.GRES_INCLUDE,
     "cgroup.conf",
+    rendering.SLURMD_CONF,
 )
 
 
@@ -113,6 +114,7 @@ class Planner:
         recorded = self.store.installed()
         lua, has_own = self._site_lua(recorded)
         known = facts.gather(self.site, site_lua=has_own)
+        reach.require(self.site, known)
         installed = self._finder.complete(known, recorded)
         goals = dict(self._goals(known, lua))
         self._refuse_to_replace(goals, installed)

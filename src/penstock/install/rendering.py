@@ -20,6 +20,7 @@ OWN_LUA = "job_submit.penstock.lua"
 SITE_LUA = "job_submit.site.lua"
 CLI_FILTER = "cli_filter.lua"
 GRES_INCLUDE = "penstock-gres.conf"
+SLURMD_CONF = "penstock-slurmd.conf"
 STATE_SAVE_DEFAULT = "/var/spool"  # Slurm's own, where slurm.conf is silent
 KINDS = ("slurm", "hooks", "penstockd", "units", "kubernetes")
 
@@ -63,10 +64,13 @@ def _slurm(site: Site, facts: Facts, cluster: model.SlurmCluster) -> Iterator[Fi
             gres = slurmconf.render_gres_conf(_new_nodes_only(cluster, facts.existing))
             yield File(path=conf.parent / GRES_INCLUDE, content=gres.encode(), kind="slurm")
         if _virtual_nodes(cluster, facts):
-            text = includes.render_slurmd_conf(cluster, conf=str(conf))
+            text = includes.render_slurmd_conf(cluster, facts.existing, conf=str(conf))
             yield File(path=slurmd_conf(site), content=text.encode(), kind="slurm")
         return
     yield File(path=conf, content=slurmconf.render_slurm_conf(cluster).encode(), kind="slurm")
+    if cluster.hooks is not None and not cluster.hooks_everywhere:
+        text = slurmconf.render_slurmd_conf(cluster.hooks, conf=str(conf))
+        yield File(path=slurmd_conf(site), content=text.encode(), kind="slurm")
     for name, text in (
         ("gres.conf", slurmconf.render_gres_conf(cluster)),
         ("cgroup.conf", slurmconf.render_cgroup_conf(cluster)),
@@ -84,8 +88,16 @@ def _virtual_nodes(cluster: model.SlurmCluster, facts: Facts) -> tuple[model.Nod
 
 
 def slurmd_conf(site: Site) -> Path:
-    """What the slurmds of virtual nodes read: slurm.conf, with folders of their own."""
-    return Path(site.slurm.conf).parent / "penstock-slurmd.conf"
+    """What the slurmds of virtual nodes read: slurm.conf, with folders of their own, and our hooks."""
+    return Path(site.slurm.conf).parent / SLURMD_CONF
+
+
+def conf_of_slurmds(site: Site, facts: Facts) -> Path:
+    """What the slurmds of bridged nodes are started with."""
+    cluster = describe(site, facts)
+    if facts.existing is not None and not _virtual_nodes(cluster, facts):
+        return Path(site.slurm.conf)
+    return Path(site.slurm.conf) if facts.existing is None and cluster.hooks_everywhere else slurmd_conf(site)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,11 +239,11 @@ def _units(site: Site, facts: Facts) -> Iterator[File]:
     if site.penstockd.run != "systemd":
         return
     folder = Path(site.penstockd.units)
-    for name, text in _unit_texts(site):
+    for name, text in _unit_texts(site, facts):
         yield File(path=folder / name, content=text.encode(), kind="units")
 
 
-def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
+def _unit_texts(site: Site, facts: Facts) -> Iterator[tuple[str, str]]:
     common = {"program": site.penstockd.program, "slurm_commands": site.slurm.commands_dir}
     text = units.penstockd(
         **common,
@@ -243,7 +255,7 @@ def _unit_texts(site: Site) -> Iterator[tuple[str, str]]:
     )
     yield units.PENSTOCKD, text
     if any(group.slurmd for group in site.node_groups.values()):
-        conf = str(slurmd_conf(site)) if site.slurm.manage == "include" else site.slurm.conf
+        conf = str(conf_of_slurmds(site, facts))
         yield units.SLURMD, units.slurmd(slurm_conf=conf, slurm_commands=site.slurm.commands_dir)
     if site.nas is None:
         return

@@ -124,6 +124,9 @@ class SlurmCluster:
     """Needs a machine whose own name stands for `address`; otherwise daemons listen on all addresses."""
     hooks: BridgeHooks | None = None
     """None leaves every bridge hook out: a plain Slurm, whatever its partitions say."""
+    hooks_everywhere: bool = True
+    """Whether slurm.conf names the hooks that slurmds run. Otherwise only the file does that the slurmds of
+    bridged nodes read: other hosts need not have our programs."""
     submit_filter: bool = True
     """Whether sbatch shows the diagnostics of `penstock validate`."""
     slurm_user: str = "slurm"
@@ -137,6 +140,8 @@ class SlurmCluster:
     max_array_size: int = 10001
     kill_wait: int = 30
     prolog_epilog_timeout: int = 300
+    prolog_slurmctld_timeout: int = 60
+    """Seconds that PrologSlurmctld needs at most, below which an existing limit is raised."""
     release: releases.Release = releases.OLDEST
     """Release of Slurm that will read the files, such as (24, 11): option names differ between them."""
 

@@ -21,6 +21,7 @@ BATCH_STEP_IDS = ("", "4294967291", "-5", "batch")
 """SLURM_STEP_ID of the batch script in TaskProlog: unset up to 24.11, -5 on 26.05, or its other names."""
 
 _CGROUP_CAN_BE_DISABLED: Release = (23, 11)
+_EPILOGS_ADD_UP: Release = (24, 5)
 _HOOK_TIMEOUTS_ARE_TWO: Release = (25, 5)
 _STARTS_AGAIN_ONLY_WITH_ALL_FILES: Release = (26, 5)
 _VERSION = re.compile(r"(?:^|\s)(\d{2})\.(\d{2})(?:\.\S*)?$")
@@ -32,6 +33,9 @@ class Traits:
 
     hook_timeouts: tuple[str, ...]
     """Options of slurm.conf that bound how long Prolog and Epilog may take."""
+    epilogs_add_up: bool
+    """Whether of two Epilog lines both count, the first first and each with its own time; otherwise the last
+    does."""
     starts_again_only_with_all_files: bool
     """Whether slurmctld refuses to start with some of its state files and without others."""
     cgroup_conf: tuple[str, ...]
@@ -46,6 +50,7 @@ def traits(release: Release) -> Traits:
             if release >= _HOOK_TIMEOUTS_ARE_TWO
             else ("PrologEpilogTimeout",)
         ),
+        epilogs_add_up=release >= _EPILOGS_ADD_UP,
         starts_again_only_with_all_files=release >= _STARTS_AGAIN_ONLY_WITH_ALL_FILES,
         cgroup_conf=("CgroupPlugin=disabled",) if release >= _CGROUP_CAN_BE_DISABLED else (),
     )

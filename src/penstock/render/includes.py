@@ -11,8 +11,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from penstock.model import cluster as model
+from penstock.model import releases
 from penstock.render import slurmconf
 
+NO_LIMIT = 65534
+"""PrologEpilogTimeout of a Slurm that waits for hooks for ever."""
 HOOK_SETTINGS = ("PrologSlurmctld", "Epilog", "TaskProlog")
 
 
@@ -44,12 +47,11 @@ def replaced_settings(cluster: model.SlurmCluster, existing: Existing) -> dict[s
         if cluster.submit_filter:
             found["CliFilterPlugins"] = _with_word(existing.get("CliFilterPlugins"), "lua")
         found["PrologSlurmctld"] = cluster.hooks.prolog_slurmctld
-        found["Epilog"] = cluster.hooks.epilog
-        if cluster.hooks.pam:
-            found["UsePAM"] = "1"
+        if cluster.hooks_everywhere:
+            found |= _slurmd_settings(cluster, cluster.hooks, existing)
         else:
-            found["TaskProlog"] = cluster.hooks.task_prolog
-        found |= dict(line.split("=", 1) for line in slurmconf.hook_timeout_lines(cluster))
+            seconds = cluster.prolog_slurmctld_timeout
+            found |= _hook_timeouts(cluster, existing, seconds=seconds, beside="PrologSlurmctld")
     found["AuthInfo"] = _auth_info(existing.get("AuthInfo"), cluster.cred_expire)
     if existing.get("AccountingStorageType").endswith("slurmdbd"):
         found["AccountingStoreFlags"] = _with_word(existing.get("AccountingStoreFlags"), "job_comment")
@@ -60,18 +62,48 @@ def replaced_settings(cluster: model.SlurmCluster, existing: Existing) -> dict[s
     return found
 
 
-def render_slurmd_conf(cluster: model.SlurmCluster, *, conf: str) -> str:
-    """For slurmds that share a host: the site's slurm.conf, with folders and files that are each node's own.
+def _slurmd_settings(
+    cluster: model.SlurmCluster, hooks: model.BridgeHooks, existing: Existing
+) -> dict[str, str]:
+    """What slurmds of bridged nodes run, and for how long."""
+    found = dict(line.split("=", 1) for line in slurmconf.slurmd_hook_lines(hooks))
+    seconds = cluster.prolog_epilog_timeout
+    return found | _hook_timeouts(cluster, existing, seconds=seconds, beside="Epilog")
+
+
+def _hook_timeouts(
+    cluster: model.SlurmCluster, existing: Existing, *, seconds: int, beside: str
+) -> dict[str, str]:
+    """Time for our hook, where the site's own limit leaves too little: no limit stays none. A hook of the
+    site's that runs before ours has the time that it had.
+    """
+    found = {}
+    for option in releases.traits(cluster.release).hook_timeouts:
+        limit = existing.get(option) or existing.get("PrologEpilogTimeout")
+        if not limit.isdecimal() or int(limit) >= NO_LIMIT:
+            continue
+        shared = bool(existing.get(beside)) and not (beside == "Epilog" and option == "PrologTimeout")
+        wanted = int(limit) + seconds if shared else max(int(limit), seconds)
+        if wanted != int(limit):
+            found[option] = str(min(wanted, NO_LIMIT - 1))
+    return found
+
+
+def render_slurmd_conf(cluster: model.SlurmCluster, existing: Existing, *, conf: str) -> str:
+    """For slurmds that share a host: the site's slurm.conf, with folders and files that are each node's own,
+    and with our hooks, where no other slurmd runs them.
 
     Slurm takes the last of two equal settings; the slurmds of the site's own nodes never read this file.
     """
     places = cluster.places
-    lines = (
-        f"include {conf}",
-        f"SlurmdSpoolDir={places.spool_dir}/%n",
-        f"SlurmdPidFile={places.pid_dir}/slurmd-%n.pid",
-        f"SlurmdLogFile={places.log_dir}/slurmd-%n.log",
-    )
+    settings = {
+        "SlurmdSpoolDir": f"{places.spool_dir}/%n",
+        "SlurmdPidFile": f"{places.pid_dir}/slurmd-%n.pid",
+        "SlurmdLogFile": f"{places.log_dir}/slurmd-%n.log",
+    }
+    if cluster.hooks is not None and not cluster.hooks_everywhere:
+        settings |= _slurmd_settings(cluster, cluster.hooks, existing)
+    lines = (f"include {conf}", *(f"{name}={value}" for name, value in settings.items()))
     return slurmconf.HEADER + "".join(f"{line}\n" for line in lines)
 
 

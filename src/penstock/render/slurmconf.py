@@ -171,15 +171,23 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
     if cluster.submit_filter:
         yield "CliFilterPlugins=lua"
     yield f"PrologSlurmctld={cluster.hooks.prolog_slurmctld}"
-    yield f"Epilog={cluster.hooks.epilog}"
-    yield "UsePAM=1" if cluster.hooks.pam else f"TaskProlog={cluster.hooks.task_prolog}"
-    yield from hook_timeout_lines(cluster)
-
-
-def hook_timeout_lines(cluster: model.SlurmCluster) -> Iterator[str]:
-    """How long hooks may take, in the words of the release."""
+    if cluster.hooks_everywhere:
+        yield from slurmd_hook_lines(cluster.hooks)
     for option in releases.traits(cluster.release).hook_timeouts:
         yield f"{option}={cluster.prolog_epilog_timeout}"
+
+
+def slurmd_hook_lines(hooks: model.BridgeHooks) -> Iterator[str]:
+    """What slurmds run. A program that is not there fails the job and drains the node, in every partition;
+    so does a pattern that matches nothing.
+    """
+    yield f"Epilog={hooks.epilog}"
+    yield "UsePAM=1" if hooks.pam else f"TaskProlog={hooks.task_prolog}"
+
+
+def render_slurmd_conf(hooks: model.BridgeHooks, *, conf: str) -> str:
+    """For the slurmds of bridged nodes: slurm.conf, with the hooks that no other slurmd runs."""
+    return HEADER + "".join(f"{line}\n" for line in (f"include {conf}", *slurmd_hook_lines(hooks)))
 
 
 def _nodes_and_partitions(cluster: model.SlurmCluster) -> Iterator[str]:

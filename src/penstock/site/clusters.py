@@ -14,6 +14,8 @@ from penstock.site.schema import Site
 from penstock.site.words import mebibytes
 
 Groups = Mapping[str, tuple[model.NodeSpec, ...]]
+ADMIT_OVERTIME = 40
+"""Seconds that PrologSlurmctld may need beyond `timeouts.admit` for an answer that is under way."""
 
 
 def release_of(site: Site) -> releases.Release | None:
@@ -42,7 +44,8 @@ def describe(
     password: str = "",
 ) -> model.SlurmCluster:
     """The whole cluster."""
-    slurm, accounting = site.slurm, site.slurm.accounting
+    slurm, accounting, bridged = site.slurm, site.slurm.accounting, bridged_partitions(site)
+    everywhere = hooks_everywhere(site, groups, existing)
     return model.SlurmCluster(
         name=site.cluster,
         nodes=tuple(node for nodes in groups.values() for node in nodes),
@@ -53,7 +56,8 @@ def describe(
         controller_host=slurm.controller,
         address=slurm.address or slurm.controller,
         listen_on_address_only=slurm.listen_on_address_only,
-        hooks=_hooks(site, existing) if bridged_partitions(site) else None,
+        hooks=_hooks(site, existing, everywhere=everywhere, release=release) if bridged else None,
+        hooks_everywhere=everywhere,
         submit_filter=site.penstockd.submit_filter,
         slurm_user=slurm.user,
         accounting_host=accounting.host,
@@ -70,6 +74,7 @@ def describe(
         max_array_size=slurm.max_array_size,
         kill_wait=site.timeouts.kill_wait,
         prolog_epilog_timeout=site.timeouts.epilog,
+        prolog_slurmctld_timeout=site.timeouts.admit + ADMIT_OVERTIME,
         release=release,
     )
 
@@ -117,11 +122,31 @@ def chained(program: str) -> str:
     return f"{program}-chain"
 
 
-def _hooks(site: Site, existing: includes.Existing | None) -> model.BridgeHooks:
+def bridged_nodes(site: Site, groups: Groups) -> tuple[model.NodeSpec, ...]:
+    """Nodes whose jobs are pods, in at least one partition."""
+    bridged = bridged_partitions(site)
+    used = {group for name in bridged for group in site.partitions[name].nodes}
+    return tuple(node for group, nodes in groups.items() if group in used for node in nodes)
+
+
+def hooks_everywhere(site: Site, groups: Groups, existing: includes.Existing | None) -> bool:
+    """Whether every slurmd may be told to run our hooks: bridged nodes have slurmds of the site's own, which
+    read slurm.conf, or no slurmd is on another host. Whether our programs are there is reach.py's question.
+    """
+    if existing is not None:
+        return any(node.name in existing.nodes for node in bridged_nodes(site, groups))
+    return len({node.host or node.name for nodes in groups.values() for node in nodes}) == 1
+
+
+def _hooks(
+    site: Site, existing: includes.Existing | None, *, everywhere: bool, release: releases.Release
+) -> model.BridgeHooks:
     programs = hook_programs(site)
     if existing is not None:
+        adds_up = {"Epilog"} if releases.traits(release).epilogs_add_up and not everywhere else set()
         programs = {
-            setting: chained(own) if existing.get(setting) else own for setting, own in programs.items()
+            setting: chained(own) if existing.get(setting) and setting not in adds_up else own
+            for setting, own in programs.items()
         }
     prolog, epilog, task_prolog = (programs[setting] for setting in includes.HOOK_SETTINGS)
     return model.BridgeHooks(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from penstock import errors
 from penstock.slurm import hostlists
 
 MARK: Final = "#penstock# "
@@ -30,6 +31,7 @@ _ESCAPED = re.compile(r"\\(.)")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)", re.IGNORECASE)
 _RELATIVE = re.compile(rb"^(\s*include\s+)(?=[^/\s])", re.IGNORECASE | re.MULTILINE)
 _ROWS: Final = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "slurmctldhost")
+_HOSTS: Final = ("nodeaddr", "nodehostname")
 MAX_INCLUDES: Final = 100
 
 
@@ -45,6 +47,12 @@ class Conf:
     """What each partition's line says, names of options in small letters."""
     features: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Of nodes that have any."""
+    addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Of nodes that have a NodeAddr or NodeHostname."""
+
+    def address_of(self, node: str) -> str:
+        """Where slurmctld finds the node's slurmd."""
+        return self.addresses.get(node, node)
 
     def get(self, name: str) -> str:
         """A setting's value; empty when it has its default."""
@@ -75,6 +83,7 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
         default[-1] if default else "",
         rows=partitions,
         features={name: found for name, found in features.items() if found},
+        addresses={name: found for name, row in nodes.items() if (found := _address(row))},
     )
 
 
@@ -85,13 +94,28 @@ def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *,
     if not key or key.upper() == "DEFAULT":
         usual.update(options)
         return
-    for name in hostlists.expand(key) if expand else (key,):
-        table[name] = table.get(name, {}) | usual | options
+    names = hostlists.expand(key) if expand else (key,)
+    for number, name in enumerate(names):
+        own = {option: _nth(options[option], number, len(names)) for option in _HOSTS if option in options}
+        table[name] = table.get(name, {}) | usual | options | own
 
 
 def _option(name: str) -> str:
     """Slurm has two names for features."""
     return "features" if name.lower() == "feature" else name.lower()
+
+
+def _nth(words: str, number: int, count: int) -> str:
+    """Of a host list with a host for every node the one of this node."""
+    try:
+        found = hostlists.expand(words)
+    except errors.SlurmError:
+        return words
+    return found[number] if len(found) == count else words
+
+
+def _address(row: Mapping[str, str]) -> str:
+    return next((row[option] for option in _HOSTS if row.get(option)), "")
 
 
 def _features(row: Mapping[str, str]) -> frozenset[str]:

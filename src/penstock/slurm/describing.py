@@ -33,6 +33,8 @@ class SlurmNode:
     features: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
     reason: str = ""
+    address: str = ""
+    """Where slurmctld finds its slurmd."""
     used_cpus: int = 0
     used_memory_mb: int = 0
     used_gpus: int = 0
@@ -97,6 +99,7 @@ def _node(line: str) -> SlurmNode:
         features=frozenset(filter(None, words.get("ActiveFeatures", "").split(","))),
         partitions=frozenset(filter(None, words.get("Partitions", "").split(","))),
         reason=words.get("Reason", ""),
+        address=words.get("NodeAddr", ""),
         used_cpus=int(words.get("CPUAlloc", 0)),
         used_memory_mb=int(words.get("AllocMem", 0)),
         used_gpus=int(used.get("gres/gpu", 0)),

@@ -1,0 +1,156 @@
+"""Partitions that are not bridged, on a host that has nothing of Penstock's: nothing changes for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e import plainsite
+
+from penstock.bridge import sweeping
+from penstock.install import rendering
+from penstock.lab import listening, paths, spec, supervision, testing
+from penstock.lab.components import all_components
+from penstock.site import loading
+
+WORKER = "n1"
+"""A node of the site's own; its slurmd sees none of our files."""
+SITE_EPILOG = """\
+#!/bin/sh
+echo "$SLURM_JOB_ID" >> {seen}
+[ ! -e {broken}.$SLURMD_NODENAME ]
+"""
+HELLO = "#!/bin/sh\nsrun echo a step\necho done\n"
+DRAINED = "drained Epilog error"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[plainsite.PlainSite]:
+    """A site before Penstock, with an Epilog of its own, whose worker is another host."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a mount namespace")
+    with plainsite.plain_site() as made:
+        epilog = made.lab.place.directory / "site-epilog"
+        text = SITE_EPILOG.format(seen=seen_file(made), broken=broken(made, ""))
+        epilog.write_text(text)
+        epilog.chmod(0o755)
+        conf = made.lab.place.slurm_conf
+        conf.write_text(conf.read_text() + f"Epilog={epilog}\nPrologEpilogTimeout=65534\n")
+        start_slurmd(made, WORKER, hide=made.lab.place.libexec)
+        made.lab.run(("scontrol", "reconfigure"))
+        yield made
+
+
+def seen_file(site: plainsite.PlainSite) -> Path:
+    return site.lab.place.directory / "site-epilog.seen"
+
+
+def broken(site: plainsite.PlainSite, node: str) -> Path:
+    """Where this file is, the site's Epilog fails on the node."""
+    found = site.lab.place.directory / "site-epilog.broken"
+    return found.with_name(f"{found.name}.{node}") if node else found
+
+
+def start_slurmd(
+    site: plainsite.PlainSite, node: str, *, conf: Path | None = None, hide: Path | None = None
+) -> None:
+    """The node's slurmd with another configuration, or where a folder is empty; it outlives the starter."""
+    starting = multiprocessing.get_context("spawn").Process(
+        target=_start_slurmd, args=(site.lab.place.directory, node, conf, hide)
+    )
+    starting.start()
+    starting.join(timeout=120)
+    assert starting.exitcode == 0
+
+
+def _start_slurmd(directory: Path, node: str, conf: Path | None, hide: Path | None) -> None:
+    place = paths.LabPaths(directory)
+    known = next(each for each in all_components(place, spec.load(place)) if each.name == f"slurmd-{node}")
+    read = str(listening.slurm_conf(place))
+    argv = tuple(str(conf) if conf and word == read else word for word in known.argv)
+    if hide is not None:
+        empty = f'mount -t tmpfs none "{hide}" && exec "$0" "$@"'
+        argv = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", empty, *argv)
+    supervisor = supervision.Supervisor(place)
+    supervisor.stop(known)
+    supervisor.start(dataclasses.replace(known, argv=argv))
+
+
+def state_of(site: plainsite.PlainSite, node: str) -> str:
+    """Such as `drained Epilog error`."""
+    argv = ("sinfo", "--noheader", "--Node", f"--nodes={node}", "--Format=StateLong:20,Reason:60")
+    return " ".join(site.lab.run(argv).stdout.split("\n")[0].split())
+
+
+def require_plain_jobs(site: plainsite.PlainSite, when: str) -> None:
+    """A job with a step runs on the worker, and its own Epilog is run once."""
+    lab, output = site.lab, site.lab.home / f"plain-{when}.out"
+    job = lab.sbatch(HELLO, "--partition=host", f"--nodelist={WORKER}", f"--output={output}")
+    assert lab.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0", when
+    assert output.read_text() == "a step\ndone\n", when
+    testing.until(lambda: state_of(site, WORKER) == "idle none", seconds=30)
+    assert seen_file(site).read_text().split().count(job) == 1, when
+
+
+def fail_epilog(site: plainsite.PlainSite, node: str, partition: str) -> None:
+    """The site's own Epilog finds the node broken."""
+    broken(site, node).touch()
+    job = site.lab.sbatch(
+        "#!/bin/sh\n", f"--partition={partition}", f"--nodelist={node}", "--output=/dev/null"
+    )
+    site.lab.wait_for(job, "COMPLETED", timeout=180)
+    testing.until(lambda: state_of(site, node) == DRAINED, seconds=60)
+    broken(site, node).unlink()
+
+
+def bridge_the_new_node(site: plainsite.PlainSite) -> None:
+    """The site file bridges the node that only Kubernetes has; the worker is none of its nodes."""
+    site.init()
+    site.add_new_node()
+    lines = site.file.read_text().split("\n")
+    start = lines.index("  nodes1:")
+    end = next(number for number in range(start + 1, len(lines)) if not lines[number].startswith("    "))
+    kept = [line for line in (*lines[:start], *lines[end:]) if line != "      - nodes1"]
+    site.file.write_text("\n".join(kept))
+
+
+def see_bridged_jobs(site: plainsite.PlainSite) -> None:
+    """They end as they should, on a node that is free again; the site's own Epilog is run there, too."""
+    lab = site.lab
+    job = lab.sbatch("#!/bin/sh\nexit 7\n", "--partition=k8s", "--output=/dev/null")
+    assert lab.wait_for(job, "FAILED", timeout=180)["ExitCode"] == "7:0"
+    testing.until(lambda: state_of(site, plainsite.NEW_NODE) == "idle none", seconds=60)
+    assert seen_file(site).read_text().split().count(job) == 1
+    refused = lab.run_as_user(("srun", "--partition=k8s", "true"), check=False)
+    assert refused.returncode != 0
+
+
+def see_drains_stay(site: plainsite.PlainSite) -> None:
+    """Those of the site's own Epilog, on its worker and on the bridged node; penstockd has looked twice."""
+    fail_epilog(site, WORKER, "host")
+    fail_epilog(site, plainsite.NEW_NODE, "k8s")
+    time.sleep(2 * sweeping.INTERVAL + 5)
+    assert (state_of(site, WORKER), state_of(site, plainsite.NEW_NODE)) == (DRAINED, DRAINED)
+    for node in (WORKER, plainsite.NEW_NODE):
+        site.lab.run(("scontrol", "update", f"NodeName={node}", "State=RESUME"))
+
+
+def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
+    """Before apply, after it and after uninstall: their hosts have no file of ours, and need none."""
+    require_plain_jobs(site, "before")
+    bridge_the_new_node(site)
+    site.penstock("apply", "--yes")
+    start_slurmd(site, plainsite.NEW_NODE, conf=rendering.slurmd_conf(loading.load(site.file)))
+    require_plain_jobs(site, "installed")
+    shown = site.lab.run(("scontrol", "show", "config")).stdout
+    assert f"Epilog                  = {site.lab.place.directory}/site-epilog\n" in shown
+    assert "PrologEpilogTimeout     = 65534" in shown
+    see_bridged_jobs(site)
+    see_drains_stay(site)
+    site.penstock("uninstall", "--yes")
+    require_plain_jobs(site, "taken back")

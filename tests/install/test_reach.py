@@ -1,0 +1,233 @@
+"""Which slurmds run our hooks, and for how long: none on a host without our programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+
+import pytest
+from tests.install import places, test_drafting
+
+from penstock import errors
+from penstock.doctor import slurmds
+from penstock.install import drafting, facts, reach, rendering
+from penstock.model import releases
+from penstock.site import loading, resolving, schema
+from penstock.slurm import conffile
+
+HERE = {"head", "127.0.0.1", "n1"}
+VIRTUAL = """\
+cluster: hall
+slurm: {slurm}
+registry: {{default_image: "base:1"}}
+node_groups:
+  new: {{nodes: "v[1-2]", cpus: 4, memory: 8Gi, slurmd: {{host: {host}, address: {host}}}}}
+  old: {{nodes: "{old}", cpus: 4, memory: 8Gi}}
+partitions:
+  k8s: {{nodes: [new]}}
+  plain: {{nodes: [old], mode: {mode}}}
+"""
+CONF = "Epilog=/site/epilog\nNodeName=w[1-3] NodeAddr=10.0.0.[1-3]\nPartitionName=plain Nodes=w[1-3]\n"
+
+
+def site(
+    *, slurm: str = "{manage: include}", host: str = "head", old: str = "w[1-3]", mode: str = "host"
+) -> schema.Site:
+    text = VIRTUAL.format(slurm=slurm, host=host, old=old, mode=mode)
+    return loading.loads(text.encode())
+
+
+def known(of: schema.Site, conf: str = CONF, release: releases.Release = (22, 5)) -> facts.Facts:
+    read = conffile.parse(conf, include=lambda name: "") if of.slurm.manage == "include" else None
+    existing = facts.existing_from(read) if read else None
+    return facts.Facts(release=release, groups=resolving.groups(of), existing=existing, conf=read)
+
+
+def rendered(of: schema.Site, conf: str = CONF, release: releases.Release = (22, 5)) -> dict[str, str]:
+    files = rendering.all_files(of, known(of, conf, release))
+    return {
+        file.path.name: file.content.decode() for file in files if file.kind in ("slurm", "units", "hooks")
+    }
+
+
+def words(text: str) -> set[str]:
+    return {line.partition("=")[0] for line in text.split("\n")} & {"Epilog", "TaskProlog", "UsePAM"}
+
+
+def found(of: schema.Site, conf: str = CONF) -> list[str]:
+    return list(reach.problems(of, known(of, conf), lambda name: name in HERE))
+
+
+# -- what slurm.conf says for all ----------------------------------------------------------------------------
+@pytest.mark.parametrize("lock", ["", ", pam_file: /etc/pam.d/slurm"])
+@pytest.mark.parametrize("manage", ["include", "whole"])
+def test_only_slurmds_of_bridged_nodes_are_told_of_our_hooks(manage: str, lock: str) -> None:
+    """The others may be on hosts without our programs: a program that is not there drains the node."""
+    files = rendered(site(slurm=f"{{manage: {manage}{lock}}}"))
+    everybodys = files["slurm.conf" if manage == "whole" else "penstock.conf"]
+    assert words(everybodys) == set()
+    assert "PrologSlurmctld=/usr/libexec/penstock/penstock-prolog\n" in everybodys
+    assert words(files["penstock-slurmd.conf"]) == {"Epilog", "UsePAM" if lock else "TaskProlog"}
+    assert files["penstock-slurmd.conf"].split("\n")[1] == "include /etc/slurm/slurm.conf"
+    assert "-f /etc/slurm/penstock-slurmd.conf" in files["penstock-slurmd@.service"]
+
+
+def test_a_slurm_on_one_host_needs_no_second_file() -> None:
+    """As in a lab: nobody else reads slurm.conf."""
+    files = rendered(site(slurm="{manage: whole}", old="head"))
+    assert words(files["slurm.conf"]) == {"Epilog", "TaskProlog"}
+    assert "penstock-slurmd.conf" not in files
+    assert "-f /etc/slurm/slurm.conf" in files["penstock-slurmd@.service"]
+
+
+def test_bridged_nodes_with_slurmds_of_the_sites_own_are_told_by_slurm_conf() -> None:
+    """They read no other file."""
+    files = rendered(site(mode="check", old="w1"))
+    assert words(files["penstock.conf"]) == {"Epilog", "TaskProlog"}
+    assert words(files["penstock-slurmd.conf"]) == set()
+
+
+def test_where_epilogs_add_up_the_sites_own_is_run_once() -> None:
+    """Slurm 24.05 and later run both lines; earlier ones the last, which must run the site's, too."""
+    program = "/usr/libexec/penstock/penstock-epilog"
+    assert f"\nEpilog={program}-chain\n" in rendered(site())["penstock-slurmd.conf"]
+    assert f"\nEpilog={program}\n" in rendered(site(), release=(24, 11))["penstock-slurmd.conf"]
+    everywhere = rendered(site(mode="check", old="w1"), release=(24, 11))["penstock.conf"]
+    assert f"\nEpilog={program}-chain\n" in everywhere
+
+
+# -- time for hooks ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("said", "of_slurmds", "of_slurmctld"),
+    [
+        ("", "", ""),
+        ("PrologEpilogTimeout=65534", "", ""),
+        ("PrologEpilogTimeout=65535", "", ""),
+        ("PrologEpilogTimeout=10", "300", "60"),
+        ("PrologEpilogTimeout=100", "300", ""),
+        ("PrologEpilogTimeout=900", "", ""),
+        ("PrologEpilogTimeout=900\nEpilog=/site/epilog", "1200", ""),
+        ("PrologEpilogTimeout=900\nPrologSlurmctld=/site/prolog", "", "960"),
+        ("PrologEpilogTimeout=65500\nEpilog=/site/epilog", "65533", ""),
+    ],
+)
+def test_the_sites_limit_of_hooks_is_never_lowered(said: str, of_slurmds: str, of_slurmctld: str) -> None:
+    """No limit stays none, and an Epilog of the site's that runs before ours keeps its time."""
+    files = rendered(site(), f"{said}\nNodeName=w[1-3]\n")
+    for name, wanted in (("penstock-slurmd.conf", of_slurmds), ("penstock.conf", of_slurmctld)):
+        lines = [line for line in files[name].split("\n") if "Timeout" in line]
+        assert lines == ([f"PrologEpilogTimeout={wanted}"] if wanted else [])
+
+
+def test_later_releases_have_a_limit_for_each_hook() -> None:
+    """25.05 and later; what the older setting says holds for both."""
+    conf = "PrologEpilogTimeout=100\nEpilog=/e\nNodeName=w1\n"
+    text = rendered(site(mode="check", old="w1"), conf, (26, 5))["penstock.conf"]
+    assert "\nPrologTimeout=300\nEpilogTimeout=400\n" in text
+
+
+# -- who can reach penstockd ---------------------------------------------------------------------------------
+def test_virtual_nodes_on_this_host_are_bridged_whatever_else_there_is() -> None:
+    """Other hosts keep their slurmds, and know nothing of us."""
+    assert found(site()) == []
+
+
+def test_slurmds_on_other_hosts_are_refused() -> None:
+    """Hooks there could not ask penstockd: jobs would be RUNNING without a pod."""
+    (only,) = found(site(host="worker7"))
+    assert only.startswith("node group new: the slurmds of v1, v2 run on other hosts, where hooks cannot")
+    first, *_ = found(site(mode="check"))
+    assert first.startswith("node group old: the slurmds of w1, w2, w3 run on other hosts")
+    assert found(site(mode="check", slurm="{manage: whole}")) == [first]
+
+
+def test_a_node_that_every_host_has_in_its_slurm_conf_is_refused() -> None:
+    """Its slurmd is here, but what it is told all others are told, too."""
+    conf = "NodeName=n1\nNodeName=w[1-7] NodeHostname=host[1-7]\n"
+    (only,) = found(site(mode="check", old="n1"), conf)
+    assert only == (
+        "slurm.conf defines n1: to run hooks there it must name them,"
+        " and w1, w2, w3, w4, w5 and 2 more on other hosts would run them, too"
+    )
+    assert found(site(mode="check", old="n1"), "NodeName=n1\nNodeName=w1 NodeAddr=127.0.0.1\n") == []
+
+
+def test_apply_refuses_before_anything_changes(tmp_path: Path) -> None:
+    """With what to do instead."""
+    place = places.Place(tmp_path)
+    place.conf.write_text(place.conf.read_text().replace("127.0.0.1", "192.0.2.7"))
+    before = place.seen()
+    with pytest.raises(errors.InstallError, match="node group known: the slurmds of n1") as caught:
+        place.install()
+    assert "slurmd: {host: …}" in (caught.value.hint or "")
+    assert place.seen() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("::1", None),
+        (socket.gethostname(), True),
+        ("192.0.2.7", False),
+    ],
+)
+def test_an_address_is_this_hosts_when_it_can_be_listened_on(name: str, here: bool | None) -> None:
+    """And a name when it stands for one."""
+    assert reach.is_here(name) in ((here,) if here is not None else (True, False))
+    assert not reach.is_here("no-such-host.invalid")
+
+
+def test_the_address_of_a_node_is_read_as_slurm_reads_it() -> None:
+    """NodeAddr before NodeHostname before the name; lists go with lists; DEFAULT holds for those after it."""
+    conf = conffile.parse(
+        "NodeName=a[1-2] NodeHostname=h[1-2]\nNodeName=b NodeHostname=h NodeAddr=10.0.0.9\nNodeName=c\n"
+        "NodeName=DEFAULT NodeAddr=10.0.0.1\nNodeName=d[1-2]\nNodeName=e NodeAddr=fe80::[\n",
+        include=lambda name: "",
+    )
+    found = {name: conf.address_of(name) for name in sorted(conf.nodes)}
+    assert found == {"a1": "h1", "a2": "h2", "b": "10.0.0.9", "c": "c"} | {
+        "d1": "10.0.0.1",
+        "d2": "10.0.0.1",
+        "e": "fe80::[",
+    }
+
+
+# -- init ----------------------------------------------------------------------------------------------------
+def test_nodes_that_both_know_are_left_out_when_slurmds_are_elsewhere() -> None:
+    """New nodes are proposed instead, and the others are named."""
+    members = [test_drafting.member("n1"), test_drafting.member("k9")]
+    seen = dataclasses.replace(test_drafting.seen(["n1", "w1"], members), elsewhere=frozenset({"w1"}))
+    made = drafting.draft(seen, drafting.Wishes())
+    assert loading.loads(made.text.encode()).node_groups["kubernetes"].nodes == "k9"
+    assert (made.matched, made.left_out, made.only_slurm) == ((), ("n1",), ("w1",))
+    assert made.only_kubernetes == ("k9",)
+
+
+def test_init_says_that_no_node_can_be_bridged() -> None:
+    """Rather than a site file that `apply` would refuse."""
+    seen = dataclasses.replace(
+        test_drafting.seen(["n1"], [test_drafting.member("n1")]), elsewhere=frozenset({"n1"})
+    )
+    with pytest.raises(errors.InstallError, match="slurmds run on other hosts \\(n1\\)"):
+        drafting.draft(seen, drafting.Wishes())
+
+
+# -- what slurmds read ---------------------------------------------------------------------------------------
+def test_which_file_a_slurmd_reads_is_seen(tmp_path: Path) -> None:
+    """By its command line; other programs, and slurmds that go by their environment, are none."""
+    lines = {
+        "1": ("/sbin/init",),
+        "2": ("/usr/sbin/slurmd", "-D", "-N", "v1", "-f", "/etc/slurm/a.conf"),
+        "3": ("slurmd", "-Dvv", "-f/etc/slurm/b.conf", "-Nv2"),
+        "4": ("slurmd", "-D", "-N", "v3"),
+        "5": ("slurmd", "-D", "--conf-server", "x"),
+    }
+    for pid, argv in lines.items():
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_text("".join(f"{word}\0" for word in argv))
+    (tmp_path / "6").mkdir()
+    (tmp_path / "self").mkdir()
+    assert slurmds.confs(tmp_path) == {"v1": "/etc/slurm/a.conf", "v2": "/etc/slurm/b.conf", "v3": ""}
