@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import plainsite
 
+from penstock import wellknown
 from penstock.bridge import sweeping
 from penstock.install import rendering
 from penstock.lab import listening, paths, spec, supervision, testing
@@ -116,14 +117,19 @@ def bridge_the_new_node(site: plainsite.PlainSite) -> None:
     start = lines.index("  nodes1:")
     end = next(number for number in range(start + 1, len(lines)) if not lines[number].startswith("    "))
     kept = [line for line in (*lines[:start], *lines[end:]) if line != "      - nodes1"]
-    site.file.write_text("\n".join(kept))
+    state = site.lab.place.directory / "no-collectors"
+    (site.lab.place.nas / "results" / wellknown.OUTPUTS_FOLDER).rmdir()
+    site.file.write_text("\n".join(kept).replace("results:\n", f"results:\n  state_dir: {state}\n", 1))
 
 
 def see_bridged_jobs(site: plainsite.PlainSite) -> None:
     """They end as they should, on a node that is free again; the site's own Epilog is run there, too."""
     lab = site.lab
-    job = lab.sbatch("#!/bin/sh\nexit 7\n", "--partition=k8s", "--output=/dev/null")
+    script = '#!/bin/sh\necho "outputs:$PENSTOCK_OUTPUT_DIR"\nexit 7\n'
+    output = lab.home / "bridged.out"
+    job = lab.sbatch(script, "--partition=k8s", f"--output={output}")
     assert lab.wait_for(job, "FAILED", timeout=180)["ExitCode"] == "7:0"
+    assert output.read_text() == "outputs:\n", "no collector is at work, and the job does not hear of it"
     testing.until(lambda: state_of(site, plainsite.NEW_NODE) == "idle none", seconds=60)
     assert seen_file(site).read_text().split().count(job) == 1
     refused = lab.run_as_user(("srun", "--partition=k8s", "true"), check=False)

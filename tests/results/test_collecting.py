@@ -377,6 +377,8 @@ def test_jobs_whose_pods_see_no_results_are_told(stage: Stage) -> None:
     """A cluster without the NAS."""
     assert stage.collect(stage.attempt(output_dir=""))
     assert stage.summary().notes == ("PENSTOCK_OUTPUT_DIR was not set: pods do not see the results",)
+    assert stage.collect(stage.attempt(18, output_dir="", uncollected=True))
+    assert stage.summary("18").notes == ("PENSTOCK_OUTPUT_DIR was not set: the collector had never run",)
 
 
 def test_user_that_is_not_known_yet(stage: Stage) -> None:

@@ -56,6 +56,7 @@ def world_in(state: Path) -> World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
+    (tmp_path / model.COLLECTOR_MARK).touch()
     return world_in(tmp_path)
 
 
@@ -70,6 +71,17 @@ async def test_record_is_there_before_the_first_pod(world: World) -> None:
     assert (found.uid, found.stdout, found.image) == (1001, fakes.REQUEST.stdout, "site/default:1")
     assert found.output_dir == f"/nas/results/.outputs/17-0-{found.token}"
     assert len(found.token) == 32
+
+
+async def test_no_folder_for_outputs_is_promised_before_a_collector_was_at_work(world: World) -> None:
+    """Nobody has made the place for it: the job would complain in its output."""
+    (world.state / model.COLLECTOR_MARK).unlink()
+    assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) == ""
+    found = world.record(folder="running")
+    assert (found.output_dir, found.uncollected) == ("", True)
+    (world.state / model.COLLECTOR_MARK).touch()
+    assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) == "", "it has begun without"
+    assert await world.bridge.attempts.begin(fakes.allocation(18), fakes.REQUEST) != ""
 
 
 async def test_record_says_when_its_job_was_submitted(world: World) -> None:

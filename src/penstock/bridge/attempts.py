@@ -111,7 +111,9 @@ class Attempts:
         workdir = folders.workdir_of(request, self._settings.shared_mounts)
         is_shared = rendering.is_shared(workdir, self._settings)
         left = request.everybodys_outputs if is_shared else ()
-        folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if self._outputs else ""
+        uncollected = self._state is not None and not (self._state / model.COLLECTOR_MARK).exists()
+        promised = self._outputs and not uncollected and not request.pod.own_entrypoint
+        folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if promised else ""
         return model.Attempt(
             job_id=identity.job_id,
             restart=identity.restart,
@@ -131,7 +133,8 @@ class Attempts:
             stderr=request.stderr,
             outputs=request.filled_in(pattern for pattern in request.pod.outputs if pattern not in left),
             outputs_left=left,
-            output_dir="" if request.pod.own_entrypoint else folder,
+            output_dir=folder,
+            uncollected=uncollected,
             own_entrypoint=request.pod.own_entrypoint,
         )
 

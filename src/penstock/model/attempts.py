@@ -76,7 +76,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     outputs_left: tuple[str, ...] = ()
     """Patterns that are not collected: they would name files of the array's other tasks."""
     output_dir: str = ""
-    """Where $PENSTOCK_OUTPUT_DIR points to; empty when pods cannot see the results folder."""
+    """Where $PENSTOCK_OUTPUT_DIR points to; empty when pods cannot see the results folder, or nobody
+    collects.
+    """
+    uncollected: bool = False
+    """No collector had ever been at work when the job began: nobody had made a place for output folders."""
     own_entrypoint: bool = False
     unlaunched: bool = False
     """slurmd could not even start the launcher: there never was a pod."""
@@ -89,6 +93,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Of its record's file."""
         return record_name(self.job_id, self.restart)
+
+
+COLLECTOR_MARK = "results-mark"
+"""In the state directory: a collector has been at work, and knows its results folder by it."""
 
 
 def record_name(job_id: int, restart: int) -> str:

@@ -160,12 +160,17 @@ def _take_outputs(plan: Plan, folder: Path, notes: outputs.Notes) -> summarising
             " the task's own files with %a (as in part-%a.csv) or %j, or write them to $PENSTOCK_OUTPUT_DIR"
         )
     if not attempt.output_dir and not attempt.unlaunched:
-        why = "the image ran its own entrypoint" if attempt.own_entrypoint else "pods do not see the results"
-        notes.say(f"PENSTOCK_OUTPUT_DIR was not set: {why}")
+        notes.say(f"PENSTOCK_OUTPUT_DIR was not set: {_why_no_folder(attempt)}")
     target.mkdir(exist_ok=True)
     for line in outputs.oddities(target):
         notes.add(line)
     return outputs.measure(target, attempt.outputs)
+
+
+def _why_no_folder(attempt: attempts.Attempt) -> str:
+    if attempt.own_entrypoint:
+        return "the image ran its own entrypoint"
+    return "the collector had never run" if attempt.uncollected else "pods do not see the results"
 
 
 def _take_named(plan: Plan, target: Path, notes: outputs.Notes) -> None:

@@ -15,11 +15,11 @@ import stat
 from pathlib import Path
 
 from penstock import errors, wellknown
+from penstock.model import attempts
 from penstock.nas import acting, atomic
 from penstock.results import copying, finding
 
 MARK = ".penstock-results"  # in the folder, with a random text that the state directory has too
-REMEMBERED = "results-mark"
 
 
 def prepare(folder: Path, state: Path) -> None:
@@ -37,7 +37,7 @@ def prepare(folder: Path, state: Path) -> None:
             hint=f"chown root {folder}; chmod 755 {folder}: else users could write each other's results.",
         )
     try:
-        _recognise(folder, state / REMEMBERED)
+        _recognise(folder, state / attempts.COLLECTOR_MARK)
         _make_outputs(folder / wellknown.OUTPUTS_FOLDER)
     except OSError as error:
         raise errors.NasUnavailable(f"the results folder {folder}: {error.strerror}") from error
