@@ -10,10 +10,11 @@ import pytest
 from tests.install import places, test_drafting
 
 from penstock import errors
-from penstock.doctor import slurmds
+from penstock.doctor import all_checks, checks, slurmds
+from penstock.doctor.live import Live
 from penstock.install import drafting, facts, reach, rendering
 from penstock.model import releases
-from penstock.site import loading, resolving, schema
+from penstock.site import clusters, loading, resolving, schema
 from penstock.slurm import conffile
 
 HERE = {"head", "127.0.0.1", "n1"}
@@ -213,6 +214,46 @@ def test_init_says_that_no_node_can_be_bridged() -> None:
     )
     with pytest.raises(errors.InstallError, match="slurmds run on other hosts \\(n1\\)"):
         drafting.draft(seen, drafting.Wishes())
+
+
+# -- doctor --------------------------------------------------------------------------------------------------
+def diagnosed(
+    of: schema.Site, check: str, *, conf: str = CONF, address: str = "127.0.0.1"
+) -> list[checks.Result]:
+    """What the check says of a site whose slurmctld finds the slurmds of bridged nodes at this address."""
+    live = Live(of)
+    found = known(of, conf)
+    names = [node.name for node in clusters.bridged_nodes(of, found.groups)]
+    nodes = {name: dataclasses.replace(test_drafting.node(name), address=address) for name in names}
+    live.answers |= {"facts": (found, None), "slurm_nodes": (nodes, None), "settings": ({}, None)}
+    return list(checks.run([each for each in all_checks.ALWAYS if each.name == check], live))
+
+
+def test_the_doctor_names_slurmds_that_cannot_reach_penstockd() -> None:
+    """By the site file, or by what slurmctld has; once for all nodes."""
+    (well,) = diagnosed(site(host="localhost"), "slurmd-hosts")
+    assert well.status == "ok"
+    (wrong,) = diagnosed(site(host="192.0.2.7"), "slurmd-hosts", address="192.0.2.7")
+    assert (wrong.status, wrong.remedy) == ("failed", reach.REMEDY)
+    assert "the slurmds of v1, v2 run on other hosts" in wrong.message
+    (live,) = diagnosed(site(host="localhost"), "slurmd-hosts", address="192.0.2.7")
+    assert (live.status, "slurmctld has the slurmds of v1, v2 on other hosts" in live.message) == (
+        "failed",
+        True,
+    )
+
+
+def test_the_doctor_names_slurmds_that_run_without_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of bridged nodes that were started with another file."""
+    right = "/etc/slurm/penstock-slurmd.conf"
+    monkeypatch.setattr(slurmds, "confs", lambda: {"v1": right, "w1": "/etc/slurm/slurm.conf"})
+    assert [each.status for each in diagnosed(site(), "epilog")] == ["ok"]
+    monkeypatch.setattr(slurmds, "confs", lambda: {"v1": right, "v2": ""})
+    (wrong,) = diagnosed(site(), "epilog")
+    assert (wrong.status, wrong.message.startswith(f"the slurmd of v2 reads slurm.conf, not {right}")) == (
+        "failed",
+        True,
+    )
 
 
 # -- what slurmds read ---------------------------------------------------------------------------------------

@@ -134,13 +134,7 @@ class Live:
     @once
     def bridged_nodes(self) -> dict[str, model.NodeSpec]:
         """Nodes of bridged partitions, as the site file sees them."""
-        groups = {
-            group
-            for name in clusters.bridged_partitions(self.site)
-            for group in self.site.partitions[name].nodes
-        }
-        found = self.facts.groups
-        return {node.name: node for group in groups for node in found.get(group, ())}
+        return {node.name: node for node in clusters.bridged_nodes(self.site, self.facts.groups)}
 
     @once
     def members(self) -> tuple[resolving.Member, ...]:

@@ -93,15 +93,15 @@ def partitions(live: Live) -> Iterator[Problem]:
 
 @registry.add("slurmd-hosts", "slurmds of bridged nodes can reach penstockd, and no other runs its hooks")
 def slurmd_hosts(live: Live) -> Iterator[Problem]:
-    for sentence in reach.problems(live.site, live.facts):
-        yield Problem(sentence, reach.REMEDY)
-    for name in live.bridged_nodes:
-        node = live.slurm_nodes.get(name)
-        if node is not None and node.address and not reach.is_here(node.address):
-            yield Problem(
-                f"slurmctld has the slurmd of {name} on {node.address}, where it cannot reach penstockd",
-                f"`{APPLY}`, then start the node's slurmd on this host",
-            )
+    found = list(reach.problems(live.site, live.facts))
+    yield from (Problem(sentence, reach.REMEDY) for sentence in found)
+    known = (live.slurm_nodes.get(name) for name in live.bridged_nodes)
+    away = [node.name for node in known if node and node.address and not reach.is_here(node.address)]
+    if away and not found:
+        yield Problem(
+            f"slurmctld has the slurmds of {reach.some(away)} on other hosts, which cannot reach penstockd",
+            f"`{APPLY}`, then start them on this host",
+        )
 
 
 @registry.add("hooks-installed", "every hook is where it should be")
