@@ -179,11 +179,16 @@ def test_an_epilog_that_ends_well_leaves_no_note(stage: Stage) -> None:
 
 
 def test_a_killed_epilog_leaves_its_note(stage: Stage) -> None:
-    """By it penstockd knows whose Epilog the node was drained for."""
-    process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    """By it penstockd, which is not root, knows whose Epilog the node was drained for."""
+    before = os.umask(0o077)
+    try:
+        process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
+    finally:
+        os.umask(before)
     with stage.accept():
         process.kill()
         process.communicate(timeout=60)
+    assert (stage.folder / "epilog:n1:17:ours").stat().st_mode & 0o777 == 0o644
     (note,) = epilogs.Notes(stage.folder).read()
     assert (note.is_ours, note.is_running) == (True, False)
 

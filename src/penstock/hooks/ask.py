@@ -81,7 +81,9 @@ def keep(note: str) -> None:
     try:
         remove(note)
         made = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC
-        posix.lockf(posix.open(note, made, 0o644), posix.F_TLOCK, 0)
+        descriptor = posix.open(note, made, 0o644)
+        posix.fchmod(descriptor, 0o644)
+        posix.lockf(descriptor, posix.F_TLOCK, 0)
     except OSError as error:
         posix.write(2, f"penstock: cannot write {note}: {error.strerror}\n".encode())
 
