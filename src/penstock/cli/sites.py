@@ -152,7 +152,8 @@ def _echo_diff(name: str, before: str, after: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
-def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool) -> None:
+@click.option("--force", is_flag=True, help="Also if jobs in the queue would be lost.")
+def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool, force: bool) -> None:
     """Install hooks, settings and Kubernetes objects; all or nothing.
 
     Files that change are kept, the new slurm.conf is tried before it is used, and when slurmctld does not
@@ -169,7 +170,7 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
     with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
         plan = installer.plan_install()
-        _agree(plan, form, dry_run=dry_run, yes=yes)
+        _agree(plan, form, dry_run=dry_run, yes=yes, force=force)
         installer.install(plan)
     _say(form, "Nothing to do." if plan.empty else "Installed. `penstock doctor` says whether all is well.")
 
@@ -205,11 +206,17 @@ def _taken_back(plan: planning.Plan) -> str:
     return "Nothing was installed." if plan.empty else "Everything is as it was before."
 
 
-def _agree(plan: planning.Plan, form: str, *, dry_run: bool, yes: bool) -> None:
+def _agree(plan: planning.Plan, form: str, *, dry_run: bool, yes: bool, force: bool = False) -> None:
     """Show what is to be done, and go on only if it may be."""
     _show_plan(plan, form)
     if dry_run:
         sys.exit(0 if plan.empty else 1)
+    if plan.harms and not force:
+        remedies = "; ".join(dict.fromkeys(harm.remedy for harm in plan.harms))
+        raise errors.InstallError(
+            "\n".join(map(str, plan.harms)),
+            hint=f"Nothing was changed: {remedies}. --force does it all the same.",
+        )
     if not plan.empty and not yes:
         click.confirm("Do this?", abort=True)
 
@@ -234,13 +241,16 @@ def _show_plan(plan: planning.Plan, form: str) -> None:
     lines = list(plan.lines())
     if form == "json":
         rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
-        click.echo(as_json({"plan": rows, "kept": list(plan.kept)}))
+        harms = [{"reason": harm.reason, "jobs": harm.jobs, "remedy": harm.remedy} for harm in plan.harms]
+        click.echo(as_json({"plan": rows, "kept": list(plan.kept), "harms": harms}))
         return
     for word, what, name in lines:
         mark, colour = MARKS[word]
         click.secho(f"  {mark} {word:<8}{what:<8}{name}", fg=colour)
     for kept in plan.kept:
         click.echo(f"    keep    {kept}")
+    for harm in plan.harms:
+        click.secho(f"  ! {'jobs':<8}{harm}", fg="red")
 
 
 # -- init ----------------------------------------------------------------------------------------------------

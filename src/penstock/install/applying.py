@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ from penstock.model.siteview import SiteView
 from penstock.render import hooks
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
-from penstock.slurm import commands, conffile
+from penstock.slurm import commands, conffile, queue
 
 RESTART_SECONDS = 120.0
 UP_SECONDS = 60.0
@@ -42,7 +43,12 @@ class Installer:
         self.store = records.Store(Path(site.penstockd.state_dir) / "installed")
         self.cluster = access.admin(site) if kubernetes else None
         self._observe = observe
-        self._planner = planning.Planner(site, self.store, self.cluster)
+        self._planner = planning.Planner(site, self.store, self.cluster, self._unfinished_jobs)
+
+    def _unfinished_jobs(self) -> tuple[queue.UnfinishedJob, ...]:
+        """None where there is no slurm.conf yet."""
+        conf = self.site.slurm.conf
+        return asyncio.run(queue.unfinished(conf)) if Path(conf).exists() else ()
 
     def recover(self) -> str:
         """Put right what a killed call left behind."""

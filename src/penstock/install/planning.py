@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, adopting, facts, reach, records, rendering, sharing
+from penstock.install import access, accounts, adopting, facts, queued, reach, records, rendering, sharing
 from penstock.install.transactions import FileChange, ObjectChange, part_of
+from penstock.site import clusters, daemons
 from penstock.site import objects as site_objects
 from penstock.site.schema import Site
 from penstock.slurm import conffile
@@ -39,9 +40,11 @@ class Plan:
     objects: tuple[ObjectChange, ...]
     installed: records.Installed
     kept: tuple[str, ...] = ()
-    """Objects that stay although they are ours, with the reason."""
+    """Objects and files that stay although they are ours, with the reason."""
     lost_records: str = ""
     """The folder of the records, when they were lost and are written anew."""
+    harms: tuple[queued.Harm, ...] = ()
+    """What would become of jobs that are in the queue."""
     accounts: tuple[tuple[str, ...], ...] = ()
     """Commands of sacctmgr; they come last and are never taken back."""
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -107,6 +110,7 @@ class Planner:
     store: records.Store
     cluster: access.Cluster | None
     """None leaves Kubernetes out."""
+    ask: queued.Ask = queued.nobody
 
     # -- installing ------------------------------------------------------------------------------------------
     def install(self) -> Plan:
@@ -118,13 +122,15 @@ class Planner:
         installed = self._finder.complete(known, recorded)
         goals = dict(self._goals(known, lua))
         self._refuse_to_replace(goals, installed)
+        launchers, needed = self._old_launchers(goals, known, installed)
+        goals |= launchers
         removed = {path: self._original(path, installed) for path in installed.files if path not in goals}
         files = self._file_changes(goals | removed)
         objects, kept, made = self._object_changes(known, installed)
-        return Plan(
+        plan = Plan(
             files=files,
             objects=objects,
-            kept=kept,
+            kept=(*kept, *needed),
             accounts=accounts.plan(self.site, cluster=facts.cluster_name(self.site, known)),
             links=self._links,
             lost_records=str(self.store.directory) if installed != recorded else "",
@@ -132,6 +138,44 @@ class Planner:
                 files=self._new_records(goals, installed), objects=made, made=installed.made
             ),
         )
+        outlook = self._outlook(known, installed, reread=plan.restart)
+        return dataclasses.replace(plan, harms=queued.harms(self.ask, outlook))
+
+    def _outlook(self, known: facts.Facts, installed: records.Installed, *, reread: bool) -> queued.Outlook:
+        there = known.existing
+        nodes = {node.name for group in known.groups.values() for node in group}
+        return queued.Outlook(
+            partitions=frozenset(self.site.partitions) | (there.partitions if there else frozenset()),
+            nodes=frozenset(nodes) | (there.nodes if there else frozenset()),
+            bridged=frozenset(clusters.bridged_partitions(self.site)),
+            bridged_before=queued.bridged_before(installed, self.store, daemons.view_path(self.site)),
+            reread=reread,
+        )
+
+    def _old_launchers(
+        self, goals: Mapping[str, object], known: facts.Facts, installed: records.Installed
+    ) -> tuple[dict[str, records.FileState | None], tuple[str, ...]]:
+        """Launchers at an earlier `penstockd.libexec` that jobs in the queue start, and a line on each."""
+        found: dict[str, records.FileState | None] = {}
+        said = []
+        libexec = Path(self.site.penstockd.libexec)
+        for folder in queued.old_folders(installed.files, goals):
+            state_dir = Path(rendering.state_dir(self.site, known))
+            jobs = queued.users_of(folder, self.ask, state_dir=state_dir)
+            if jobs == ():
+                continue
+            why = (
+                f"started by {queued.counted(jobs)} in the queue"
+                if jobs
+                else "Slurm does not say who needs it"
+            )
+            said.append(f"{folder}/{wellknown.LAUNCHER}: {why}")
+            files = rendering.all_files(self.site, known)
+            for file in queued.launcher_files(files, libexec=libexec, folder=folder):
+                found[str(file.path)] = records.state_of(
+                    file.content, mode=file.mode, owner=file.owner, store=self.store
+                )
+        return found, tuple(said)
 
     def _refuse_to_replace(
         self, goals: dict[str, records.FileState | None], installed: records.Installed

@@ -141,7 +141,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         admit_timeout=site.timeouts.admit,
         release_timeout=site.timeouts.release,
         slurm_conf=site.slurm.conf,
-        state_dir=_state_dir(site, facts),
+        state_dir=state_dir(site, facts),
         slurm_commands=site.slurm.commands_dir,
         root_may_submit=site.penstockd.root_may_submit,
         shared_mounts=daemons.shared_mounts(site),
@@ -169,7 +169,7 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         yield File(path=etc / CLI_FILTER, content=text.encode(), kind="hooks")
 
 
-def _state_dir(site: Site, facts: Facts) -> str:
+def state_dir(site: Site, facts: Facts) -> str:
     """Where slurmctld keeps its state: an existing slurm.conf knows it best."""
     if facts.existing is None:
         return site.slurm.state_dir
