@@ -40,7 +40,8 @@ def install(site: plainsite.PlainSite) -> None:
     assert site.penstock("apply", "--dry-run", check=False).returncode == 1
     assert site.files() == before, "a dry run changes nothing"
     good = site.file.read_text()
-    site.file.write_text(good.replace("restart:\n", "restart:\n    - /bin/false\n", 1))
+    see_what_is_missing(site)
+    site.file.write_text(good.replace("restart:\n", "restart:\n    - /bin/ls\n", 1))
     failed = site.penstock("apply", "--yes", check=False)
     assert "going back failed as well" in failed.stderr, (
         "neither can slurmctld be restarted with the old files"
@@ -53,6 +54,25 @@ def install(site: plainsite.PlainSite) -> None:
     assert {"action": "restart", "what": "daemon", "name": "slurmctld"} in plan
     assert "Nothing to do" in site.penstock("apply", "--yes").stdout
     see_what_differs(site)
+
+
+def see_what_is_missing(site: plainsite.PlainSite) -> None:
+    """A node that Kubernetes lacks, a NAS that is not there and a restart that cannot work, all at once."""
+    good, before = site.file.read_text(), site.files()
+    bad = good.replace("restart:\n", "restart:\n    - /bin/false\n", 1)
+    bad = bad.replace("    nodes: n1\n", '    nodes: "n1,n99"\n').replace(
+        f"path: {site.lab.place.nas}", "path: /no/nas"
+    )
+    site.file.write_text(bad)
+    for words in (("--dry-run",), ("--yes",)):
+        answer = site.penstock("apply", *words, check=False)
+        assert answer.returncode == 1
+        said = [line.rpartition(site.file.name)[2] for line in answer.stderr.split("\n")]
+        for key in ("slurm.restart", "nas.path", "node_groups.nodes1.nodes: Kubernetes has no node n99"):
+            place = next(line.partition(f": {key}")[0] for line in said if f": {key}" in line)
+            assert place.count(":") == 2, f"{key} with its line and column"
+        assert site.files() == before
+    site.file.write_text(good)
 
 
 def see_what_differs(site: plainsite.PlainSite) -> None:

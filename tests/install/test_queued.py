@@ -11,7 +11,6 @@ import pytest
 from tests.install import places
 
 from penstock import errors, wellknown
-from penstock.cli import sites as commands
 from penstock.install import planning, queued
 from penstock.slurm.queue import UnfinishedJob
 
@@ -175,18 +174,6 @@ def test_taking_back_removes_a_launcher_that_was_kept(site: Site) -> None:
     site.apply()
     site.place.uninstall()
     assert not (old / wellknown.LAUNCHER).exists()
-
-
-def test_apply_refuses_such_a_plan_without_force(site: Site) -> None:
-    """In words, with the way out; a dry run only shows it."""
-    site.jobs = (job(17, "k8s"),)
-    site.edit(RENAME)
-    plan = site.plan()
-    with pytest.raises(errors.InstallError, match="NODE_FAIL") as caught:
-        commands._agree(plan, "json", dry_run=False, yes=True)
-    assert "--force" in caught.value.hint
-    assert "keep k8s in the site file" in caught.value.hint
-    commands._agree(plan, "json", dry_run=False, yes=True, force=True)
 
 
 def test_many_jobs_are_counted_and_some_of_them_named() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, applying, drafting, facts, planning, reach, rendering
+from penstock.install import access, applying, drafting, facts, planning, preflight, reach, rendering
 from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
 from penstock.render import yamltext
@@ -152,7 +152,7 @@ def _echo_diff(name: str, before: str, after: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
-@click.option("--force", is_flag=True, help="Also if jobs in the queue would be lost.")
+@click.option("--force", is_flag=True, help="Also if jobs would be lost or a check fails.")
 def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool, force: bool) -> None:
     """Install hooks, settings and Kubernetes objects; all or nothing.
 
@@ -166,11 +166,16 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
       penstock apply --site /etc/penstock/site.yaml --yes
     """
     site = loading.load(site_file)
-    installer = applying.Installer(site, kubernetes=not no_kubernetes)
+    checks = preflight.checks(site, site_file, kubernetes=not no_kubernetes)
+    with checks.telling():
+        installer = applying.Installer(site, kubernetes=not no_kubernetes)
     with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
-        plan = installer.plan_install()
-        _agree(plan, form, dry_run=dry_run, yes=yes, force=force)
+        with checks.telling():
+            plan = installer.plan_install()
+            checks.faults += installer.problems(plan)
+        checks.doubts += [f"{harm}; {harm.remedy}" for harm in plan.harms]
+        _agree(plan, form, dry_run=dry_run, yes=yes, checks=checks, force=force)
         installer.install(plan)
     _say(form, "Nothing to do." if plan.empty else "Installed. `penstock doctor` says whether all is well.")
 
@@ -206,17 +211,23 @@ def _taken_back(plan: planning.Plan) -> str:
     return "Nothing was installed." if plan.empty else "Everything is as it was before."
 
 
-def _agree(plan: planning.Plan, form: str, *, dry_run: bool, yes: bool, force: bool = False) -> None:
-    """Show what is to be done, and go on only if it may be."""
-    _show_plan(plan, form)
+def _agree(
+    plan: planning.Plan,
+    form: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    checks: preflight.Checks | None = None,
+    force: bool = False,
+) -> None:
+    """Show what is to be done and what speaks against it, and go on only if it may be."""
+    checks = checks or preflight.Checks()
+    _show_plan(plan, form, checks.lines)
+    checks.require(force=force)
+    for line in checks.lines:
+        click.echo(f"penstock: {line}", err=True)
     if dry_run:
         sys.exit(0 if plan.empty else 1)
-    if plan.harms and not force:
-        remedies = "; ".join(dict.fromkeys(harm.remedy for harm in plan.harms))
-        raise errors.InstallError(
-            "\n".join(map(str, plan.harms)),
-            hint=f"Nothing was changed: {remedies}. --force does it all the same.",
-        )
     if not plan.empty and not yes:
         click.confirm("Do this?", abort=True)
 
@@ -237,20 +248,17 @@ def _say(form: str, text: str) -> None:
         click.echo(text)
 
 
-def _show_plan(plan: planning.Plan, form: str) -> None:
+def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
     lines = list(plan.lines())
     if form == "json":
         rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
-        harms = [{"reason": harm.reason, "jobs": harm.jobs, "remedy": harm.remedy} for harm in plan.harms]
-        click.echo(as_json({"plan": rows, "kept": list(plan.kept), "harms": harms}))
+        click.echo(as_json({"plan": rows, "kept": plan.kept, "problems": problems}))
         return
     for word, what, name in lines:
         mark, colour = MARKS[word]
         click.secho(f"  {mark} {word:<8}{what:<8}{name}", fg=colour)
     for kept in plan.kept:
         click.echo(f"    keep    {kept}")
-    for harm in plan.harms:
-        click.secho(f"  ! {'jobs':<8}{harm}", fg="red")
 
 
 # -- init ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,6 @@ class Installer:
 
     def install(self, plan: planning.Plan) -> None:
         """Do it; InstallError when it cannot be done, and then nothing has changed."""
-        self._validate(plan)
         self._run(plan)
         accounts.run(self.site, plan.accounts)
         folders.make_missing(self.site)
@@ -153,10 +152,11 @@ class Installer:
         return sharing.used(self.cluster, made, self.store.installed().objects)
 
     # -- before anything changes -----------------------------------------------------------------------------
-    def _validate(self, plan: planning.Plan) -> None:
+    def problems(self, plan: planning.Plan) -> Iterator[str]:
+        """Why the plan cannot work: what Kubernetes, Python and Slurm say to it without changing anything."""
         for change in plan.objects:
             if change.after is not None and self.cluster is not None:
-                self._dry_run(change)
+                yield from _said(self._dry_run, change)
         contents = {
             change.path: self.store.copy(change.after.digest) for change in plan.files if change.after
         }
@@ -165,7 +165,7 @@ class Installer:
                 compile(content, path, "exec")
         named = Path(self.site.slurm.conf)
         for conf in {str(named), str(records.real(named))} & set(contents):
-            self._require_readable(contents, conf)
+            yield from _said(self._require_readable, contents, conf)
 
     def _dry_run(self, change: transactions.ObjectChange) -> None:
         manifest = change.after or {}
@@ -248,6 +248,14 @@ class Installer:
         cluster.request("PATCH", path, body=_rolled(time.time()), kind="application/merge-patch+json")
 
 
+def _said(check: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """The complaint of a check; nothing when it has none."""
+    try:
+        check(*arguments)
+    except errors.InstallError as error:
+        yield f"{error.message}; {error.hint}".removesuffix("; ")
+
+
 def _rolled(at: float) -> dict[str, Any]:
     stamp = {wellknown.ANNOTATION_RESTARTED: f"{at:.0f}"}
     return {"spec": {"template": {"metadata": {"annotations": stamp}}}}
@@ -261,7 +269,7 @@ def require_readable(conf: str) -> None:
         said = next((line for line in lines if line.startswith("error:")), lines[0])
         raise errors.InstallError(
             f"Slurm would not read the new slurm.conf: {said}",
-            hint="Nothing was changed. Is slurm.release right?",
+            hint="Correct slurm.conf. Is slurm.release of the site file right?",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import errors
-from penstock.install import reach
+from penstock.install import facts, reach
 from penstock.model import jobs, resources
 from penstock.render import yamltext
 from penstock.site import resolving
@@ -97,7 +97,7 @@ def _document(seen: Seen, wishes: Wishes, groups: Mapping[str, Any]) -> dict[str
     types = sorted({str(group["gpu_type"]) for group in groups.values() if "gpu_type" in group})
     kubernetes = {"kubeconfig": wishes.kubeconfig, "admin_kubeconfig": wishes.admin_kubeconfig}
     sections: dict[str, Any] = {
-        "cluster": _cluster_name(seen.settings.get("ClusterName", "")),
+        "cluster": facts.site_name(seen.settings.get("ClusterName", "")),
         "slurm": _slurm(seen.settings),
         "kubernetes": {key: value for key, value in kubernetes.items() if value},
         "penstockd": {},
@@ -206,7 +206,3 @@ def _remarks(
 def _free_name(wanted: str, taken: Sequence[str]) -> str:
     names = (wanted if number == 1 else f"{wanted}{number}" for number in itertools.count(1))
     return next(name for name in names if name not in taken)
-
-
-def _cluster_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "cluster"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pwd
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,6 +75,11 @@ def _conf_if_there(site: Site) -> conffile.Conf | None:
 def cluster_name(site: Site, known: Facts) -> str:
     """As slurmdbd knows the cluster: an existing slurm.conf says it, and always in small letters."""
     return ((known.conf.get("ClusterName") if known.conf else "") or site.cluster).lower()
+
+
+def site_name(name: str) -> str:
+    """ClusterName as a site file writes it: in small letters, and as Kubernetes takes it."""
+    return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "cluster"
 
 
 def existing_from(conf: conffile.Conf) -> includes.Existing:

@@ -1,0 +1,221 @@
+"""What the host or the cluster lacks is told before anything changes: all of it, each with its line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click.testing
+import pytest
+from tests.install.places import Place
+
+from penstock import errors
+from penstock.cli import sites
+from penstock.install import access, applying, preflight
+from penstock.model import resources
+from penstock.site import resolving
+
+NODES = ("n1", "v1", "v2")
+
+
+class Host(Place):
+    """An existing Slurm with all programs, that systemd runs."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.programs = root / "state" / "bin"
+        self.programs.mkdir(parents=True)
+        for name in ("squeue", "systemctl", "penstock", "python3"):
+            self.program(name, "")
+        self.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
+        self.file = root / "state" / "site.yaml"
+        self.edit('release: "22.05"', f'release: "22.05", commands_dir: {self.programs}')
+        self.edit("penstockd:\n", f"penstockd:\n  program: {self.programs}/penstock\n")
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def edit(self, old: str, new: str) -> None:
+        assert old in self.text
+        self.text = self.text.replace(old, new)
+        self.file.write_text(self.text)
+
+    def line(self, beginning: str) -> int:
+        lines = self.text.split("\n")
+        return next(number for number, line in enumerate(lines, 1) if line.startswith(beginning))
+
+    def apply(self, *words: str) -> str:
+        """What is said to a call that fails; files are as before."""
+        before = self.seen()
+        argv = ["--site", str(self.file), "--no-kubernetes", "--yes", *words]
+        with pytest.raises(errors.InstallError) as caught:
+            click.testing.CliRunner().invoke(sites.apply, argv, catch_exceptions=False)
+        assert self.seen() == before
+        return f"{caught.value.message}\n{caught.value.hint}"
+
+    def mistakes(self, members: tuple[str, ...] | None = None) -> list[str]:
+        amount = resources.Amount(millicpus=8000, memory=2**35, gpus=0)
+        nodes = [resolving.Member(name=name, labels={}, allocatable=amount) for name in members or ()]
+        found = preflight.look(self.site, nodes if members is not None else None)
+        return list(preflight.shown(found, self.file))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host where nothing is missing."""
+    if os.geteuid() != 0:
+        pytest.skip("files get owners: needs root")
+    made = Host(tmp_path)
+    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
+    return made
+
+
+def test_a_host_that_has_everything_is_well(host: Host) -> None:
+    """No false alarm."""
+    assert host.mistakes(NODES) == []
+
+
+def test_all_is_told_at_once_with_its_line(host: Host) -> None:
+    """In a dry run as in a call that would change things; nothing is changed by either."""
+    host.edit("cluster: hall", "cluster: attic")
+    host.edit("commands_dir", "restart: [/bin/false], commands_dir")
+    host.edit(f"{host.programs}/penstock", "/nowhere/penstock")
+    host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
+    for words in ((), ("--dry-run",)):
+        said = host.apply(*words)
+        assert said.startswith("4 things must be put right first\n")
+        for line in (
+            f"{host.file}:1:1: cluster: `attic`, but {host.conf} is of cluster hall; write `cluster: hall`",
+            f"{host.file}:2:",
+            f"{host.file}:{host.line('  program')}:3: penstockd.program: there is no program /nowhere",
+            f"{host.file}:{host.line('nas:')}:7: nas.path: there is no folder /nowhere/nas on this host",
+            "slurm.restart: `/bin/false` always fails; name a command that restarts slurmctld",
+            "Nothing was changed. --force goes on all the same.",
+        ):
+            assert line in said
+
+
+def test_whoever_knows_better_may_go_on(host: Host) -> None:
+    """A folder that is mounted later is told, and waits for nobody."""
+    host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
+    for part in ("results", "intake"):
+        paths = f"config: {host.root}/etc/{part}.json, state_dir: {host.root}/state/{part}"
+        host.edit("registry:", f"{part}: {{{paths}}}\nregistry:")
+    argv = ["--site", str(host.file), "--no-kubernetes", "--yes", "--force"]
+    answer = click.testing.CliRunner().invoke(sites.apply, argv, catch_exceptions=False)
+    assert "there is no folder /nowhere/nas" in answer.output
+    assert (host.root / "libexec" / "penstock-launch").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "commands_dir",
+            "restart: [no-such-program, x], commands_dir",
+            "there is no program no-such-program",
+        ),
+        ("  libexec", "  restart: [no-such-program]\n  libexec", "name a command that restarts penstockd"),
+        ("commands_dir: ", "commands_dir: /nowhere", "there is no squeue in /nowhere"),
+        (
+            "registry:",
+            "nas: {path: /usr}\nresults: {hook: /nowhere/hook}\nregistry:",
+            "no program /nowhere/hook",
+        ),
+    ],
+)
+def test_programs_that_are_missing_are_named(host: Host, old: str, new: str, words: str) -> None:
+    """Those that the site file names, on this host."""
+    host.edit(old, new)
+    assert words in "\n".join(host.mistakes())
+
+
+def test_systemd_is_asked_for_nothing_where_it_does_not_run(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemctl may be installed there all the same."""
+    monkeypatch.setattr(applying, "SYSTEMD", host.root / "none")
+    said = "\n".join(host.mistakes())
+    assert "slurm.restart: `systemctl restart slurmctld`, but systemd does not run this host" in said
+    assert "penstockd.run: `systemd`, but systemd does not run this host" in said
+    host.edit("commands_dir", "restart: [/bin/sh, -c, x], commands_dir")
+    host.edit("  libexec", "  run: none\n  libexec")
+    assert host.mistakes() == []
+
+
+def test_nodes_that_kubernetes_lacks_are_named_with_their_group(host: Host) -> None:
+    """But those of plain partitions need not be there."""
+    said = host.mistakes(("v1",))
+    assert [line.partition(": ")[2].partition(";")[0] for line in said] == [
+        "node_groups.known.nodes: Kubernetes has no node n1",
+        "node_groups.new.nodes: Kubernetes has no node v2",
+    ]
+    host.edit("  k8s: {nodes: [known, new]}", "  k8s: {nodes: [new]}\n  plain: {nodes: [known], mode: host}")
+    assert len(host.mistakes(("v1", "v2"))) == 0
+
+
+def test_a_nas_that_does_not_answer_holds_nobody_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a folder of a file server that is away."""
+    host.program("test", "exec sleep 60")
+    monkeypatch.setattr(preflight, "FOLDER_SECONDS", 0.2)
+    host.edit("registry:", "nas: {path: /usr}\nregistry:")
+    assert "nas.path: /usr does not answer within 0.2 s" in "\n".join(host.mistakes())
+
+
+def test_the_state_of_another_cluster_is_seen_before_slurmctld_refuses_it(host: Host) -> None:
+    """Where slurm.conf is written whole no other file says its name."""
+    state = host.root / "ctld"
+    state.mkdir()
+    (state / "clustername").write_text("attic")
+    host.edit("commands_dir", f"manage: whole, state_dir: {state}, commands_dir")
+    assert f"`hall`, but {state}/clustername is of cluster attic" in "\n".join(host.mistakes(NODES))
+
+
+def test_a_name_that_a_site_file_cannot_have_is_written_as_init_writes_it(host: Host) -> None:
+    """ClusterName=My_Hall is `my-hall` in the site file."""
+    host.conf.write_text(host.conf.read_text().replace("ClusterName=hall", "ClusterName=My_Hall"))
+    assert "write `cluster: my-hall`" in "\n".join(host.mistakes())
+    host.edit("cluster: hall", "cluster: my-hall")
+    assert host.mistakes() == []
+
+
+@pytest.mark.needs("scontrol", package="slurm-client")
+def test_a_slurm_conf_that_slurm_rejects_is_told_with_the_rest(host: Host) -> None:
+    """Also in a dry run; nobody can go on with it."""
+    (host.programs / "scontrol").unlink()
+    host.conf.write_text(f"{host.conf.read_text()}FooBar=1\n")
+    host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
+    for words in ((), ("--dry-run",), ("--force",)):
+        said = host.apply(*words)
+        assert "unrecognized key: FooBar" in said
+        assert "there is no folder /nowhere/nas" in said
+        assert "--force" not in said
+
+
+def test_what_keeps_a_plan_from_being_made_is_told_with_the_rest(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a mistake that was told with its line is not told again without it."""
+    host.edit("user: root", "user: nobody-of-that-name")
+    host.edit("cluster: hall", "cluster: attic")
+    said = host.apply()
+    assert "there is no user nobody-of-that-name on this host" in said
+    assert "is of cluster hall" in said
+    checks = preflight.Checks(["site.yaml:9:3: node_groups.a.nodes: Kubernetes has no node v3; correct it"])
+    with pytest.raises(errors.InstallError, match="1 thing must"), checks.telling():
+        raise errors.UsageError("node group a: Kubernetes has no node v3")
+
+
+def test_a_cluster_that_does_not_answer_is_the_plans_affair(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes are unknown, not missing."""
+
+    def away(site: object) -> None:
+        raise errors.KubeUnavailable("no answer")
+
+    monkeypatch.setattr(access, "members", away)
+    assert preflight.members(host.site) is None
