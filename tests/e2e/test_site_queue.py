@@ -61,3 +61,20 @@ def test_jobs_that_wait_start_after_the_launcher_has_moved(site: plainsite.Plain
     site.penstock("apply", "--yes")
     assert not (old / "penstock-launch").exists()
     assert (new / "penstock-launch").exists()
+
+
+def test_a_change_of_a_partition_restarts_nothing(site: plainsite.PlainSite) -> None:
+    """slurmctld reads partitions anew while it runs."""
+    before = booted(site)
+    text = site.file.read_text()
+    site.file.write_text(text.replace("  k8s:\n", '  k8s:\n    max_time: "2:00:00"\n'))
+    said = site.penstock("apply", "--yes").stdout
+    assert "! reload  daemon  slurmctld" in said
+    assert "MaxTime=02:00:00" in site.lab.run(("scontrol", "show", "partition", "k8s")).stdout
+    assert booted(site) == before
+
+
+def booted(site: plainsite.PlainSite) -> str:
+    """When slurmctld was started."""
+    config = site.lab.run(("scontrol", "show", "config")).stdout
+    return next(line for line in config.split("\n") if line.startswith("BOOT_TIME"))

@@ -26,7 +26,13 @@ from penstock.site import loading, objects, schema
 from penstock.slurm import describing
 
 Command = TypeVar("Command", bound=Callable[..., None])
-MARKS = {"add": ("+", "green"), "change": ("~", "yellow"), "remove": ("-", "red"), "restart": ("!", "cyan")}
+MARKS = {
+    "add": ("+", "green"),
+    "change": ("~", "yellow"),
+    "remove": ("-", "red"),
+    "restart": ("!", "cyan"),
+    "reload": ("!", "cyan"),
+}
 
 
 def site_option(command: Command) -> Command:

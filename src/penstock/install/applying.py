@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,17 +13,25 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, folders, kubeconfigs, planning, records, sharing, transactions
+from penstock.install import (
+    access,
+    accounts,
+    folders,
+    kubeconfigs,
+    planning,
+    records,
+    sharing,
+    slurmctld,
+    transactions,
+)
 from penstock.model.siteview import SiteView
 from penstock.render import hooks
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
-from penstock.slurm import commands, conffile, queue
+from penstock.slurm import conffile, queue
 
 RESTART_SECONDS = 120.0
-UP_SECONDS = 60.0
 PING_SECONDS = 15.0
-POLL_SECONDS = 0.3
 SYSTEMD = Path("/run/systemd/system")
 """There where systemd runs the host, as sd_booted(3) says."""
 
@@ -93,10 +100,11 @@ class Installer:
         if not services or not SYSTEMD.is_dir():
             return
         argv = ("systemctl", "disable", "--now", *services)
-        done = _command(argv, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
+        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
         if done.returncode:
+            said = slurmctld.last_line(done)
             raise errors.InstallError(
-                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {_last_line(done)}",
+                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {said}",
                 hint="Put that right; the next `penstock uninstall` removes the units.",
             )
 
@@ -104,10 +112,10 @@ class Installer:
         """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
         partitions = ",".join(sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()}))
         argv = ("squeue", "--all", "--noheader", "--format=%i", f"--partition={partitions}")
-        done = _command(argv, slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
+        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
         if done.returncode:
             raise errors.InstallError(
-                f"squeue does not say whether jobs are in {partitions}: {_last_line(done)}",
+                f"squeue does not say whether jobs are in {partitions}: {slurmctld.last_line(done)}",
                 hint="Try again when slurmctld answers; nothing was changed.",
             )
         jobs = done.stdout.split()
@@ -134,13 +142,15 @@ class Installer:
     def _run(self, plan: planning.Plan) -> None:
         if not plan.files and not plan.objects and not plan.lost_records:
             return
-        self._transaction().run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
+        transaction = self._transaction(partitions_only=plan.partitions_only)
+        transaction.run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
 
-    def _transaction(self) -> transactions.Transaction:
+    def _transaction(self, *, partitions_only: bool = False) -> transactions.Transaction:
+        controller = slurmctld.Controller(self.site)
         return transactions.Transaction(
             self.store,
             objects=self.cluster,
-            restart=self._restart_slurmctld,
+            restart=controller.reconfigure if partitions_only else controller.restart,
             observe=self._observe,
             in_use=self._in_use,
             keep=self._planner.kept,
@@ -199,45 +209,22 @@ class Installer:
                     Path(moved[path]).write_bytes(text)
             require_readable(moved[conf])
 
-    # -- slurmctld -------------------------------------------------------------------------------------------
-    def _restart_slurmctld(self) -> None:
-        done = _command(self.site.slurm.restart, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
-        if done.returncode:
-            raise errors.InstallError(
-                f"`{' '.join(self.site.slurm.restart)}` failed: {_last_line(done)}",
-                hint="`slurm.restart` of the site file is the command that restarts slurmctld.",
-            )
-        self._wait_for_slurmctld()
-        _command(("scontrol", "reconfigure"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS * 2)
-        self._wait_for_slurmctld()
-
-    def _wait_for_slurmctld(self) -> None:
-        deadline = time.monotonic() + UP_SECONDS
-        while True:
-            done = _command(("scontrol", "ping"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
-            if " is UP" in done.stdout:
-                return
-            if time.monotonic() > deadline:
-                said = _last_line(done)
-                raise errors.InstallError(
-                    f"slurmctld did not come up within {UP_SECONDS:g} s: {said}",
-                    hint=f"Its log is in {self.site.slurm.log_dir}, or `journalctl -u slurmctld`.",
-                )
-            time.sleep(POLL_SECONDS)
-
+    # -- penstockd -------------------------------------------------------------------------------------------
     def _restart_penstockd(self) -> None:
         command: Sequence[str] = self.site.penstockd.restart
         if self.site.penstockd.run == "deployment" and self.cluster is not None:
             self._roll_out(self.cluster)
         if not command and self.site.penstockd.run == "systemd":
             command = ("systemctl", "restart", "penstockd")
-            _command(("systemctl", "daemon-reload"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
+            slurmctld.run(
+                ("systemctl", "daemon-reload"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS
+            )
         if not command:
             return
-        done = _command(command, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
+        done = slurmctld.run(command, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
         if done.returncode:
             raise errors.InstallError(
-                f"installed, but `{' '.join(command)}` failed: {_last_line(done)}",
+                f"installed, but `{' '.join(command)}` failed: {slurmctld.last_line(done)}",
                 hint="Start penstockd yourself; `penstock doctor` says when it is well.",
             )
 
@@ -263,7 +250,7 @@ def _rolled(at: float) -> dict[str, Any]:
 
 def require_readable(conf: str) -> None:
     """Complain when Slurm's own programs cannot read this slurm.conf, whether slurmctld answers or not."""
-    done = _command(("scontrol", "ping"), slurm_conf=conf, seconds=PING_SECONDS)
+    done = slurmctld.run(("scontrol", "ping"), slurm_conf=conf, seconds=PING_SECONDS)
     lines = [line.partition("scontrol: ")[2] for line in done.stderr.split("\n")]
     if any(line.startswith("fatal:") for line in lines):
         said = next((line for line in lines if line.startswith("error:")), lines[0])
@@ -271,20 +258,3 @@ def require_readable(conf: str) -> None:
             f"Slurm would not read the new slurm.conf: {said}",
             hint="Correct slurm.conf. Is slurm.release of the site file right?",
         )
-
-
-def _command(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    environment = commands.surroundings(slurm_conf)
-    try:
-        return subprocess.run(
-            list(argv), capture_output=True, text=True, timeout=seconds, env=environment, check=False
-        )
-    except FileNotFoundError as error:
-        raise errors.InstallError(f"the program {argv[0]} is not installed") from error
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {seconds:g} s")
-
-
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in (done.stdout + done.stderr).split("\n") if line.strip()]
-    return lines[-1].strip() if lines else f"exit code {done.returncode}"

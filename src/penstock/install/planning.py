@@ -14,7 +14,18 @@ from typing import Any
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, accounts, adopting, facts, queued, reach, records, rendering, sharing
+from penstock.install import (
+    access,
+    accounts,
+    adopting,
+    facts,
+    queued,
+    reach,
+    records,
+    reloading,
+    rendering,
+    sharing,
+)
 from penstock.install.transactions import FileChange, ObjectChange, part_of
 from penstock.site import clusters, daemons
 from penstock.site import objects as site_objects
@@ -49,6 +60,8 @@ class Plan:
     """Commands of sacctmgr; they come last and are never taken back."""
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Symbolic links by the files that they lead to and that are changed in their place."""
+    partitions_only: bool = False
+    """Of what slurmctld reads only partitions change: `scontrol reconfigure` is enough."""
 
     @property
     def empty(self) -> bool:
@@ -56,7 +69,7 @@ class Plan:
 
     @property
     def restart(self) -> bool:
-        """Whether slurmctld must read its configuration anew: PrologSlurmctld is read at its start."""
+        """Whether slurmctld must read its configuration anew."""
         names = (Path(self.links.get(change.path, change.path)).name for change in self.files)
         return any(name in NEEDS_RESTART for name in names)
 
@@ -86,7 +99,7 @@ class Plan:
         if self.lost_records:
             yield "add", "records", self.lost_records
         if self.restart:
-            yield "restart", "daemon", "slurmctld"
+            yield "reload" if self.partitions_only else "restart", "daemon", "slurmctld"
         for command in self.accounts:
             yield ("add" if command[0] == "add" else "change"), "account", " ".join(command[1:])
 
@@ -127,8 +140,10 @@ class Planner:
         removed = {path: self._original(path, installed) for path in installed.files if path not in goals}
         files = self._file_changes(goals | removed)
         objects, kept, made = self._object_changes(known, installed)
+        conf = Path(self.site.slurm.conf)
         plan = Plan(
             files=files,
+            partitions_only=reloading.partitions_only(conf, files, self._links, self.store),
             objects=objects,
             kept=(*kept, *needed),
             accounts=accounts.plan(self.site, cluster=facts.cluster_name(self.site, known)),

@@ -23,6 +23,7 @@ MARK: Final = "#penstock# "
 STOP: Final = "#penstock: the line before ends here"
 """Before our own line where the last one would go on with it."""
 _SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
+_PARTITION = re.compile(r"PartitionName\s*=", re.IGNORECASE)
 _OPTION = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S+)')
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
 _COMMENT = re.compile(r"(?<!\\)(?:\\\\)*(#.*)", re.DOTALL)
@@ -85,6 +86,12 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
         features={name: found for name, found in features.items() if found},
         addresses={name: found for name, row in nodes.items() if (found := _address(row))},
     )
+
+
+def besides_partitions(text: str, *, include: Callable[[str], str]) -> tuple[str, ...]:
+    """Every line that says something, but those of partitions, which `scontrol reconfigure` reads anew."""
+    lines = (" ".join(line.split()) for line in _lines(text, include, [0]))
+    return tuple(line for line in lines if line and not _PARTITION.match(line))
 
 
 def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *, expand: bool) -> None:

@@ -1,0 +1,132 @@
+"""slurmctld reads its configuration anew: by a reconfigure where that is enough, else by a restart; when it
+does not come up its own log says why.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock import errors
+from penstock.install import facts
+from penstock.site.schema import Site
+from penstock.slurm import commands
+
+RESTART_SECONDS = 120.0
+UP_SECONDS = 60.0
+FATAL_SECONDS = 5.0
+"""After a fatal error in its log slurmctld has ended; whoever watches it may start it again."""
+PING_SECONDS = 15.0
+POLL_SECONDS = 0.3
+LOG_BYTES = 64 * 1024
+_STAMP = re.compile(r"^\[[^\]]*\]\s*")
+
+
+class Controller:
+    """The site's slurmctld."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._log_start = 0
+        self._reconfigure_failed = False
+
+    def restart(self) -> None:
+        """Restart it and wait until it answers; InstallError with the reason when it does not."""
+        self._log_start = self._log_size()
+        argv = self._site.slurm.restart
+        done = run(argv, slurm_conf=self._site.slurm.conf, seconds=RESTART_SECONDS)
+        if done.returncode:
+            raise errors.InstallError(
+                f"`{' '.join(argv)}` failed: {last_line(done)}",
+                hint="`slurm.restart` of the site file is the command that restarts slurmctld.",
+            )
+        self._wait()
+        self._reconfigure()  # slurmds learn of it
+        self._wait()
+
+    def reconfigure(self) -> None:
+        """Let it read partitions anew; once that has failed, the way back is a restart."""
+        if self._reconfigure_failed:
+            self.restart()
+            return
+        self._log_start = self._log_size()
+        try:
+            done = self._reconfigure()
+            if done.returncode:
+                raise errors.InstallError(f"`scontrol reconfigure` failed: {self._cause(done)}")
+            self._wait()
+        except errors.InstallError:
+            self._reconfigure_failed = True
+            raise
+
+    def _reconfigure(self) -> subprocess.CompletedProcess[str]:
+        argv = ("scontrol", "reconfigure")
+        return run(argv, slurm_conf=self._site.slurm.conf, seconds=PING_SECONDS * 2)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + UP_SECONDS
+        while True:
+            done = run(("scontrol", "ping"), slurm_conf=self._site.slurm.conf, seconds=PING_SECONDS)
+            if " is UP" in done.stdout:
+                return
+            if self._logged("fatal: "):
+                deadline = min(deadline, time.monotonic() + FATAL_SECONDS)
+            if time.monotonic() >= deadline:
+                raise errors.InstallError(
+                    f"slurmctld did not come up: {self._cause(done)}",
+                    hint=f"Its log is {self._log}, or `journalctl -u slurmctld`.",
+                )
+            time.sleep(POLL_SECONDS)
+
+    # -- its log ---------------------------------------------------------------------------------------------
+    @property
+    def _log(self) -> Path:
+        try:
+            named = facts.read_conf(self._site).get("SlurmctldLogFile")
+        except errors.PenstockError:
+            named = ""
+        return Path(named or f"{self._site.slurm.log_dir}/slurmctld.log")
+
+    def _log_size(self) -> int:
+        try:
+            return self._log.stat().st_size
+        except OSError:
+            return 0
+
+    def _logged(self, word: str) -> str:
+        """The last line with this word since it was told to restart."""
+        try:
+            with self._log.open("rb") as stream:
+                size = stream.seek(0, 2)
+                start = self._log_start if size >= self._log_start else 0  # else it was rotated
+                stream.seek(max(start, size - LOG_BYTES))
+                lines = stream.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((_STAMP.sub("", line) for line in reversed(lines) if word in line), "")
+
+    def _cause(self, done: subprocess.CompletedProcess[str]) -> str:
+        return self._logged("fatal: ") or self._logged("error: ") or last_line(done)
+
+
+def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    """A command that has ended; with exit code 124 when it has not in that time."""
+    environment = commands.surroundings(slurm_conf)
+    try:
+        return subprocess.run(
+            list(argv), capture_output=True, text=True, timeout=seconds, env=environment, check=False
+        )
+    except FileNotFoundError as error:
+        raise errors.InstallError(f"the program {argv[0]} is not installed") from error
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {seconds:g} s")
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line that says something; scontrol frames its alarms with asterisks."""
+    lines = [line.strip(" *") for line in (done.stdout + done.stderr).split("\n")]
+    said = [line for line in lines if line and line != "RESTORE SLURMCTLD DAEMON TO SERVICE"]
+    return said[-1] if said else f"exit code {done.returncode}"
