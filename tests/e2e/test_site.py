@@ -77,7 +77,7 @@ def see_what_is_missing(site: plainsite.PlainSite) -> None:
 
 def see_what_differs(site: plainsite.PlainSite) -> None:
     """`render --diff` finds nothing after `apply`, then what somebody changed on host and cluster."""
-    parts = ("--only", "hooks", "--only", "penstockd", "--only", "kubernetes")
+    parts = ("--only", "slurm", "--only", "hooks", "--only", "penstockd", "--only", "kubernetes")
     same = site.penstock("render", "--diff", *parts, check=False)
     assert (same.stdout, same.returncode) == ("", 0)
     epilog = site.lab.place.libexec / wellknown.EPILOG
@@ -142,7 +142,10 @@ def test_a_plain_slurm_is_bridged_and_comes_apart_again(site: plainsite.PlainSit
     lab.penstock("lab", "restart", f"slurmd-{plainsite.NEW_NODE}")
     run_bridged(site)
     require_health(site)
-    site.penstock("uninstall", "--yes")
+    said = site.penstock("uninstall", "--yes").stdout
+    assert f"namespaces of jobs: user-{lab.user}" in said
+    assert f"folders: {lab.place.nas}/slurm-jobs, {lab.place.nas}/results" in said
+    assert f"penstockd, which listens on {lab.place.penstockd_socket}" in said
 
     assert site.files() == before
     testing.until(lambda: site.objects() - objects <= users, seconds=60)

@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,17 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.install import access, applying, drafting, facts, planning, preflight, reach, rendering
+from penstock.install import (
+    access,
+    applying,
+    drafting,
+    facts,
+    leftovers,
+    planning,
+    preflight,
+    reach,
+    rendering,
+)
 from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
 from penstock.render import yamltext
@@ -82,17 +92,20 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     files = [file for file in rendering.all_files(site, known) if file.kind in wanted]
     manifests = objects.all_objects(site, known.groups) if "kubernetes" in wanted else ()
     if show_diff:
-        sys.exit(1 if _show_differences(site, files, manifests) else 0)
+        texts = {file.path: file.content.decode() for file in files}
+        if "slurm" in wanted:
+            texts |= {edit.path: rendering.edited(edit) for edit in rendering.all_edits(site, known)}
+        sys.exit(1 if _show_differences(site, texts, manifests) else 0)
     if manifests:
         text = yamltext.documents(manifests)
         files.append(rendering.File(path=Path("kubernetes.yaml"), content=text.encode(), kind="kubernetes"))
-    texts = {str(file.path): file.content.decode() for file in files}
+    named = {str(file.path): file.content.decode() for file in files}
     if out is not None:
         _write_below(out, files)
     elif form == "json":
-        click.echo(as_json(texts))
+        click.echo(as_json(named))
     else:
-        for name, text in texts.items():
+        for name, text in named.items():
             click.echo(f"# ---- {name}\n{text}")
 
 
@@ -118,13 +131,13 @@ def _make_folders(top: Path, folder: Path) -> None:
         parent.mkdir(exist_ok=True)
 
 
-def _show_differences(site: schema.Site, files: list[rendering.File], manifests: Any) -> bool:
+def _show_differences(site: schema.Site, texts: Mapping[Path, str], manifests: Any) -> bool:
     found = False
-    for file in files:
-        live = file.path.read_bytes() if file.path.exists() else b""
-        if live != file.content:
+    for path, text in texts.items():
+        live = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+        if live != text:
             found = True
-            _echo_diff(str(file.path), live.decode(errors="replace"), file.content.decode())
+            _echo_diff(str(path), _printable(live), _printable(text))
     cluster = access.admin(site) if manifests else None
     for manifest in manifests:
         live_object = cluster.get(manifest) if cluster else None
@@ -133,6 +146,11 @@ def _show_differences(site: schema.Site, files: list[rendering.File], manifests:
             before = yamltext.document(_same_keys(live_object or {}, manifest))
             _echo_diff(access.path_of(manifest), before, yamltext.document(manifest))
     return found
+
+
+def _printable(text: str) -> str:
+    """A file of the site's may hold bytes that are no text."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _same_keys(live: Any, wanted: Any) -> Any:
@@ -208,13 +226,20 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
         plan = installer.plan_uninstall()
         _agree(plan, form, dry_run=dry_run, yes=yes)
         installer.uninstall(plan)
-    _say(form, _taken_back(plan))
+    _say(form, _taken_back(site, installer, plan))
 
 
-def _taken_back(plan: planning.Plan) -> str:
+def _taken_back(site: schema.Site, installer: applying.Installer, plan: planning.Plan) -> str:
     if plan.installed.objects:
         return "Everything is as it was before but for Kubernetes: `penstock uninstall` takes that back, too."
-    return "Nothing was installed." if plan.empty else "Everything is as it was before."
+    if plan.empty:
+        return "Nothing was installed."
+    left = list(leftovers.remaining(site, installer.cluster))
+    if not left:
+        return "Everything is as it was before."
+    return "\n  ".join(
+        ("slurm.conf, hooks and settings are as they were before. What is still there:", *left)
+    )
 
 
 def _agree(

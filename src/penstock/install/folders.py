@@ -79,10 +79,14 @@ def _is_roots(directory: int) -> bool:
     return found.st_uid in (ROOT, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def make_missing(site: Site) -> None:
+def missing(site: Site) -> list[tuple[Path, int, int]]:
     """Those that are not there; a NAS that is not mounted is left alone."""
     nas = Path(site.nas.path) if site.nas is not None else None
     wanted = [*local(site), *(on_nas(site) if nas is not None and nas.is_dir() else ())]
-    for folder, mode, owner in wanted:
-        if not folder.exists():
-            make(folder, mode, owner)
+    return [each for each in wanted if not each[0].exists()]
+
+
+def make_missing(site: Site) -> None:
+    """Make them."""
+    for folder, mode, owner in missing(site):
+        make(folder, mode, owner)

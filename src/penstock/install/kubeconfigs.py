@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ POLL_SECONDS = 0.2
 def ensure(site: Site, cluster: access.Cluster) -> bool:
     """Make the file that the site file names, unless it is there; True when it was made."""
     path = Path(site.kubernetes.kubeconfig)
-    if path.exists() or site.kubernetes.access == access.IN_CLUSTER:
+    if not is_missing(site):
         return False
     text = render(_cluster(site), _token(site, cluster))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +55,23 @@ def is_ours(path: Path) -> bool:
         return content == render(found["clusters"][0]["cluster"], found["users"][0]["user"]["token"])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
         return False
+
+
+def is_missing(site: Site) -> bool:
+    """Whether there is none where one is needed."""
+    return site.kubernetes.access != access.IN_CLUSTER and not Path(site.kubernetes.kubeconfig).exists()
+
+
+def planned(site: Site) -> Iterator[tuple[str, str, str]]:
+    """What making it adds, as lines of a plan."""
+    if is_missing(site):
+        secret = f"{site.kubernetes.namespace}/{ACCOUNT}"
+        yield (
+            "add",
+            "object",
+            f"Secret {secret} (a token that never expires; who deletes it, revokes the token)",
+        )
+        yield "add", "file", f"{site.kubernetes.kubeconfig} (penstockd's, with the token of Secret {secret})"
 
 
 def _token(site: Site, cluster: access.Cluster) -> str:

@@ -19,6 +19,8 @@ from penstock.install import (
     accounts,
     adopting,
     facts,
+    folders,
+    kubeconfigs,
     queued,
     reach,
     records,
@@ -60,12 +62,14 @@ class Plan:
     """Commands of sacctmgr; they come last and are never taken back."""
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Symbolic links by the files that they lead to and that are changed in their place."""
+    made: tuple[tuple[str, str, str], ...] = ()
+    """Lines on what is made after all that and not taken back when it fails: a kubeconfig, folders."""
     partitions_only: bool = False
     """Of what slurmctld reads only partitions change: `scontrol reconfigure` is enough."""
 
     @property
     def empty(self) -> bool:
-        return not self.files and not self.objects and not self.accounts and not self.lost_records
+        return not (self.files or self.objects or self.accounts or self.made or self.lost_records)
 
     @property
     def restart(self) -> bool:
@@ -102,6 +106,7 @@ class Plan:
             yield "reload" if self.partitions_only else "restart", "daemon", "slurmctld"
         for command in self.accounts:
             yield ("add" if command[0] == "add" else "change"), "account", " ".join(command[1:])
+        yield from self.made
 
 
 def _word(before: object | None, after: object | None) -> str:
@@ -143,6 +148,7 @@ class Planner:
         conf = Path(self.site.slurm.conf)
         plan = Plan(
             files=files,
+            made=tuple(self._made()),
             partitions_only=reloading.partitions_only(conf, files, self._links, self.store),
             objects=objects,
             kept=(*kept, *needed),
@@ -155,6 +161,12 @@ class Planner:
         )
         outlook = self._outlook(known, installed, reread=plan.restart)
         return dataclasses.replace(plan, harms=queued.harms(self.ask, outlook))
+
+    def _made(self) -> Iterator[tuple[str, str, str]]:
+        for folder, _, _ in folders.missing(self.site):
+            yield "add", "folder", str(folder)
+        if self.cluster is not None:
+            yield from kubeconfigs.planned(self.site)
 
     def _outlook(self, known: facts.Facts, installed: records.Installed, *, reread: bool) -> queued.Outlook:
         there = known.existing
@@ -221,8 +233,7 @@ class Planner:
             yield str(aside), records.look(aside, self.store)
 
     def _edited(self, edit: rendering.Edit) -> records.FileState:
-        text = edit.path.read_text(errors="surrogateescape") if edit.path.exists() else ""
-        new = conffile.bridged(text, include=str(edit.include), settings=edit.settings)
+        new = rendering.edited(edit)
         return self._like(records.real(edit.path), new.encode(errors="surrogateescape"))
 
     def _like(self, path: Path, content: bytes) -> records.FileState:

@@ -29,7 +29,7 @@ def partitions_only(
 
     def before(name: str) -> str:
         path = conf.parent / name
-        return path.read_text(errors="surrogateescape") if path.exists() else ""
+        return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
 
     def after(name: str) -> str:
         change = changed.get(str(conf.parent / name))

@@ -15,6 +15,7 @@ from penstock.model import cluster as model
 from penstock.render import clifilter, hooks, includes, pam, slurmconf, units
 from penstock.site import clusters, daemons
 from penstock.site.schema import Site
+from penstock.slurm import conffile
 
 OWN_LUA = "job_submit.penstock.lua"
 SITE_LUA = "job_submit.site.lua"
@@ -119,6 +120,12 @@ def all_edits(site: Site, facts: Facts) -> tuple[Edit, ...]:
     if _brings_gpus(site, facts):
         edits.append(Edit(path=conf.parent / "gres.conf", include=conf.parent / GRES_INCLUDE))
     return tuple(edits)
+
+
+def edited(edit: Edit) -> str:
+    """The file's text as it shall be; what is not there is empty."""
+    text = edit.path.read_text(encoding="utf-8", errors="surrogateescape") if edit.path.exists() else ""
+    return conffile.bridged(text, include=str(edit.include), settings=edit.settings)
 
 
 def _brings_gpus(site: Site, facts: Facts) -> bool:
