@@ -75,6 +75,20 @@ def test_the_resource_name_of_a_gpu_type_is_seen() -> None:
     assert not any("claims" in remark for remark in made.remarks)
 
 
+def test_gpus_that_slurm_does_not_know_are_told() -> None:
+    """Once for nodes that are alike, under whatever resource name; a network card is no GPU."""
+    card = (("nvidia.com/mig-1g.10gb", 2), ("rdma/hca", 8))
+    other = resources.Amount(millicpus=8000, memory=32 * 2**30, devices=card)
+    nodes = [node("n1"), node("n2"), node("n3", gpus=4), node("n4", gpus=1)]
+    members = [*map(member, ("n1", "n2", "n3")), dataclasses.replace(member("n4"), allocatable=other)]
+    made = drafting.draft(dataclasses.replace(seen([], members), nodes=nodes), drafting.Wishes())
+    found = [remark.partition(";")[0] for remark in made.remarks if "Gres" in remark]
+    assert found == [
+        "n1, n2: Kubernetes has 4 GPUs, Slurm's Gres none",
+        "n4: Kubernetes has 2 GPUs, Slurm's Gres 1",
+    ]
+
+
 def test_without_a_common_node_kubernetes_nodes_become_slurms() -> None:
     """Their slurmds run on this host."""
     made = drafting.draft(
@@ -92,7 +106,7 @@ def test_names_that_differ_and_sizes_that_do_not_fit_are_told() -> None:
     found = [member("n1", cpus=4), member("ip-10-0-0-2", host="n2")]
     made = drafting.draft(seen(["n1", "n2"], found), drafting.Wishes(nas="/nas", image="a:1"))
     assert made.renamed == (("n2", "ip-10-0-0-2"),)
-    assert made.remarks == ("n1: Slurm claims cpu 8, Kubernetes can give 4",)
+    assert made.remarks[0] == "n1: Slurm claims cpu 8, Kubernetes can give 4"
 
 
 def test_a_node_is_read_from_scontrol() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import errors
@@ -18,6 +18,9 @@ from penstock.slurm.describing import SlurmNode
 PARTITION = "k8s"
 FIRST_PORT = 17001
 HOSTNAME = "kubernetes.io/hostname"
+SHOWN = 10
+_GPU = re.compile(r"gpu|/mig-")
+"""Resource names that stand for GPUs: amd.com/gpu, nvidia.com/mig-1g.10gb, gpu.intel.com/i915."""
 HEADER = """\
 # One description of this site. Every key is described in docs/reference/site.md.
 # `penstock apply --dry-run` shows what it would change; `penstock doctor` says whether everything agrees.
@@ -196,11 +199,30 @@ def _remarks(
             f"{node.name}: Slurm claims {each.what} {each.needed}, Kubernetes can give {each.free}"
             for each in short
         ]
+    remarks += _gpus_that_slurm_lacks(matched, known)
     if not wishes.nas:
         remarks.append("no NAS named (--nas): output is streamed; no intake, no results folder")
     if not wishes.image:
         remarks.append("no default image named (--image): every script must say #K8S_IMAGE=…")
     return remarks
+
+
+def _gpus_that_slurm_lacks(
+    matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member]
+) -> Iterator[str]:
+    """Nodes with more GPUs in Kubernetes than Slurm knows of: no job could ask for the others."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for node in matched:
+        there = known[node.name].allocatable
+        gpus = there.gpus + sum(count for name, count in there.devices if _GPU.search(name))
+        if gpus > node.gpus:
+            found.setdefault((gpus, node.gpus), []).append(node.name)
+    for (gpus, gres), names in found.items():
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        yield (
+            f"{', '.join(names[:SHOWN])}{more}: Kubernetes has {gpus} GPUs, Slurm's Gres {gres or 'none'}; "
+            f"add Gres=gpu:{gpus} to slurm.conf and gres.conf, and call `penstock init` again"
+        )
 
 
 def _free_name(wanted: str, taken: Sequence[str]) -> str:
