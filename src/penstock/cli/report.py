@@ -19,6 +19,7 @@ from penstock.sbatch.diagnostics import Diagnostic
 _COLOURS = {"error": 31, "warning": 33, "info": 36}
 _GREEN = 32
 _WIDEST = 160
+UNKNOWN = "unknown-partition"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -67,12 +68,27 @@ class Checker(msgspec.Struct, frozen=True):
         return cls(context, silenced, _given(accepted, context) if accepted else ())
 
     def compile(self, source: Source, arguments: Sequence[str] = ()) -> compiler.Compilation:
+        done = self._compile(source, arguments, self.context)
+        site = self.context.site
+        if site is None or site.complete or not any(each.code == UNKNOWN for each in done.diagnostics):
+            return done
+        from penstock.cli import partitions  # here, because Slurm is asked of unknown names only
+
+        known = partitions.completed(site)
+        if known is None:
+            kept = tuple(each for each in done.diagnostics if each.code != UNKNOWN)
+            return msgspec.structs.replace(done, diagnostics=kept)
+        return self._compile(source, arguments, msgspec.structs.replace(self.context, site=known))
+
+    def _compile(
+        self, source: Source, arguments: Sequence[str], context: compiler.Context
+    ) -> compiler.Compilation:
         return compiler.compile_script(
             source.data,
             name=source.name,
             arguments=arguments,
             variables=os.environ,
-            context=self.context,
+            context=context,
             silenced=self.silenced,
         )
 

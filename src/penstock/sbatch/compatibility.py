@@ -77,7 +77,8 @@ _TAIL: Final = """
 (YAML, see reference/site.md), or a small view of one as JSON or TOML, which is faster and which
 `penstock apply` writes beside it (site.json for site.yaml). Where nobody says `--site` that view is read, as
 the intake does at every file, for it is what is in force. It has these keys: `slurm` (release),
-`complete` (`false`: what is not named here is a warning, not an error), `gres_types`, `max_array_size`,
+`complete` (`false`: what is not named here is a warning, not an error; a partition is first looked up with
+`sinfo`, and nothing is said when Slurm does not answer within two seconds), `gres_types`, `max_array_size`,
 `partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?,
 `trusted`, `allowed_tolerations`, `allowed_node_labels`),
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`

@@ -69,14 +69,15 @@ async def _start(argv: Sequence[str], environment: Mapping[str, str]) -> asyncio
 
 def surroundings(slurm_conf: str) -> dict[str, str]:
     """Our own variables without those by which a person makes Slurm's commands show less, or other clusters:
-    what is hidden from us would count as not there.
+    what is hidden from us would count as not there. Without a slurm.conf Slurm looks for its own.
     """
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in _UNSET and not name.startswith(_FILTERS)
     }
-    return kept | {"LC_ALL": "C", wellknown.ENV_SLURM_CONF: slurm_conf}
+    named = {wellknown.ENV_SLURM_CONF: slurm_conf} if slurm_conf else {}
+    return kept | {"LC_ALL": "C"} | named
 
 
 async def _hear(stream: asyncio.StreamReader | None, said: bytearray) -> None:

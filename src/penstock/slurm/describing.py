@@ -116,6 +116,13 @@ async def partitions(slurm_conf: str) -> tuple[SlurmPartition, ...]:
     return tuple(_partition(line) for line in text.split("\n") if line.startswith("PartitionName="))
 
 
+async def partition_names(slurm_conf: str, *, within: float) -> tuple[str, ...]:
+    """The same by name alone, hidden ones, too."""
+    argv = ("sinfo", "--noheader", "--all", "--format=%R")
+    text = await commands.run(argv, slurm_conf=slurm_conf, within=within)
+    return tuple(dict.fromkeys(text.split()))
+
+
 def _partition(line: str) -> SlurmPartition:
     words = {match[1]: _value(match[2]) for match in _WORD.finditer(line)}
     return SlurmPartition(
