@@ -18,8 +18,10 @@ PartitionName=old Nodes=n1 Default=YES
 LUA = "function slurm_job_submit(job, parts, uid) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n"
 SITE = """\
 cluster: hall
-slurm: {{conf: {root}/etc/slurm.conf, user: root, release: "22.05", gpu_device_dir: {root}/dev}}
+slurm: {{conf: {root}/etc/slurm.conf, user: root, release: "22.05",
+  gpu_device_dir: {root}/dev, commands_dir: {root}/commands}}
 penstockd:
+  program: {root}/commands/penstock
   socket: {root}/run/p.sock
   config: {root}/etc/penstockd.json
   state_dir: {root}/state
@@ -45,6 +47,11 @@ class Place:
         self.conf.write_text(CONF)
         (self.etc / "job_submit.lua").write_text(LUA)
         self.text = SITE.format(root=root)
+        self.commands = root / "commands"
+        self.commands.mkdir()
+        for name in ("scontrol", "squeue", "penstock"):
+            (self.commands / name).write_text("#!/bin/sh\n")
+            (self.commands / name).chmod(0o755)
         self.store = records.Store(root / "state" / "installed")
         self.restarts = 0
 

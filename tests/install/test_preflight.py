@@ -25,12 +25,11 @@ class Host(Place):
         super().__init__(root)
         self.programs = root / "state" / "bin"
         self.programs.mkdir(parents=True)
-        for name in ("squeue", "systemctl", "penstock", "python3"):
+        for name in ("squeue", "systemctl"):
             self.program(name, "")
         self.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
         self.file = root / "state" / "site.yaml"
-        self.edit('release: "22.05"', f'release: "22.05", commands_dir: {self.programs}')
-        self.edit("penstockd:\n", f"penstockd:\n  program: {self.programs}/penstock\n")
+        self.file.write_text(self.text)
 
     def program(self, name: str, text: str) -> None:
         path = self.programs / name
@@ -82,14 +81,13 @@ def test_all_is_told_at_once_with_its_line(host: Host) -> None:
     """In a dry run as in a call that would change things; nothing is changed by either."""
     host.edit("cluster: hall", "cluster: attic")
     host.edit("commands_dir", "restart: [/bin/false], commands_dir")
-    host.edit(f"{host.programs}/penstock", "/nowhere/penstock")
+    host.edit(f"{host.commands}/penstock", "/nowhere/penstock")
     host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
     for words in ((), ("--dry-run",)):
         said = host.apply(*words)
         assert said.startswith("4 things must be put right first\n")
         for line in (
             f"{host.file}:1:1: cluster: `attic`, but {host.conf} is of cluster hall; write `cluster: hall`",
-            f"{host.file}:2:",
             f"{host.file}:{host.line('  program')}:3: penstockd.program: there is no program /nowhere",
             f"{host.file}:{host.line('nas:')}:7: nas.path: there is no folder /nowhere/nas on this host",
             "slurm.restart: `/bin/false` always fails; name a command that restarts slurmctld",

@@ -56,12 +56,12 @@ class Plan:
     """Objects and files that stay although they are ours, with the reason."""
     lost_records: str = ""
     """The folder of the records, when they were lost and are written anew."""
-    harms: tuple[queued.Harm, ...] = ()
-    """What would become of jobs that are in the queue."""
     accounts: tuple[tuple[str, ...], ...] = ()
     """Commands of sacctmgr; they come last and are never taken back."""
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Symbolic links by the files that they lead to and that are changed in their place."""
+    harms: tuple[queued.Harm, ...] = ()
+    """What would become of jobs that are in the queue."""
     made: tuple[tuple[str, str, str], ...] = ()
     """Lines on what is made after all that and not taken back when it fails: a kubeconfig, folders."""
     partitions_only: bool = False
