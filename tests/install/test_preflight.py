@@ -14,6 +14,7 @@ from penstock.cli import sites
 from penstock.install import access, applying, preflight
 from penstock.model import resources
 from penstock.site import resolving
+from penstock.slurm import conffile
 
 NODES = ("n1", "v1", "v2")
 
@@ -191,6 +192,51 @@ def test_a_slurm_conf_that_slurm_rejects_is_told_with_the_rest(host: Host) -> No
         assert "unrecognized key: FooBar" in said
         assert "there is no folder /nowhere/nas" in said
         assert "--force" not in said
+
+
+TWO = (
+    "NodeName=DEFAULT CPUs=4\nNodeName=n[1-2]\nPartitionName=DEFAULT State=UP\nPartitionName=p Nodes=n[1-2]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (TWO, []),
+        (f"{TWO}NodeName=n2\n", ["node n2 is defined twice"]),
+        (f"{TWO}PartitionName=p Nodes=n1\n", ["partition p is defined twice"]),
+        (f"{TWO}PartitionName=q Nodes=n2,z\n", ["partition q has node z, which no NodeName line defines"]),
+        (f"{TWO}NodeSet=big Nodes=n1\nPartitionName=q Nodes=big\nPartitionName=r Nodes=ALL\n", []),
+        (f"{TWO}#NodeName=n2\n", []),
+        (f"{TWO}include more\n", ["node n1 is defined twice"]),
+        (f"{TWO}PartitionName=DEFAULT Nodes=z\nPartitionName=q\n",
+         ["partition q has node z, which no NodeName line defines"]),
+        (f"{TWO}NodeName=n[\nPartitionName=\n", []),
+    ],
+)  # fmt: skip
+def test_what_keeps_slurmctld_from_starting_is_seen(text: str, found: list[str]) -> None:
+    """Each was seen to end slurmctld 22.05 with a fatal error, while scontrol read the same file."""
+    assert list(conffile.contradictions(text, include=lambda name: "NodeName=n1\n")) == found
+
+
+def test_such_a_slurm_conf_is_refused(host: Host) -> None:
+    """As somebody has left it, together with what we add."""
+    host.conf.write_text(f"{host.conf.read_text()}PartitionName=odd Nodes=n1,n9\n")
+    said = host.apply("--dry-run")
+    assert "slurmctld would not start: partition odd has node n9, which no NodeName line defines" in said
+    assert "--force" not in said
+
+
+def test_a_qos_that_the_accounting_lacks_is_named(host: Host) -> None:
+    """Without an answer nothing is said."""
+    host.program("sacctmgr", "echo normal; echo long")
+    host.edit("k8s: {nodes: [known, new]}", "k8s: {nodes: [known, new], qos: lomg}")
+    host.edit(f"commands_dir: {host.commands}", f"commands_dir: {host.programs}")
+    host.program("squeue", "")
+    said = "\n".join(host.mistakes())
+    assert "partitions.k8s.qos: Slurm's accounting has no QOS lomg; `sacctmgr add qos lomg`, or take" in said
+    host.program("sacctmgr", "exit 1")
+    assert host.mistakes() == []
 
 
 def test_what_keeps_a_plan_from_being_made_is_told_with_the_rest(

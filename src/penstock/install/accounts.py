@@ -91,6 +91,15 @@ def run(site: Site, commands: Sequence[tuple[str, ...]]) -> None:
         _sacctmgr(site, ("--immediate", *command))
 
 
+def qos_names(site: Site) -> frozenset[str] | None:
+    """Every QOS; None when the accounting does not answer."""
+    try:
+        text = _sacctmgr(site, ("--noheader", "--parsable2", "show", "qos", "format=name"))
+    except errors.InstallError:
+        return None
+    return frozenset(text.split()) or None
+
+
 def _sacctmgr(site: Site, words: Sequence[str]) -> str:
     environment = {
         wellknown.ENV_SLURM_CONF: site.slurm.conf,

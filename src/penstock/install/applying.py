@@ -176,6 +176,8 @@ class Installer:
         named = Path(self.site.slurm.conf)
         for conf in {str(named), str(records.real(named))} & set(contents):
             yield from _said(self._require_readable, contents, conf)
+        for line in plan.contradictions:
+            yield f"slurmctld would not start: {line}; correct {named}"
 
     def _dry_run(self, change: transactions.ObjectChange) -> None:
         manifest = change.after or {}

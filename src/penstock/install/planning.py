@@ -21,10 +21,10 @@ from penstock.install import (
     facts,
     folders,
     kubeconfigs,
+    newconf,
     queued,
     reach,
     records,
-    reloading,
     rendering,
     sharing,
 )
@@ -66,6 +66,8 @@ class Plan:
     """Lines on what is made after all that and not taken back when it fails: a kubeconfig, folders."""
     partitions_only: bool = False
     """Of what slurmctld reads only partitions change: `scontrol reconfigure` is enough."""
+    contradictions: tuple[str, ...] = ()
+    """In slurm.conf as it would be: slurmctld would not start."""
 
     @property
     def empty(self) -> bool:
@@ -145,11 +147,12 @@ class Planner:
         removed = {path: self._original(path, installed) for path in installed.files if path not in goals}
         files = self._file_changes(goals | removed)
         objects, kept, made = self._object_changes(known, installed)
-        conf = Path(self.site.slurm.conf)
+        conf = newconf.NewConf(Path(self.site.slurm.conf), files, self._links, self.store)
         plan = Plan(
             files=files,
             made=tuple(self._made()),
-            partitions_only=reloading.partitions_only(conf, files, self._links, self.store),
+            partitions_only=conf.partitions_only(),
+            contradictions=conf.contradictions(),
             objects=objects,
             kept=(*kept, *needed),
             accounts=accounts.plan(self.site, cluster=facts.cluster_name(self.site, known)),

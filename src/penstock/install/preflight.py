@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from penstock import errors
-from penstock.install import access, applying, facts
+from penstock.install import access, accounts, applying, facts
 from penstock.site import checking, reading, resolving
 from penstock.site.findings import Place
 from penstock.site.schema import Site
@@ -71,6 +71,7 @@ def look(site: Site, members: Sequence[resolving.Member] | None) -> Iterator[Mis
     yield from _cluster(site)
     yield from _programs(site)
     yield from _folders(site)
+    yield from _qos(site)
     if members is not None:
         yield from _nodes(site, members)
 
@@ -159,6 +160,16 @@ def _folders(site: Site) -> Iterator[Mistake]:
         return
     if done.returncode:
         yield ("nas", "path"), f"there is no folder {path} on this host", "mount it, or correct the path"
+
+
+def _qos(site: Site) -> Iterator[Mistake]:
+    """slurmctld does not start with a partition whose QOS the accounting lacks."""
+    wanted = {name: each.qos for name, each in site.partitions.items() if each.qos}
+    known = accounts.qos_names(site) if wanted else None
+    for name, qos in wanted.items():
+        if known is not None and qos not in known:
+            remedy = f"`sacctmgr add qos {qos}`, or take one of {', '.join(sorted(known)[:SHOWN])}"
+            yield ("partitions", name, "qos"), f"Slurm's accounting has no QOS {qos}", remedy
 
 
 def _nodes(site: Site, members: Sequence[resolving.Member]) -> Iterator[Mistake]:

@@ -9,10 +9,11 @@ Of two settings on one line, other than those of a node's or a partition's, Slur
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +93,57 @@ def besides_partitions(text: str, *, include: Callable[[str], str]) -> tuple[str
     """Every line that says something, but those of partitions, which `scontrol reconfigure` reads anew."""
     lines = (" ".join(line.split()) for line in _lines(text, include, [0]))
     return tuple(line for line in lines if line and not _PARTITION.match(line))
+
+
+def contradictions(text: str, *, include: Callable[[str], str]) -> tuple[str, ...]:
+    """Nodes and partitions that are defined twice, and nodes of partitions that are defined nowhere.
+
+    With any of them slurmctld does not start, while Slurm's commands take the file as it is.
+    """
+    rows = [
+        (match[1].lower(), match[2]) for line in _lines(text, include, [0]) if (match := _SETTING.match(line))
+    ]
+    nodes = [name for key in _keys(rows, "nodename") for name in _expanded(key)]
+    known = {*nodes, *_keys(rows, "nodeset")}
+    return (
+        *(f"node {name} is defined twice" for name in _repeated(nodes)),
+        *(f"partition {name} is defined twice" for name in _repeated(_keys(rows, "partitionname"))),
+        *(
+            f"partition {partition} has node {name}, which no NodeName line defines"
+            for partition, name in _members(rows)
+            if name not in known and name.upper() != "ALL"
+        ),
+    )
+
+
+def _keys(rows: Iterable[tuple[str, str]], kind: str) -> list[str]:
+    """What lines of this kind define; DEFAULT is nobody's name."""
+    keys = [value.split(None, 1)[0] for name, value in rows if name == kind and value]
+    return [key for key in keys if key.upper() != "DEFAULT"]
+
+
+def _members(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Partitions and their nodes, one by one."""
+    table: dict[str, dict[str, str]] = {}
+    usual: dict[str, str] = {}
+    for name, value in rows:
+        if name == "partitionname":
+            _row(value, table, usual, expand=False)
+    for partition, row in table.items():
+        yield from ((partition, node) for node in _expanded(row.get("nodes", "")))
+
+
+def _expanded(names: str) -> tuple[str, ...]:
+    """Nothing where it is no list of hosts: Slurm has more to say of that."""
+    try:
+        return hostlists.expand(names)
+    except errors.SlurmError:
+        return ()
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    counts = collections.Counter(names)
+    return [name for name, count in counts.items() if count > 1]
 
 
 def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *, expand: bool) -> None:

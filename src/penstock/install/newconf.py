@@ -1,0 +1,59 @@
+"""slurm.conf and what it includes, as they are and as a plan would leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock import wellknown
+from penstock.install import records, rendering
+from penstock.install.transactions import FileChange
+from penstock.slurm import conffile
+
+READ_AT_START = ("gres.conf", rendering.GRES_INCLUDE, "cgroup.conf")
+
+
+class NewConf:
+    """One plan's."""
+
+    def __init__(
+        self, conf: Path, files: Sequence[FileChange], links: Mapping[str, str], store: records.Store
+    ) -> None:
+        self._conf = conf
+        self._changed = {links.get(change.path, change.path): change for change in files}
+        self._store = store
+
+    @property
+    def changes(self) -> bool:
+        """Whether slurmctld would read something else."""
+        return not self._changed.keys().isdisjoint(
+            (str(self._conf), str(self._conf.parent / wellknown.INCLUDE))
+        )
+
+    def partitions_only(self) -> bool:
+        """Whether nothing but partitions changes.
+
+        `scontrol reconfigure` reads their lines anew: one that is new, changed or gone is so at once, in
+        22.05 as in later releases. Nodes and GRES, and PrologSlurmctld, are read at the start only.
+        """
+        if not self.changes or any(Path(path).name in READ_AT_START for path in self._changed):
+            return False
+        old = conffile.besides_partitions(self._before(str(self._conf)), include=self._before)
+        return old == conffile.besides_partitions(self._after(str(self._conf)), include=self._after)
+
+    def contradictions(self) -> tuple[str, ...]:
+        """For what slurmctld would end at its start, and what Slurm's commands do not mind."""
+        if not self.changes:
+            return ()
+        return conffile.contradictions(self._after(str(self._conf)), include=self._after)
+
+    def _before(self, name: str) -> str:
+        path = self._conf.parent / name
+        return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+
+    def _after(self, name: str) -> str:
+        change = self._changed.get(str(self._conf.parent / name))
+        if change is None:
+            return self._before(name)
+        state = change.after
+        return self._store.copy(state.digest).decode(errors="surrogateescape") if state is not None else ""
