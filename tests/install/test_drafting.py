@@ -109,6 +109,13 @@ def test_names_that_differ_and_sizes_that_do_not_fit_are_told() -> None:
     assert made.remarks[0] == "n1: Slurm claims cpu 8, Kubernetes can give 4"
 
 
+def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:
+    """The label of its host has the domain, too, on most clusters."""
+    made = drafting.draft(seen(["p1", "p2"], [member("p1.example.org"), member("p2")]), drafting.Wishes())
+    assert made.renamed == (("p1", "p1.example.org"),)
+    assert made.matched == ("p2",)
+
+
 def test_a_node_is_read_from_scontrol() -> None:
     """Values with blanks in them, GPU types, what is taken."""
     found = describing.node(NODE_LINE)

@@ -156,6 +156,16 @@ def test_nodes_that_kubernetes_lacks_are_named_with_their_group(host: Host) -> N
     assert len(host.mistakes(("v1", "v2"))) == 0
 
 
+def test_nodes_with_a_domain_in_kubernetes_are_recognised(host: Host) -> None:
+    """Slurm itself can call a host so: that is the way out. A name that could be two hosts is nobody's."""
+    said = "\n".join(host.mistakes(("n1.example.org", "v1", "v2")))
+    assert (
+        "Kubernetes has no node n1; Kubernetes calls n1 n1.example.org: write NodeName=n1.example.org" in said
+    )
+    assert "NodeHostname=n1 into slurm.conf, and n1.example.org here" in said
+    assert "correct the names" in "\n".join(host.mistakes(("n1.example.org", "n1.example.net", "v1", "v2")))
+
+
 def test_a_nas_that_does_not_answer_holds_nobody_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a folder of a file server that is away."""
     host.program("test", "exec sleep 60")

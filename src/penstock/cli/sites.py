@@ -387,7 +387,11 @@ def _show_draft(made: drafting.Draft, site_file: Path) -> None:
         if names:
             click.echo(f"  {label}: {', '.join(names)}")
     for slurm, kubernetes in made.renamed:
-        click.secho(f"  {slurm} is called {kubernetes} in Kubernetes: the names must be equal", fg="yellow")
+        click.secho(
+            f"  {slurm} is called {kubernetes} in Kubernetes, and the names must be equal: "
+            f"write NodeName={kubernetes} NodeHostname={slurm} into slurm.conf",
+            fg="yellow",
+        )
     for remark in made.remarks:
         click.secho(f"  {remark}", fg="yellow")
     click.echo("Look at it, then: penstock apply --dry-run")

@@ -17,7 +17,6 @@ from penstock.slurm.describing import SlurmNode
 
 PARTITION = "k8s"
 FIRST_PORT = 17001
-HOSTNAME = "kubernetes.io/hostname"
 SHOWN = 10
 _GPU = re.compile(r"gpu|/mig-")
 """Resource names that stand for GPUs: amd.com/gpu, nvidia.com/mig-1g.10gb, gpu.intel.com/i915."""
@@ -75,12 +74,8 @@ def draft(seen: Seen, wishes: Wishes) -> Draft:
     both = [node for node in seen.nodes if node.name in known]
     matched = [] if seen.elsewhere else both
     names = {node.name for node in matched}
-    by_host = {member.labels.get(HOSTNAME, ""): member.name for member in seen.members}
-    renamed = tuple(
-        (node.name, by_host[node.name])
-        for node in seen.nodes
-        if node.name not in names and node.name in by_host
-    )
+    others = ((node.name, resolving.other_name(node.name, seen.members)) for node in seen.nodes)
+    renamed = tuple((name, other) for name, other in others if other and name not in names)
     groups = _matched_groups(matched, known) if matched else _virtual_groups(seen)
     types = {node.gpu_type for node in matched if node.gpu_type}
     gpu_resources = {name: found["resource"] for name in types if (found := _gpu_type(name, seen))}

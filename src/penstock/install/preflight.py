@@ -181,5 +181,16 @@ def _nodes(site: Site, members: Sequence[resolving.Member]) -> Iterator[Mistake]
         if name in bridged and missing:
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
             message = f"Kubernetes has no node {', '.join(missing[:SHOWN])}{more}"
-            remedy = "correct the names (`kubectl get nodes`), or join them to the cluster first"
-            yield ("node_groups", name, "nodes"), message, remedy
+            yield ("node_groups", name, "nodes"), message, _remedy(missing, members)
+
+
+def _remedy(missing: Sequence[str], members: Sequence[resolving.Member]) -> str:
+    """Slurm lets a node have another name than its host."""
+    for node in missing:
+        other = resolving.other_name(node, members)
+        if other:
+            return (
+                f"Kubernetes calls {node} {other}: "
+                f"write NodeName={other} NodeHostname={node} into slurm.conf, and {other} here"
+            )
+    return "correct the names (`kubectl get nodes`), or join them to the cluster first"

@@ -13,6 +13,8 @@ from penstock.site.parts import NodeGroup
 from penstock.site.schema import Site
 from penstock.site.words import mebibytes
 
+HOSTNAME = "kubernetes.io/hostname"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
@@ -21,6 +23,16 @@ class Member:
     name: str
     labels: Mapping[str, str]
     allocatable: resources.Amount
+
+
+def other_name(host: str, members: Iterable[Member]) -> str:
+    """What Kubernetes calls a host that Slurm calls so: by its label, or with a domain; empty when it is not
+    plain.
+    """
+    found = [
+        each.name for each in members if host in (each.labels.get(HOSTNAME), each.name.partition(".")[0])
+    ]
+    return found[0] if len(found) == 1 and found[0] != host else ""
 
 
 def needs_kubernetes(site: Site) -> bool:
