@@ -13,6 +13,12 @@ SECONDS = 5.0
 WELL = "pong"
 
 
+def fingerprint(path: str) -> str:
+    """That of the settings that penstockd runs with; empty when it does not say. Errors as of `ping`."""
+    answer = wire.ask(path, SECONDS, wellknown.VERB_PING) or []
+    return answer[1].decode(errors="replace") if len(answer) > 1 else ""
+
+
 def ping(path: str) -> tuple[str, float]:
     """penstockd's answer and how long it took; OSError or WireError when there is none."""
     began = time.monotonic()

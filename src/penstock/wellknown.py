@@ -60,6 +60,8 @@ OUTPUTS_COPIED = (
 TASK_PROLOG = "penstock-task-prolog"  # TaskProlog
 SESSION = "penstock-session"  # run by PAM before each step on a node
 JOB_SUBMIT = "job_submit.lua"  # the plugin's script; Slurm looks for it beside slurm.conf
+INTAKE_LOCK = "lock"  # in the intake's state folder: held while it runs, names its settings
+COLLECTOR_LOCK = "collector.lock"  # in the collector's state folder: likewise
 INCLUDE = "penstock.conf"  # what an existing slurm.conf includes
 
 # -- what job_submit.lua leaves in a job -----------------------------------------------------------

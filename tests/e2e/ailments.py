@@ -16,111 +16,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e import labs, storms
+from tests.e2e import storms
+from tests.e2e.ailing import (
+    NODE,
+    Ailment,
+    Lab,
+    changed,
+    commands,
+    its_kubeconfig,
+    killed,
+    mode,
+    moved,
+    said,
+    setting_changed,
+    site_of,
+)
 
 from penstock import wellknown
 from penstock.lab import components, processes, spec, supervision, testing
 from penstock.lab.kubernetes import controlplane
 from penstock.lab.slurm import programs
 from penstock.model import releases
-from penstock.render import yamltext
-from penstock.site import checking, loading, reading, schema
-
-Lab = testing.RunningLab
-Ailment = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]
-NODE = "n4"
-
-
-def site_of(lab: Lab, **sections: Any) -> schema.Site:
-    """The lab's site, with other words in some sections."""
-    document = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
-    for section, values in sections.items():
-        known = document.get(section, {})
-        document[section] = {
-            key: _merged(known.get(key), value) for key, value in {**known, **values}.items()
-        }
-    return loading.loads(yamltext.document(document).encode())
-
-
-def its_kubeconfig(lab: Lab) -> Path:
-    """The one that penstockd uses, past a fault proxy or not."""
-    return Path(site_of(lab).kubernetes.kubeconfig)
-
-
-def _merged(known: Any, new: Any) -> Any:
-    return {**known, **new} if isinstance(known, dict) and isinstance(new, dict) else new
-
-
-def said(**sections: Any) -> Ailment:
-    """A site file that says something else."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        yield site_of(lab, **sections)
-
-    return ailment
-
-
-def moved(path: Callable[[Lab], Path]) -> Ailment:
-    """A file or folder that is away for a while."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        site, there = site_of(lab), path(lab)
-        away = there.with_name(f"{there.name}.away")
-        there.rename(away)
-        try:
-            yield site
-        finally:
-            away.rename(there)
-
-    return ailment
-
-
-def changed(path: Callable[[Lab], Path], content: bytes = b"\n# changed\n") -> Ailment:
-    """A file with something at its end."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        there = path(lab)
-        before = there.read_bytes()
-        there.write_bytes(before + content)
-        try:
-            yield site_of(lab)
-        finally:
-            there.write_bytes(before)
-
-    return ailment
-
-
-def mode(path: Callable[[Lab], Path], bits: int) -> Ailment:
-    """A file or folder with other rights."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        there = path(lab)
-        before = there.stat().st_mode & 0o7777
-        there.chmod(bits)
-        try:
-            yield site_of(lab)
-        finally:
-            there.chmod(before)
-
-    return ailment
-
-
-def commands(do: tuple[str, ...], undo: tuple[str, ...]) -> Ailment:
-    """What a command does, until another takes it back."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        lab.run(do)
-        try:
-            yield site_of(lab)
-        finally:
-            lab.run(undo)
-
-    return ailment
+from penstock.site import checking, schema
 
 
 def node_has(amounts: dict[str, str]) -> Ailment:
@@ -354,13 +271,9 @@ def other_slurm(lab: Lab) -> Iterator[schema.Site]:
 
 
 @contextlib.contextmanager
-def no_penstockd(lab: Lab) -> Iterator[schema.Site]:
-    """penstockd has been killed."""
-    labs.kill(lab.place, "penstockd")
-    try:
-        yield site_of(lab)
-    finally:
-        lab.penstock("lab", "restart", "penstockd")
+def another_cluster(lab: Lab) -> Iterator[schema.Site]:
+    """A site file of another cluster."""
+    yield site_of(lab).model_copy(update={"cluster": "elsewhere"})
 
 
 @contextlib.contextmanager
@@ -394,6 +307,17 @@ def hook(name: str) -> Callable[[Lab], Path]:
 AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
     "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
+    "another cluster": (another_cluster, "cluster-name", "the site file says elsewhere"),
+    "slurm.conf changed, slurmctld not told": (
+        changed(lambda lab: lab.place.slurm_conf, b"MaxStepCount=39999\n"),
+        "slurm-restarted",
+        "changed after slurmctld had read it",
+    ),
+    "slurmctld not restarted": (
+        setting_changed("KillWait=30", "KillWait=31"),
+        "slurm-restarted",
+        "KillWait=31, it runs with 30 sec",
+    ),
     "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
     "slurmctld away": (no_slurmctld, "slurmctld", "slurmctld does not answer"),
     "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
@@ -460,6 +384,11 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
         "node-ready",
         "n4 is cordoned",
     ),
+    "node too large": (
+        node_has({"cpu": "64"}),
+        "node-sizes",
+        "Kubernetes can give cpu 64, Slurm uses 8",
+    ),
     "node too small": (node_has({"cpu": "4"}), "node-sizes", "Slurm claims cpu 8, Kubernetes can give 4"),
     "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "gives out 4 GPUs, Kubernetes has 1"),
     "GPU label away": (label_gone, "gpu-labels", "n4 has no label gpu=a100"),
@@ -470,7 +399,24 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
         "the quota of namespace user-quota-test is not the site file's",
     ),
     "PriorityClass away": (class_deleted, "priority-classes", "there is no PriorityClass vanished"),
-    "penstockd killed": (no_penstockd, "penstockd", "penstockd does not answer"),
+    "penstockd killed": (killed("penstockd"), "penstockd", "penstockd does not answer"),
+    "penstockd not restarted": (
+        changed(lambda lab: lab.place.penstockd_conf, b" "),
+        "penstockd-settings",
+        "penstockd runs with older settings",
+    ),
+    "intake not restarted": (
+        changed(lambda lab: lab.place.intake_conf, b" "),
+        "intake",
+        "the intake runs with older settings",
+    ),
+    "collector not restarted": (
+        changed(lambda lab: lab.place.collector_conf, b" "),
+        "collector",
+        "the collector runs with older settings",
+    ),
+    "intake away": (killed("intake"), "intake", "the intake does not run"),
+    "collector away": (killed("collector"), "collector", "the collector does not run"),
     "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "closed to users"),
     "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
     "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas is not there"),
@@ -495,5 +441,5 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "apply cut short": (cut_short, "apply", "killed half-way"),
 }
 
-SAID = ("SlurmUser is another", "node unknown to both")
+SAID = ("SlurmUser is another", "node unknown to both", "another cluster")
 """The site file itself is wrong."""

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.lab import listening, ports, sitefile, spec, supervision, testing
-from penstock.lab.components import PENSTOCKD, all_components
+from penstock.lab.components import COLLECTOR, INTAKE, PENSTOCKD, all_components
 from penstock.lab.kubernetes import images
 from penstock.lab.slurm import programs
 from penstock.render import slurmconf
@@ -68,10 +68,13 @@ class PlainSite:
             "slurm.pid_dir": place.slurm_run,
             "slurm.gpu_device_dir": place.gpu_devices,
             "kubernetes.kubeconfig": self._penstockd_kubeconfig,
-            "intake.config": place.etc / "intake.json",
-            "results.config": place.etc / "collector.json",
+            "intake.config": place.intake_conf,
+            "intake.state_dir": place.intake_state,
+            "intake.status": place.inbox,
+            "results.config": place.collector_conf,
+            "results.state_dir": place.attempts,
             "penstockd.run": "none",
-            "penstockd.restart": f"{restart},{PENSTOCKD}",
+            "penstockd.restart": f"{restart},{PENSTOCKD},{INTAKE},{COLLECTOR}",
             "penstockd.socket": place.penstockd_socket,
             "penstockd.config": place.penstockd_conf,
             "penstockd.state_dir": place.installed,

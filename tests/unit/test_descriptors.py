@@ -16,7 +16,7 @@ def test_penstockd_takes_all_descriptors_it_may_have(monkeypatch: pytest.MonkeyP
     """Each running job keeps a connection: with 1024 a thousand jobs would lock all hooks out."""
     found: list[int] = []
 
-    async def look(site: settings.Settings) -> None:
+    async def look(site: settings.Settings, fingerprint: str) -> None:
         found.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     path = tmp_path / "penstockd.json"

@@ -57,3 +57,26 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     except errors.SlurmError:
         return
     assert all(isinstance(name, str) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ((), ""),
+        (("n1",), "n1"),
+        (("n2", "n1", "n3", "n2"), "n[1-3]"),
+        ([f"n{number}" for number in range(1, 137)], "n[1-136]"),
+        (("n08", "n09", "n10", "n1"), "n[1,08-10]"),
+        (("login", "p1.example.org", "p2.example.org"), "p[1-2].example.org,login"),
+        (("r1n1", "r1n2", "r2n1"), "r1n[1-2],r2n1"),
+    ],
+)
+def test_names_are_folded(names: tuple[str, ...], text: str) -> None:
+    """As sinfo prints them; what has no number stands for itself."""
+    assert hostlists.fold(names) == text
+
+
+@given(st.sets(st.from_regex(r"\A[a-z]{0,2}[0-9]{0,4}[a-z.]{1,2}[0-9]{0,3}\Z"), max_size=30))
+def test_folded_names_expand_to_themselves(names: set[str]) -> None:
+    """Whatever they are called."""
+    assert sorted(hostlists.expand(hostlists.fold(names))) == sorted(names)

@@ -24,9 +24,10 @@ def collector(path: Path) -> None:
     Example:
       penstock collector --config /etc/penstock/collector.json
     """
+    from penstock import presence
     from penstock.daemon import logs
     from penstock.results import running, settings
 
-    chosen = settings.load(path)
+    chosen, fingerprint = settings.load(path), presence.fingerprint(path)
     logs.configure(level=chosen.log_level, as_json=chosen.log_format == "json")
-    running.Collector(chosen).run()
+    running.Collector(chosen, fingerprint=fingerprint).run()

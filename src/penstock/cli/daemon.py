@@ -29,14 +29,15 @@ def daemon(path: Path, user: str | None, ping: bool) -> None:
     """
     if ping:
         sys.exit(_ping(path))
+    from penstock import presence
     from penstock.daemon import running, settings
 
-    found = settings.load(path)
+    found, fingerprint = settings.load(path), presence.fingerprint(path)
     if user:
         if os.geteuid() == 0:
             running.give_folders(found.folders, user)
         running.drop_privileges(user)
-    running.start(found)
+    running.start(found, fingerprint=fingerprint)
 
 
 def _ping(path: Path) -> int:

@@ -72,11 +72,15 @@ def _chosen(only: tuple[str, ...], probe: bool) -> list[checks.Check]:
 def _show(results: list[checks.Result], *, show_all: bool) -> None:
     shown = screens.columns("check", "", "what was found", "what to do")
     for result in results:
-        if result.status in ("ok", "skipped") and not (show_all or result.fixed):
+        if result.see or (result.status in ("ok", "skipped") and not (show_all or result.fixed)):
             continue
         word = "fixed" if result.fixed else result.status
         message = result.message or result.title
         shown.add_row(result.name, screens.styled(word, COLOURS[result.status]), message, result.remedy)
+    for see in dict.fromkeys(result.see for result in results if result.see):
+        names = [result.name for result in results if result.see == see]
+        kind = screens.styled("unknown", COLOURS["unknown"])
+        shown.add_row(f"{len(names)} more", kind, f"not checked: {', '.join(names)}", f"see {see}")
     screen = screens.screen()
     if shown.row_count:
         screen.print(shown)

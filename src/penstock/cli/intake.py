@@ -24,9 +24,10 @@ def intake(path: Path, adopt: str) -> None:
     Example:
       penstock intake --config /etc/penstock/intake.json
     """
+    from penstock import presence
     from penstock.daemon import logs
     from penstock.intake import running, settings
 
-    site = settings.load(path)
+    site, fingerprint = settings.load(path), presence.fingerprint(path)
     logs.configure(level=site.log_level, as_json=site.log_format == "json")
-    running.start(site, adopt=adopt)
+    running.start(site, adopt=adopt, fingerprint=fingerprint)

@@ -63,14 +63,14 @@ def allow_all_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def start(settings: configuring.Settings) -> None:
-    """Run until SIGTERM or SIGINT."""
+def start(settings: configuring.Settings, *, fingerprint: str = "") -> None:
+    """Run until SIGTERM or SIGINT; `fingerprint` is that of the settings file."""
     logs.configure(level=settings.log_level, as_json=settings.log_format == "json")
     allow_all_descriptors()
-    asyncio.run(_run(settings))
+    asyncio.run(_run(settings, fingerprint))
 
 
-async def _run(settings: configuring.Settings) -> None:
+async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     time = clock.SystemClock()
     figures = metrics.Metrics()
     kube = kube_client.KubeClient(
@@ -110,6 +110,7 @@ async def _run(settings: configuring.Settings) -> None:
         figures,
         time,
         bridged_partitions=tuple(settings.bridged_partitions),
+        fingerprint=fingerprint,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)

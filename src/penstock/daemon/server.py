@@ -43,6 +43,8 @@ class Server:
     clock: clock.Clock
     doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
     bridged_partitions: tuple[str, ...] = ()
+    fingerprint: str = ""
+    """Of the settings file, for whoever asks whether a restart is due."""
     later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
     wall_clock: Callable[[], float] = unix_time.time
 
@@ -86,9 +88,8 @@ class Server:
 
     async def _dispatch(self, connection: connections.Connection, message: connections.Message) -> None:
         if message.verb == wellknown.VERB_PING:
-            await connection.send(
-                "pong" if self.recovered.is_set() and self.bridge.pods.fresh else "starting"
-            )
+            word = "pong" if self.recovered.is_set() and self.bridge.pods.fresh else "starting"
+            await connection.send(word, self.fingerprint)
             return
         if message.verb == wellknown.VERB_LAUNCH:
             await self._launch(connection, message)

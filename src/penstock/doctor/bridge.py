@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock import pinging, wellknown
 from penstock.doctor import kubernetes
-from penstock.doctor.checks import Problem, Registry, Skip
+from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
 from penstock.install import facts, folders, records
@@ -66,8 +66,7 @@ def _ping(path: str) -> tuple[str, float]:
 def socket_rights(live: Live) -> Iterator[Problem]:
     path = Path(live.site.penstockd.socket)
     if not path.exists():
-        yield Problem(f"{path} is not there", START_PENSTOCKD)
-        return
+        raise NotChecked("penstockd")
     if not stat.S_ISSOCK(path.stat().st_mode):
         yield Problem(f"{path} is not a socket", "remove it and restart penstockd")
     elif path.stat().st_mode & 0o006 != 0o006:
@@ -208,9 +207,10 @@ def foreign_pods(live: Live) -> Iterator[Problem]:
         if short and not claim.shortages(reading.amount(node.status.allocatable)):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
             yield Problem(
-                f"{name}: beside other pods there are {words}",
+                f"{{nodes}}: beside other pods there are {words}",
                 "jobs may be sent back: set `reserved` of the node group, or move the pods",
                 True,
+                nodes=(name,),
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from penstock import errors
 from penstock.doctor import rights
 from penstock.doctor.live import Live
+from penstock.slurm import hostlists
 
 Status = Literal["ok", "warning", "failed", "unknown", "skipped"]
 ORDER: tuple[Status, ...] = ("skipped", "ok", "warning", "unknown", "failed")
@@ -19,16 +20,27 @@ Fix = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Something that is not right, and what to do about it."""
+    """Something that is not right, and what to do about it.
+
+    What holds for several nodes is said once: in message and remedy `{nodes}` stands for all of them, as a
+    host list, and `{node}` for the only one, or for the word NODE.
+    """
 
     message: str
     remedy: str
     warning: bool = False
     fix: Fix | None = None
+    nodes: tuple[str, ...] = ()
+    cause: errors.PenstockError | None = None
+    """The error that other checks meet, too."""
 
 
 class Skip(Exception):
     """The check has nothing to look at on this site; says why."""
+
+
+class NotChecked(Exception):
+    """Nothing can be said before what another check has found is put right; carries its name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +61,8 @@ class Result(msgspec.Struct, frozen=True):
     message: str = ""
     remedy: str = ""
     fixed: bool = False
+    see: str = ""
+    """The check that found why this one could not be made."""
 
 
 class Registry:
@@ -71,26 +85,66 @@ class Registry:
 
 def run(checks: Iterable[Check], live: Live, *, fix: bool = False) -> Iterator[Result]:
     """Each check's result; with `fix`, what can be put right without asking is."""
+    causes: dict[object, str] = {}
     for check in checks:
-        yield from _results(check, live, fix=fix)
+        yield from _results(check, live, causes, fix=fix)
 
 
-def _results(check: Check, live: Live, *, fix: bool) -> Iterator[Result]:
+def _results(check: Check, live: Live, causes: dict[object, str], *, fix: bool) -> Iterator[Result]:
     try:
         problems = list(check.find(live))
     except Skip as why:
         yield Result(check.name, check.title, "skipped", str(why))
         return
-    except errors.PenstockError as error:
-        yield Result(check.name, check.title, "unknown", error.message, rights.remedy(error))
+    except NotChecked as why:
+        yield _not_checked(check, str(why))
         return
-    except OSError as error:
-        yield Result(check.name, check.title, "unknown", str(error), rights.remedy(error))
+    except (errors.PenstockError, OSError) as error:
+        first = causes.setdefault(_key(error), check.name)
+        yield _not_checked(check, first) if first != check.name else _unknown(check, error)
         return
     if not problems:
         yield Result(check.name, check.title, "ok")
-    for problem in problems:
+    for problem in _folded(problems):
+        if problem.cause is not None:
+            causes.setdefault(_key(problem.cause), check.name)
         yield _result(check, problem, fix=fix)
+
+
+def _key(error: Exception) -> object:
+    """Equal for errors of one cause. Each of Slurm's commands has words of its own for a silent daemon."""
+    if isinstance(error, errors.SlurmUnavailable):
+        return errors.SlurmUnavailable
+    return type(error), str(error)
+
+
+def _not_checked(check: Check, see: str) -> Result:
+    return Result(check.name, check.title, "unknown", f"not checked: see {see}", see=see)
+
+
+def _unknown(check: Check, error: Exception) -> Result:
+    message = error.message if isinstance(error, errors.PenstockError) else str(error)
+    return Result(check.name, check.title, "unknown", message, rights.remedy(error))
+
+
+def _folded(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """What is said of several nodes in the same words, once."""
+    alike: dict[object, list[Problem]] = {}
+    for number, problem in enumerate(problems):
+        same = (problem.message, problem.remedy, problem.warning) if problem.nodes else number
+        alike.setdefault(same, []).append(problem)
+    for first, *more in alike.values():
+        nodes = [node for problem in (first, *more) for node in problem.nodes]
+        yield dataclasses.replace(
+            first, message=_about(first.message, nodes), remedy=_about(first.remedy, nodes)
+        )
+
+
+def _about(text: str, nodes: Sequence[str]) -> str:
+    if not nodes:
+        return text
+    name = nodes[0] if len(set(nodes)) == 1 else "NODE"
+    return text.replace("{nodes}", hostlists.fold(nodes)).replace("{node}", name)
 
 
 def _result(check: Check, problem: Problem, *, fix: bool) -> Result:

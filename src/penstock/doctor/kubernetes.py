@@ -16,11 +16,14 @@ from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
 from penstock.site import daemons, namespaces, objects
 from penstock.site.schema import Site
+from penstock.site.words import mebibytes
 from penstock.slurm.describing import SlurmNode
 
 registry = Registry()
 LARGEST_SKEW = 5.0
 NEARLY_FULL = 0.95
+WELL_USED = 0.75
+"""The share of a node that Slurm should use, beside what is reserved."""
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ACCOUNT_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -102,7 +105,8 @@ def clock(live: Live) -> Iterator[Problem]:
 def node_names(live: Live) -> Iterator[Problem]:
     for name in live.bridged_nodes:
         if name not in live.kube_nodes:
-            yield Problem(f"Kubernetes has no node {name}", "names must be equal on both sides")
+            remedy = "names must be equal on both sides: `kubectl get nodes`, and `nodes` of the site file"
+            yield Problem("Kubernetes has no node {nodes}", remedy, nodes=(name,))
 
 
 @registry.add("node-ready", "Kubernetes' nodes are ready and take pods")
@@ -110,39 +114,73 @@ def node_ready(live: Live) -> Iterator[Problem]:
     for name in live.bridged_nodes:
         node = live.kube_nodes.get(name)
         if node is not None and not node.ready:
-            yield Problem(f"{name} is not Ready in Kubernetes", f"kubectl describe node {name}", True)
+            yield Problem(
+                "{nodes} is not Ready in Kubernetes", "kubectl describe node {node}", True, nodes=(name,)
+            )
         elif node is not None and node.spec.unschedulable:
-            yield Problem(f"{name} is cordoned in Kubernetes", f"kubectl uncordon {name}", True)
+            yield Problem("{nodes} is cordoned in Kubernetes", "kubectl uncordon {node}", True, nodes=(name,))
 
 
-@registry.add("node-sizes", "Slurm claims no more of a node than Kubernetes can give")
-def node_sizes(live: Live) -> Iterator[Problem]:
+def _both(live: Live) -> Iterator[tuple[str, resources.Amount, resources.Amount]]:
+    """Name, Slurm's claim and what Kubernetes can give, of each bridged node that both know."""
     for name in live.bridged_nodes:
         node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is None or claim is None:
-            continue
-        allocatable = reading.amount(node.status.allocatable)
-        for short in claimed(live.site, claim).shortages(allocatable):
+        if node is not None and claim is not None:
+            yield name, claimed(live.site, claim), reading.amount(node.status.allocatable)
+
+
+@registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
+def node_sizes(live: Live) -> Iterator[Problem]:
+    for name, claim, allocatable in _both(live):
+        for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 yield Problem(
-                    f"{name}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
+                    f"{{nodes}}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
                     "jobs that need it wait for ever: set `reserved` of the node group",
+                    nodes=(name,),
                 )
+        for unused in _unused(claim, allocatable, _reserved(live, name)):
+            words = f"Kubernetes can give {unused.what} {unused.needed}, Slurm uses {unused.free}"
+            yield Problem(
+                f"{{nodes}}: {words}: the rest stays idle",
+                "correct the node's size in the site file or slurm.conf, or put the rest into `reserved`",
+                warning=True,
+                nodes=(name,),
+            )
+
+
+def _unused(
+    claim: resources.Amount, allocatable: resources.Amount, reserved: resources.Amount
+) -> Iterator[resources.Shortage]:
+    """Of what Slurm leaves a good part to nobody."""
+    used = claim + reserved
+    idle = {
+        "cpu": used.millicpus < allocatable.millicpus * WELL_USED,
+        "memory": used.memory < allocatable.memory * WELL_USED,
+    }
+    return (short for short in allocatable.shortages(claim) if idle.get(short.what))
+
+
+def _reserved(live: Live, node: str) -> resources.Amount:
+    """What the site file keeps from Slurm."""
+    for name, group in live.site.node_groups.items():
+        if any(node == each.name for each in live.facts.groups.get(name, ())):
+            memory = mebibytes(group.reserved.memory) * 2**20
+            return resources.Amount(millicpus=group.reserved.cpus * 1000, memory=memory)
+    return resources.Amount()
 
 
 @registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
 def node_gpus(live: Live) -> Iterator[Problem]:
-    for name in live.bridged_nodes:
-        node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is None or claim is None:
-            continue
-        for short in claimed(live.site, claim).shortages(reading.amount(node.status.allocatable)):
+    for name, claim, allocatable in _both(live):
+        for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 continue
             resource = wellknown.GPU_RESOURCE if short.what == "gpu" else short.what
             yield Problem(
-                f"{name}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
+                f"{{nodes}}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
                 f"is the device plugin for {resource} running there?",
+                nodes=(name,),
             )
 
 
@@ -155,9 +193,8 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
         found = live.kube_nodes[name].metadata.labels if name in live.kube_nodes else {}
         for key, value in wanted.items():
             if found.get(key) != value:
-                yield Problem(
-                    f"{name} has no label {key}={value}", f"kubectl label node {name} {key}={value}"
-                )
+                remedy = f"kubectl label node {{node}} {key}={value}"
+                yield Problem(f"{{nodes}} has no label {key}={value}", remedy, nodes=(name,))
 
 
 def claimed(site: Site, node: SlurmNode) -> resources.Amount:

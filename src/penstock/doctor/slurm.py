@@ -23,6 +23,8 @@ registry = Registry()
 SECONDS = 10.0
 LONGEST_CREDENTIAL = 60
 APPLY = "penstock apply"
+_WHO_AND_WHEN = re.compile(r"\s*\[[^\[\]]*@[^\[\]]*\]$")
+"""What Slurm adds to the reason of a node, differently for each."""
 
 
 @registry.add("slurm-release", "Slurm is a release that Penstock knows")
@@ -70,9 +72,8 @@ def slurmctld(live: Live) -> Iterator[Problem]:
     try:
         version = live.settings.get("SLURM_VERSION")
     except errors.SlurmUnavailable as error:
-        yield Problem(
-            f"slurmctld does not answer ({error.message})", "start it, and look at its log if it ends"
-        )
+        remedy = "start it, and look at its log if it ends"
+        yield Problem(f"slurmctld does not answer ({error.message})", remedy, cause=error)
         return
     if not version:
         yield Problem("slurmctld says nothing of itself", "look at its log")
@@ -313,25 +314,22 @@ def drained(live: Live) -> Iterator[Problem]:
     for name in live.bridged_nodes:
         node = live.slurm_nodes.get(name)
         if node is None:
-            yield Problem(f"Slurm has no node {name}", f"`{APPLY}`")
-        elif "DRAIN" in node.state and node.reason.startswith("penstock"):
-            yield Problem(
-                f"{name} is drained by Penstock: {node.reason}",
-                "penstockd frees it once its pods are gone; is penstockd well?",
-                True,
+            yield Problem("Slurm has no node {nodes}", f"`{APPLY}`", nodes=(name,))
+            continue
+        reason = _WHO_AND_WHEN.sub("", node.reason)
+        if "DRAIN" in node.state and reason.startswith("penstock"):
+            remedy = "penstockd frees it once its pods are gone; is penstockd well?"
+            yield Problem(f"{{nodes}} is drained by Penstock: {reason}", remedy, True, nodes=(name,))
+        elif "DRAIN" in node.state and reason.startswith("Epilog error"):
+            message = (
+                "{nodes} is drained because an Epilog failed; penstockd frees it only if that was its own"
             )
-        elif "DRAIN" in node.state and node.reason.startswith("Epilog error"):
-            yield Problem(
-                f"{name} is drained because an Epilog failed; penstockd frees it only if that was its own",
-                f"slurmd's log says which; when it is well: scontrol update NodeName={name} State=RESUME",
-                True,
-            )
+            remedy = "slurmd's log says which; when it is well: scontrol update NodeName={nodes} State=RESUME"
+            yield Problem(message, remedy, True, nodes=(name,))
         elif any(word in node.state for word in ("DRAIN", "DOWN", "NOT_RESPONDING", "FAIL")):
-            yield Problem(
-                f"{name} is {node.state}: {node.reason or 'no reason given'}",
-                f"scontrol update NodeName={name} State=RESUME once it is well",
-                True,
-            )
+            remedy = "scontrol update NodeName={nodes} State=RESUME once it is well"
+            message = f"{{nodes}} is {node.state}: {reason or 'no reason given'}"
+            yield Problem(message, remedy, True, nodes=(name,))
 
 
 @registry.add("penstockd-config", "penstockd's settings are those of the site file")

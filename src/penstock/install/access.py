@@ -41,10 +41,19 @@ Manifest = dict[str, Any]
 class Cluster:
     """One API server, asked with an administrator's rights."""
 
-    def __init__(self, access: kubeconfig.Access, *, manager: str = MANAGER) -> None:
+    def __init__(
+        self,
+        access: kubeconfig.Access,
+        *,
+        manager: str = MANAGER,
+        origin: str = "its kubeconfig",
+        renew: str = "",
+    ) -> None:
+        """`origin` names where the credentials are, `renew` says how to get new ones."""
         self.manager = manager
         """Who the fields of what we apply belong to."""
         self._access = access
+        self._origin, self._renew = origin, renew
         self._address = addresses.parse(access.server)
 
     def request(
@@ -64,14 +73,25 @@ class Cluster:
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise errors.KubeUnavailable(
-                f"the Kubernetes API at {self._access.server} does not answer: {error}"
-            ) from error
+            raise self._silent(error) from error
         finally:
             connection.close()
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            raise errors.KubeUnavailable(
+                f"the Kubernetes API at {self._access.server} does not accept the credentials in "
+                f"{self._origin}: they are expired, revoked or of another cluster",
+                status=response.status,
+                hint=self._renew,
+            )
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             refusals.raise_for(content, response.status)
         return decoding.decode(content, dict)
+
+    def _silent(self, error: Exception) -> errors.KubeUnavailable:
+        return errors.KubeUnavailable(
+            f"the Kubernetes API at {self._access.server} does not answer: {error}",
+            hint=f"Is it up, and is the server right in {self._origin}?",
+        )
 
     def items(self, path: str) -> list[Manifest]:
         """What is in a list; nothing is known when the answer is none."""
@@ -87,7 +107,9 @@ class Cluster:
             connection.request("GET", f"{self._address.prefix}/version")
             said = connection.getresponse().headers.get("Date", "")
             return email.utils.parsedate_to_datetime(said).timestamp()
-        except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+        except (OSError, http.client.HTTPException) as error:
+            raise self._silent(error) from error
+        except (ValueError, TypeError) as error:
             raise errors.KubeUnavailable(f"the Kubernetes API does not tell the time: {error}") from error
         finally:
             connection.close()
@@ -182,14 +204,20 @@ def admin(site: Site) -> Cluster:
     is_named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG)
     if site.kubernetes.access == IN_CLUSTER and not is_named and not path.exists():
         return as_penstockd(site)
-    return Cluster(kubeconfig.load(path, context=site.kubernetes.context), manager=manager(site))
+    renew = f"Get new credentials: `kubectl --kubeconfig {path} get nodes` must work."
+    access = kubeconfig.load(path, context=site.kubernetes.context)
+    return Cluster(access, manager=manager(site), origin=str(path), renew=renew)
 
 
 def as_penstockd(site: Site) -> Cluster:
     """The cluster with penstockd's rights."""
     if site.kubernetes.access == IN_CLUSTER:
-        return Cluster(incluster.load(Path(site.kubernetes.service_account_dir)), manager=manager(site))
-    return Cluster(kubeconfig.load(Path(site.kubernetes.kubeconfig)), manager=manager(site))
+        folder = site.kubernetes.service_account_dir
+        renew = "Restart the pod: it gets a new token."
+        return Cluster(incluster.load(Path(folder)), manager=manager(site), origin=folder, renew=renew)
+    path = site.kubernetes.kubeconfig
+    renew = f"Remove {path} and run `penstock apply`, which makes a new one; then restart penstockd."
+    return Cluster(kubeconfig.load(Path(path)), manager=manager(site), origin=path, renew=renew)
 
 
 def members(site: Site) -> tuple[resolving.Member, ...]:

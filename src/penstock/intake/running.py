@@ -152,15 +152,15 @@ class Intake:
         self.tick()
 
 
-def start(site: settings.Settings, *, adopt: str = "") -> None:
-    """Run until SIGTERM or SIGINT; only root can."""
+def start(site: settings.Settings, *, adopt: str = "", fingerprint: str = "") -> None:
+    """Run until SIGTERM or SIGINT; only root can. `fingerprint` is that of its settings file."""
     if os.geteuid() != 0:
         raise errors.UsageError("only root can submit jobs as their files' owners")
     os.umask(0o022)
     state = Path(site.state)
     state.mkdir(mode=0o711, parents=True, exist_ok=True)
     state.chmod(0o711)
-    lock = database.lock(state)
+    lock = database.lock(state, settings=fingerprint)
     with contextlib.closing(database.connect(state / "journal.db")) as connection:
         spool = spooling.Spool(state / "spool")
         slurm = ports.RealSlurm(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)

@@ -7,13 +7,12 @@ takes back is found again in Slurm, because the token is also in the name of the
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import sqlite3
 from pathlib import Path
 
-from penstock import errors, mounts
+from penstock import errors, mounts, presence, wellknown
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -79,14 +78,11 @@ def instance(connection: sqlite3.Connection) -> str:
     return fact(connection, "instance", secrets.token_hex(6))
 
 
-def lock(folder: Path) -> int:
-    """Be the only intake with this state; the lock ends with the process."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def lock(folder: Path, *, settings: str = "") -> int:
+    """Be the only intake with this state; the lock ends with the process, and names its settings."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return presence.hold(folder / wellknown.INTAKE_LOCK, settings)
     except BlockingIOError:
-        os.close(descriptor)
         raise errors.UsageError(
             f"another intake uses {folder}", hint="One intake for each `state` folder: stop the other one."
         ) from None
-    return descriptor

@@ -11,7 +11,6 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import itertools
 import logging
@@ -25,7 +24,7 @@ from typing import NoReturn
 
 import msgspec
 
-from penstock import errors, service
+from penstock import errors, presence, service, wellknown
 from penstock.model import attempts, numbers
 from penstock.results import collecting, placing, settings, telling
 from penstock.slurm import accounting
@@ -73,6 +72,8 @@ class Collector:
     """Who is at work on what."""
 
     settings: settings.Settings
+    fingerprint: str = ""
+    """Of the settings file, for whoever asks whether a restart is due."""
     now: Callable[[], float] = time.time
     working: dict[int, tuple[str, int]] = dataclasses.field(default_factory=dict)
     """Record and uid by process."""
@@ -99,7 +100,7 @@ class Collector:
         """Until told to stop."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        with _alone(self.settings.state) as self.lock:
+        with _alone(self.settings.state, self.fingerprint) as self.lock:
             self._greet()
             service.notify("READY=1")
             while not self.stopping:
@@ -406,7 +407,7 @@ def _leave(number: int, frame: object) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _alone(state: Path) -> Iterator[int]:
+def _alone(state: Path, fingerprint: str = "") -> Iterator[int]:
     """One collector for one state directory; the others are told so."""
     if not (state / "ended").is_dir():
         raise errors.UsageError(
@@ -414,11 +415,11 @@ def _alone(state: Path) -> Iterator[int]:
             hint="It belongs to penstockd, which makes it; start that first.",
         )
     (state / telling.FOLDER).mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(state / "collector.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield descriptor
+        descriptor = presence.hold(state / wellknown.COLLECTOR_LOCK, fingerprint)
     except BlockingIOError as error:
         raise errors.UsageError(f"another collector works on {state}") from error
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from penstock import errors
 
+_NUMBERED = re.compile(r"(.*?)(\d+)(\D*)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _DIGITS = 18  # of the numbers in names, leading zeros included
 _LIMIT = 100_000  # more names than any cluster has: a typo must not fill the memory
@@ -67,3 +68,37 @@ def _numbers(ranges: str) -> Iterator[str]:
         width = len(match[1])
         for number in range(int(match[1]), int(match[2]) + 1):
             yield f"{number:0{width}d}"
+
+
+def fold(names: Iterable[str]) -> str:
+    """Names in Slurm's short form, each once; `expand` gives them back."""
+    numbered: dict[tuple[str, str], dict[int, set[str]]] = {}
+    plain: list[str] = []
+    for name in dict.fromkeys(names):
+        match = _NUMBERED.fullmatch(name)
+        if match is None or len(match[2]) > _DIGITS:
+            plain.append(name)
+            continue
+        numbered.setdefault((match[1], match[3]), {}).setdefault(len(match[2]), set()).add(match[2])
+    lists = [_folded(before, after, widths) for (before, after), widths in numbered.items()]
+    return ",".join([*lists, *plain])
+
+
+def _folded(before: str, after: str, widths: dict[int, set[str]]) -> str:
+    """Numbers with leading zeros make a list with those of the same width, others with all the rest."""
+    padded = {width: found for width, found in widths.items() if any(_is_padded(text) for text in found)}
+    loose = {int(text) for width, found in widths.items() if width not in padded for text in found}
+    rows = [(width, {int(text) for text in found}) for width, found in padded.items()]
+    ranges = [text for width, numbers in [(1, loose), *sorted(rows)] for text in _ranges(numbers, width)]
+    inside = ",".join(ranges)
+    return f"{before}[{inside}]{after}" if len(ranges) > 1 or "-" in inside else f"{before}{inside}{after}"
+
+
+def _is_padded(text: str) -> bool:
+    return len(text) > 1 and text.startswith("0")
+
+
+def _ranges(numbers: set[int], width: int) -> Iterator[str]:
+    for _, run in itertools.groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in run]
+        yield f"{row[0]:0{width}d}" if len(row) == 1 else f"{row[0]:0{width}d}-{row[-1]:0{width}d}"

@@ -1,0 +1,98 @@
+"""What slurmctld runs with against what its slurm.conf says by now, and against the site file's cluster."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+from collections.abc import Iterator
+
+from penstock.doctor.checks import Problem, Registry
+from penstock.doctor.live import Live
+from penstock.slurm import describing
+
+registry = Registry()
+HASH = "HASH_VAL"
+"""In what scontrol shows: whether slurmctld has read the very text that scontrol has read."""
+OWN_CONF = "SLURM_CONF"
+COMPARED = (
+    "AccountingStorageType",
+    "AccountingStoreFlags",
+    "AuthInfo",
+    "DefMemPerCPU",
+    "DefMemPerNode",
+    "GresTypes",
+    "KillWait",
+    "MaxArraySize",
+    "MaxJobCount",
+    "MinJobAge",
+    "PreemptMode",
+    "PreemptType",
+    "PriorityType",
+    "SchedulerParameters",
+    "SchedulerType",
+    "SelectType",
+    "SelectTypeParameters",
+    "SlurmdTimeout",
+)
+"""Settings that scontrol shows as slurm.conf has them."""
+
+
+@registry.add("slurm-restarted", "slurmctld runs with its slurm.conf as it is now")
+def slurm_restarted(live: Live) -> Iterator[Problem]:
+    restart = shlex.join(live.site.slurm.restart)
+    differing = list(_differing(live))
+    if differing:
+        yield Problem(
+            f"slurmctld does not run with what slurm.conf says: {'; '.join(differing)}",
+            f"restart slurmctld: {restart}",
+        )
+    elif _hash(live).startswith("Different"):
+        yield Problem(
+            f"{_its_conf(live)} was changed after slurmctld had read it",
+            f"`scontrol reconfigure`; for settings that it does not take, restart slurmctld: {restart}",
+        )
+
+
+def _differing(live: Live) -> Iterator[str]:
+    for name in COMPARED:
+        said, runs = live.conf.get(name), live.settings.get(name, "")
+        if said and _plain(name, said) != _plain(name, runs):
+            yield f"{name}={said}, it runs with {runs or 'none'}"
+
+
+def _plain(name: str, value: str) -> object:
+    """30 and "30 sec" are the same, lists in another order, and a plugin without its kind before it."""
+    if name.endswith("Type"):
+        return value.lower().rpartition("/")[2]
+    number = re.fullmatch(r"(\d+)(?: \w+)?", value)
+    return int(number[1]) if number else frozenset(value.lower().split(","))
+
+
+def _hash(live: Live) -> str:
+    """Of the file that slurmctld itself reads: it may be another one that includes the site's."""
+    path = _its_conf(live)
+    if path == live.site.slurm.conf:
+        return live.settings.get(HASH, "")
+    return live.slurm(functools.partial(_hash_of, path))
+
+
+async def _hash_of(path: str, _: str) -> str:
+    return (await describing.configuration(path)).get(HASH, "")
+
+
+def _its_conf(live: Live) -> str:
+    """Where it is here, too; slurmctld may run on another host."""
+    own = live.settings.get(OWN_CONF, "")
+    return own if own and os.access(own, os.R_OK) else live.site.slurm.conf
+
+
+@registry.add("cluster-name", "slurmctld is that of the site file's cluster")
+def cluster_name(live: Live) -> Iterator[Problem]:
+    runs, said = live.settings.get("ClusterName", ""), live.site.cluster
+    if runs.lower() != said.lower():
+        yield Problem(
+            f"slurmctld's ClusterName is {runs or 'not set'}, the site file says {said}",
+            f"write `cluster: {runs}` if this is the right Slurm; else correct `slurm.conf` of the site file",
+        )

@@ -1,0 +1,131 @@
+"""One cause is told once, and nodes of one trouble in one line."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import errors
+from penstock.cli import doctor as command
+from penstock.doctor import all_checks, checks
+from penstock.doctor.checks import Check, NotChecked, Problem
+from penstock.doctor.live import Live
+from penstock.install import access
+from penstock.kube import kubeconfig
+from penstock.model import cluster
+from penstock.slurm.describing import SlurmNode
+from tests.install import sites
+
+CHECKS = {check.name: check for check in all_checks.ALWAYS}
+OF_SLURM = ("slurmctld", "partitions", "job-submit", "cred-expire", "timeouts", "accounting", "drained")
+
+
+def raising(name: str, error: Exception) -> Check:
+    def find(live: Live) -> Iterator[Problem]:
+        raise error
+        yield
+
+    return Check(name, name, find)
+
+
+def test_a_silent_slurmctld_is_told_once() -> None:
+    """Each command has other words for it; what needs it is not checked, and says where to look."""
+    live = Live(sites.site())
+    for name, program in (("settings", "scontrol"), ("slurm_nodes", "sinfo"), ("slurm_partitions", "x")):
+        live.answers[name] = (None, errors.SlurmUnavailable(f"{program}: Unable to contact controller"))
+    live.answers["bridged_nodes"] = ({"n1": cluster.NodeSpec(name="n1", port=0)}, None)
+    live.answers["files"] = ((), None)
+    results = list(checks.run([CHECKS[name] for name in OF_SLURM], live))
+    assert [each.status for each in results] == ["failed"] + ["unknown"] * (len(OF_SLURM) - 1)
+    assert {each.message for each in results[1:]} == {"not checked: see slurmctld"}
+
+
+def test_equal_errors_are_one_cause_and_others_are_not() -> None:
+    """The first check that meets it tells it."""
+    down, denied = errors.KubeUnavailable("no route"), errors.KubeUnavailable("Unauthorized")
+    made = [raising("a", down), raising("b", errors.KubeUnavailable("no route")), raising("c", denied)]
+    results = list(checks.run(made, Live(sites.site())))
+    assert [(each.message, each.see) for each in results] == [
+        ("no route", ""),
+        ("not checked: see a", "a"),
+        ("Unauthorized", ""),
+    ]
+
+
+def test_what_could_not_be_checked_is_never_well() -> None:
+    """Also when it is asked for alone."""
+    assert checks.worst(checks.run([raising("a", NotChecked("b"))], Live(sites.site()))) == "unknown"
+
+
+def test_the_table_has_one_line_for_all_that_wait_for_one_check(capsys: pytest.CaptureFixture[str]) -> None:
+    """With their names."""
+    down = errors.KubeUnavailable("no route")
+    results = list(checks.run([raising(name, down) for name in "abcd"], Live(sites.site())))
+    command._show(results, show_all=False)
+    said = capsys.readouterr().out
+    assert (said.count("no route"), said.count("not checked: b, c, d")) == (1, 1)
+
+
+def test_many_nodes_of_one_trouble_are_one_line() -> None:
+    """As a host list, also in the command that puts it right; when each was drained is no difference."""
+    names = [f"n{number}" for number in range(1, 137)]
+    live = Live(sites.site())
+    live.answers["bridged_nodes"] = ({name: cluster.NodeSpec(name=name, port=0) for name in names}, None)
+    live.answers["slurm_nodes"] = (
+        {
+            name: SlurmNode(
+                name=name,
+                state="IDLE+DRAIN" if number else "DOWN",
+                cpus=1,
+                memory_mb=1,
+                gpus=0,
+                reason=f"fan [root@2026-11-17T16:48:{number % 60:02}]",
+            )
+            for number, name in enumerate(names)
+        },
+        None,
+    )
+    down, drained = checks.run([CHECKS["drained"]], live)
+    assert (down.message, down.remedy.split()[2]) == ("n1 is DOWN: fan", "NodeName=n1")
+    assert (drained.message, drained.remedy.split()[2]) == (
+        "n[2-136] is IDLE+DRAIN: fan",
+        "NodeName=n[2-136]",
+    )
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """An API server that knows nobody."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = b'{"kind": "Status", "message": "Unauthorized", "reason": "Unauthorized", "code": 401}'
+            self.send_response(401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_credentials_that_are_not_accepted_are_named_with_the_remedy(stranger: str) -> None:
+    """Which file they are in, and how to get new ones."""
+    live = Live(sites.site())
+    origin = "/etc/penstock/penstockd.kubeconfig"
+    whose = access.Cluster(kubeconfig.Access(server=stranger), origin=origin, renew="Make a new one.")
+    live.answers["as_penstockd"] = (whose, None)
+    (result,) = checks.run([CHECKS["rbac"]], live)
+    assert result.status == "unknown"
+    assert f"does not accept the credentials in {origin}" in result.message
+    assert result.remedy == "Make a new one."

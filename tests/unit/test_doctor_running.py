@@ -1,0 +1,161 @@
+"""What runs with other settings than its files have, does not run, or is of another cluster or size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock import pinging, presence, wellknown
+from penstock.doctor import all_checks, checks
+from penstock.doctor.live import Live
+from penstock.install import facts
+from penstock.model import cluster
+from penstock.slurm import conffile
+from penstock.slurm.describing import SlurmNode
+from tests.install import sites
+from tests.unit import fakes
+
+CHECKS = {check.name: check for check in all_checks.ALWAYS}
+CONF = "ClusterName=hall\nKillWait=30\nSelectType=select/cons_tres\nPreemptMode=GANG,REQUEUE\n"
+RUNS = {
+    "ClusterName": "hall",
+    "KillWait": "30 sec",
+    "SelectType": "select/cons_tres",
+    "PreemptMode": "REQUEUE,GANG",
+    "HASH_VAL": "Match",
+}
+
+
+def found(live: Live, name: str) -> list[checks.Result]:
+    return list(checks.run([CHECKS[name]], live))
+
+
+def slurm(**settings: str) -> Live:
+    """slurmctld runs with these settings beside the usual ones."""
+    live = Live(sites.site())
+    live.answers["settings"] = ({**RUNS, **settings}, None)
+    live.answers["conf"] = (conffile.parse(CONF, include=str), None)
+    return live
+
+
+def test_a_slurmctld_with_its_file_as_it_is_now_is_well() -> None:
+    """Units and the order of lists are no differences."""
+    assert [each.status for each in found(slurm(), "slurm-restarted")] == ["ok"]
+
+
+def test_a_setting_that_slurmctld_has_not_read_is_named() -> None:
+    """Also one that `scontrol reconfigure` did not take, although the text is the same."""
+    (result,) = found(slurm(KillWait="60 sec", SelectType="select/linear"), "slurm-restarted")
+    assert result.status == "failed"
+    assert "KillWait=30, it runs with 60 sec" in result.message
+    assert "SelectType=select/cons_tres, it runs with select/linear" in result.message
+    assert result.remedy == "restart slurmctld: systemctl restart slurmctld"
+
+
+def test_a_slurm_conf_that_slurmctld_has_not_read_is_found() -> None:
+    """Whatever was changed in it, such as a partition's line: Slurm compares the text itself."""
+    (result,) = found(slurm(HASH_VAL="Different Ours=0x1 Slurmctld=0x2"), "slurm-restarted")
+    assert result.status == "failed"
+    assert "was changed after slurmctld had read it" in result.message
+    assert "scontrol reconfigure" in result.remedy
+
+
+def test_another_cluster_is_found() -> None:
+    """By the name that slurmctld gives itself."""
+    (result,) = found(slurm(ClusterName="other"), "cluster-name")
+    assert (result.status, result.message) == (
+        "failed",
+        "slurmctld's ClusterName is other, the site file says hall",
+    )
+    assert "cluster: other" in result.remedy
+    assert [each.status for each in found(slurm(ClusterName="Hall"), "cluster-name")] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("slurm_cpus", "kube_cpus", "status", "words"),
+    [
+        (64, 64, "ok", ""),
+        (60, 64, "ok", ""),
+        (4, 64, "warning", "n1: Kubernetes can give cpu 64, Slurm uses 4: the rest stays idle"),
+        (64, 4, "failed", "n1: Slurm claims cpu 64, Kubernetes can give 4"),
+    ],
+)
+def test_sizes_that_differ_are_found_either_way(
+    slurm_cpus: int, kube_cpus: int, status: str, words: str
+) -> None:
+    """Too much makes jobs wait for ever, too little leaves the node idle."""
+    live = Live(sites.site())
+    node = SlurmNode(name="n1", state="IDLE", cpus=slurm_cpus, memory_mb=1024, gpus=0)
+    live.answers["slurm_nodes"] = ({"n1": node}, None)
+    live.answers["kube_nodes"] = ({"n1": fakes.node(cpus=kube_cpus, gib=1)}, None)
+    live.answers["bridged_nodes"] = ({"n1": cluster.NodeSpec(name="n1", port=0)}, None)
+    live.answers["facts"] = (facts.Facts(release=(22, 5), groups={}), None)
+    assert [(each.status, each.message) for each in found(live, "node-sizes")] == [(status, words)]
+
+
+def daemons(folder: Path) -> Live:
+    """A site whose daemons have their files and folders here."""
+    for name in ("intake", "attempts"):
+        (folder / name).mkdir()
+    for name in ("penstockd", "intake", "collector"):
+        (folder / f"{name}.json").write_text("{}")
+    live = Live(sites.site())
+    parts = {
+        "penstockd": {"config": str(folder / "penstockd.json"), "socket": str(folder / "s")},
+        "intake": {"config": str(folder / "intake.json"), "state_dir": str(folder / "intake")},
+        "results": {"config": str(folder / "collector.json"), "state_dir": str(folder / "attempts")},
+    }
+    changed = {name: getattr(live.site, name).model_copy(update=part) for name, part in parts.items()}
+    live.site = live.site.model_copy(update=changed)
+    return live
+
+
+@pytest.mark.parametrize(
+    ("name", "lock", "harm"),
+    [
+        ("intake", f"intake/{wellknown.INTAKE_LOCK}", "files in the drop folder are not submitted"),
+        ("collector", f"attempts/{wellknown.COLLECTOR_LOCK}", "results of ended jobs are not written"),
+    ],
+)
+def test_a_daemon_that_does_not_run_or_was_not_restarted_is_found(
+    tmp_path: Path, name: str, lock: str, harm: str
+) -> None:
+    """With the command that starts or restarts it."""
+    live = daemons(tmp_path)
+    config = tmp_path / f"{name}.json"
+    (away,) = found(live, name)
+    assert (away.status, away.message) == ("failed", f"the {name} does not run: {harm}")
+    assert f"systemctl start penstock-{name}" in away.remedy
+    held = presence.hold(tmp_path / lock, presence.fingerprint(config))
+    assert [each.status for each in found(live, name)] == ["ok"]
+    config.write_text('{"new": 1}')
+    (old,) = found(live, name)
+    assert (old.status, old.message) == ("failed", f"the {name} runs with older settings than {config} has")
+    assert old.remedy == f"restart it: systemctl restart penstock-{name}"
+    os.close(held)
+
+
+def test_a_penstockd_that_was_not_restarted_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which settings it has read."""
+    live = daemons(tmp_path)
+    config = tmp_path / "penstockd.json"
+    read = presence.fingerprint(config)
+    monkeypatch.setattr(pinging, "fingerprint", lambda path: read)
+    assert [each.status for each in found(live, "penstockd-settings")] == ["ok"]
+    config.write_text('{"new": 1}')
+    (old,) = found(live, "penstockd-settings")
+    assert (old.status, old.message) == ("failed", f"penstockd runs with older settings than {config} has")
+    assert old.remedy == "restart it: systemctl restart penstockd"
+
+
+def test_a_penstockd_that_is_away_is_one_finding(tmp_path: Path) -> None:
+    """What its settings are is not known then, and is no second cause."""
+    names = ("penstockd", "socket", "penstockd-settings")
+    results = list(checks.run([CHECKS[name] for name in names], daemons(tmp_path)))
+    assert [(each.status, each.see) for each in results] == [
+        ("failed", ""),
+        ("unknown", "penstockd"),
+        ("unknown", "penstockd"),
+    ]
