@@ -106,12 +106,19 @@ def test_a_pod_deleted_by_hand(lab: Lab) -> None:
     assert lab.job(job_id)["Restarts"] == "0"
 
 
+def warnings(lab: Lab, job_id: str) -> list[str]:
+    """What `penstock show` repeats of the cluster's warnings about the job's pods."""
+    (shown,) = json.loads(lab.penstock("show", job_id, "--format", "json").stdout)["jobs"]
+    return [words for pod in shown["pods"] for words in pod["warnings"]]
+
+
 def test_a_shared_mount_that_is_not_on_the_node(lab: Lab, away: str) -> None:
     """NAS missing: the job does not wait for ever, and says which folder is not there; nobody makes it."""
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\ntrue\n", "--output=o", cwd=folder)
-    assert semantics.record(lab, job_id) == LOST
     why = f"hostPath type check failed: {away} is not a dir"
+    semantics.wait_until(lambda: why in " ".join(warnings(lab, job_id)), "`show` says what keeps its pod")
+    assert semantics.record(lab, job_id) == LOST
     check_words(lab, job_id, folder / "o", f"^not started within 5 s: FailedMount: .*{why}")
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")
     assert not Path(away).exists()

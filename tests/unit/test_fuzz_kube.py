@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from penstock import errors, wellknown
-from penstock.bridge import attempts, confirming, following, outcomes
-from penstock.kube import decoding, execs, reading, refusals, types
+from penstock.bridge import attempts, confirming, outcomes
+from penstock.kube import decoding, execs, reading, refusals, types, warnings
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers(-(2**53), 2**53) | some.text(max_size=8),
@@ -60,7 +60,7 @@ KINDS: tuple[Any, ...] = (
     types.Pod,
     types.Node,
     confirming.PodList,
-    following.EventList,
+    warnings.EventList,
     execs.ExecStatus,
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import errors, wellknown
-from penstock.doctor import all_checks, checks
+from penstock.doctor import all_checks, checks, probing
 from penstock.doctor.live import Live
 from penstock.install import access
 from penstock.model import cluster
@@ -26,15 +26,20 @@ USERS = {"labels": {wellknown.LABEL_USER_ID: "1001"}}
 class FakeCluster(access.Cluster):
     """Some objects, and pods that end at once."""
 
-    def __init__(self, *objects: str, exit_code: int = 0) -> None:
+    def __init__(self, *objects: str, exit_code: int = 0, events: tuple[dict[str, str], ...] = ()) -> None:
         self.objects = objects
         self.exit_code = exit_code
+        self.events = events
         self.pods: dict[str, Any] = {}
 
     def request(self, method: str, path: str, *, body: Any = None, kind: str = "") -> dict[str, Any]:
         if method == "POST":
             self.pods[f"{path}/{body['metadata']['name']}"] = body
             return {}
+        if method == "GET" and "/events?" in path:
+            return {"items": list(self.events)}
+        if method == "GET" and path in self.pods and self.events:
+            return {"metadata": {"namespace": "x", "uid": "u"}, "status": {"phase": "Pending"}}
         if method == "GET" and path in self.pods:
             state = {"terminated": {"exitCode": self.exit_code}}
             phase = "Failed" if self.exit_code else "Succeeded"
@@ -121,3 +126,15 @@ def test_a_nas_that_users_cannot_write_is_told() -> None:
         "users cannot write the NAS's drop folder in a pod on n1",
     )
     assert "read-write" in result.remedy
+
+
+def test_what_keeps_the_pod_from_starting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster's own words, such as those about a folder that cannot be mounted."""
+    monkeypatch.setattr(probing, "SECONDS", 0.0)
+    warning = {"type": "Warning", "reason": "FailedMount", "message": "/nas is not a directory"}
+    result, _ = probed(sites.site(), FakeCluster(events=(warning,)), OURS)
+    assert (result.status, result.message) == (
+        "failed",
+        "a pod on n1 did not run: FailedMount: /nas is not a directory",
+    )
+    assert "mount the folder on the node" in result.remedy

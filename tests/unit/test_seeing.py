@@ -11,6 +11,7 @@ import pytest
 
 from penstock.bridge import bridge as bridging
 from penstock.bridge import timeline
+from penstock.cli import jobs
 from penstock.daemon import describing, logs, metrics
 from penstock.kube import reflecting, types
 from penstock.model import views
@@ -76,6 +77,37 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
         assert (len(view.pods), len(view.timeline)) == expected
     assert describing.describe(bridge, (), uid=1001, sees_all=False)[0].pods[0].reason == "OOMKilled"
     assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+
+
+async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge: bridging.Bridge) -> None:
+    """Each once, the latest last; of a pod that runs nobody is asked."""
+    bridge.pods.objects["default/p"] = fakes.pod("p", job=fakes.identity(1), status=types.PodStatus())
+    bridge.pods.objects["default/q"] = fakes.pod("q", job=fakes.identity(2), status=fakes.running())
+    kube = bridge.follower.kube
+    assert isinstance(kube, fakes.FakeKube)
+    for number, (kind, reason) in enumerate(
+        [("Warning", "FailedMount"), ("Normal", "Pulling"), ("Warning", "Failed"), ("Warning", "FailedMount")]
+    ):
+        kube.objects["events", "default", f"e{number}"] = {
+            "type": kind,
+            "reason": reason,
+            "message": "no\n  such folder",
+            "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
+        }
+    found = describing.describe(bridge, (1, 2), uid=1001, sees_all=False)
+    waiting, running = await describing.with_warnings(bridge, found)
+    assert waiting.pods[0].warnings == ("Failed: no such folder", "FailedMount: no such folder")
+    assert running.pods[0].warnings == ()
+
+
+def test_warnings_of_pods_are_shown_once_for_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the first pod's name, and how many more there are."""
+    pods = [
+        views.PodView(f"p{n}", "u", n, 0, "n1", "Pending", "i", warnings=("FailedMount: x",)) for n in (0, 1)
+    ]
+    jobs._print_warnings(pods)
+    said = capsys.readouterr().out
+    assert (said.count("FailedMount: x"), "p0 and 1 more" in said) == (1, True)
 
 
 def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridging.Bridge) -> None:

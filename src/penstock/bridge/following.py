@@ -11,28 +11,12 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 
-import msgspec
-
 from penstock import clock, errors
 from penstock.bridge import confirming, outcomes, ports
-from penstock.kube import decoding, reading, reflecting, types
+from penstock.kube import reading, reflecting, types, warnings
 
 FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
 LAST_LOOK = 300.0
-
-
-class PodEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What the cluster says about an object."""
-
-    type: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class EventList(msgspec.Struct):
-    """What a list of events answers."""
-
-    items: list[PodEvent]
 
 
 class Patience:
@@ -150,16 +134,17 @@ class Follower:
     async def _never_started(self, pod: types.Pod) -> outcomes.Outcome:
         known = self.pods.objects.get(reflecting.key_of(pod.metadata), pod)
         waiting = reading.container_state(known).waiting
-        said = await self._last_warning(pod) or (waiting.reason if waiting else "no word from the cluster")
+        said = (await self.warnings(pod) or ("",))[-1] or (
+            waiting.reason if waiting else "no word from the cluster"
+        )
         return outcomes.Outcome(outcomes.LOST, f"not started within {self.start_timeout:g} s: {said}")
 
-    async def _last_warning(self, pod: types.Pod) -> str:
-        selector = f"involvedObject.uid={pod.metadata.uid}"
+    async def warnings(self, pod: types.Pod) -> tuple[str, ...]:
+        """What the cluster complains of about this pod, the latest last; nothing when it does not answer."""
         try:
             answer = await self.kube.get(
-                "events", namespace=pod.metadata.namespace, query={"fieldSelector": selector}
+                "events", namespace=pod.metadata.namespace, query=warnings.query(pod.metadata.uid)
             )
+            return warnings.words(answer)
         except errors.KubeError:
-            return ""
-        found = [event for event in decoding.decode(answer, EventList).items if event.type == "Warning"]
-        return " ".join(f"{found[-1].reason}: {found[-1].message}".split()) if found else ""
+            return ()

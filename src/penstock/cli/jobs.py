@@ -11,6 +11,7 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import asking, documents, screens
+from penstock.model import views
 from penstock.slurm import showing
 
 DEFAULT_CONF = "/etc/slurm/slurm.conf"
@@ -173,7 +174,21 @@ def print_job(shown: documents.ShownJob) -> None:
             str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
         )
     out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
+    _print_warnings(shown.pods)
     _print_steps(shown.timeline, waits=shown.state == "PENDING")
+
+
+def _print_warnings(pods: Sequence[views.PodView]) -> None:
+    """What keeps pods from starting, in the cluster's own words; once where it is the same for all."""
+    told: dict[str, list[str]] = {}
+    for pod in pods:
+        for warning in pod.warnings:
+            told.setdefault(warning, []).append(pod.name)
+    rows = screens.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
+    for warning, names in told.items():
+        rows.add_row(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", warning)
+    if told:
+        screens.screen().print(rows)
 
 
 def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from penstock import wellknown
 from penstock.bridge import bridge as bridging
-from penstock.kube import reading, types
+from penstock.kube import reading, reflecting, types
 from penstock.model import audits, views
+
+MOST_ASKED_ABOUT = 8  # pods in one question: each costs the API an answer
+SECONDS_FOR_WARNINGS = 3.0
 
 
 def describe(
@@ -31,6 +35,29 @@ def describe(
         for job_id in asked or sorted({*by_job, *waiting})
     )
     return list(found) if asked else [msgspec.structs.replace(view, timeline=()) for view in found]
+
+
+async def with_warnings(bridge: bridging.Bridge, found: list[views.JobView]) -> list[views.JobView]:
+    """The same, with what the cluster complains of about pods that have not started: a mount, an image."""
+    waiting = [
+        pod
+        for view in found
+        for each in view.pods
+        if (pod := bridge.pods.objects.get(f"{each.namespace}/{each.name}")) and not reading.has_started(pod)
+    ][:MOST_ASKED_ABOUT]
+    try:
+        async with asyncio.timeout(SECONDS_FOR_WARNINGS):
+            told = await asyncio.gather(*(bridge.follower.warnings(pod) for pod in waiting))
+    except TimeoutError:
+        return found
+    known = {reflecting.key_of(pod.metadata): words for pod, words in zip(waiting, told, strict=True)}
+    return [
+        msgspec.structs.replace(view, pods=tuple(_warned(pod, known) for pod in view.pods)) for view in found
+    ]
+
+
+def _warned(pod: views.PodView, known: Mapping[str, tuple[str, ...]]) -> views.PodView:
+    return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
 
 
 def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.DaemonView:

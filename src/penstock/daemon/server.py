@@ -229,9 +229,11 @@ class Server:
         if len(wanted) > MOST_DESCRIBED:
             raise wire.WireError(f"{len(wanted)} jobs at once are more than {MOST_DESCRIBED}")
         sees_all = connection.uid in self.hook_uids
-        found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
-        answer: tuple[bytes, ...] = (msgspec.json.encode(found), *((b"all",) if sees_all else ()))
         with self.doors.asking(connection.uid):
+            found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
+            if wanted:
+                found = await describing.with_warnings(self.bridge, found)
+            answer: tuple[bytes, ...] = (msgspec.json.encode(found), *((b"all",) if sees_all else ()))
             try:
                 await asyncio.wait_for(connection.send("jobs", *answer), doors.SECONDS_TO_ASK)
             except TimeoutError:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import shlex
 import time
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from penstock import wellknown
+from penstock import errors, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
-from penstock.kube import reading, types
+from penstock.kube import reading, types, warnings
 from penstock.render import manifests
 from penstock.site import clusters, daemons
 from penstock.site.schema import Site
@@ -32,6 +33,7 @@ NOT_WRITABLE = 3
 NOBODY = 65534
 NO_HOME = "default"
 """Where a pod goes that needs nothing, when Penstock has no namespace yet."""
+MOUNT = "mount the folder on the node, or correct `nas` and `nas.shared_mounts` in the site file"
 HOPELESS = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -52,11 +54,12 @@ def pod(live: Live) -> Iterator[Problem]:
     live.cluster.request("POST", path, body=manifest)
     try:
         found = _wait(live, f"{path}/{manifest['metadata']['name']}")
+        told = _warnings(live, found)
     finally:
         live.cluster.request(
             "DELETE", f"{path}/{manifest['metadata']['name']}", body={"gracePeriodSeconds": 0}
         )
-    yield from _judge(found, node=node, image=image)
+    yield from _judge(found, told, node=node, image=image)
 
 
 def _home(live: Live) -> str:
@@ -97,13 +100,26 @@ def _image(live: Live) -> str:
     return image
 
 
-def _judge(found: types.Pod, *, node: str, image: str) -> Iterator[Problem]:
+def _warnings(live: Live, found: types.Pod) -> str:
+    """What the cluster complains of about a pod that did not do what it should."""
+    if found.status.phase == "Succeeded":
+        return ""
+    query = urllib.parse.urlencode(warnings.query(found.metadata.uid))
+    try:
+        items = live.cluster.items(f"/api/v1/namespaces/{found.metadata.namespace}/events?{query}")
+    except errors.KubeError:
+        return ""
+    return "; ".join(warnings.of(msgspec.convert(items, list[warnings.Event], strict=False)))
+
+
+def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:
     state = reading.container_state(found)
     if found.status.phase == "Succeeded":
         return
     if state.waiting is not None and state.waiting.reason in HOPELESS:
         yield Problem(
-            f"image {image} cannot be had on {node}: {state.waiting.reason} {state.waiting.message}".strip(),
+            f"image {image} cannot be had on {node}: "
+            f"{told or f'{state.waiting.reason} {state.waiting.message}'.strip()}",
             "is the registry reachable from the node, and the name right? See registry.pull_secrets",
         )
     elif state.terminated is not None and state.terminated.exit_code == NOT_WRITABLE:
@@ -112,8 +128,9 @@ def _judge(found: types.Pod, *, node: str, image: str) -> Iterator[Problem]:
             "mount the NAS on the node, read-write; `penstock doctor --only nas-folders` looks at the folder",
         )
     else:
-        why = found.status.message or found.status.reason or "it did not start in time"
-        yield Problem(f"a pod on {node} did not run: {why}", "kubectl describe node, and the events there")
+        why = told or found.status.message or found.status.reason or "it did not start in time"
+        remedy = MOUNT if "FailedMount" in told else f"kubectl describe node {node}, and the events there"
+        yield Problem(f"a pod on {node} did not run: {why}", remedy)
 
 
 def _manifest(site: Site, *, node: str, image: str, home: str) -> dict[str, Any]:

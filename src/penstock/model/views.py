@@ -19,6 +19,8 @@ class PodView(msgspec.Struct, frozen=True):
     status: str
     image: str
     reason: str = ""
+    warnings: tuple[str, ...] = ()
+    """What the cluster complains of while it has not started, the latest last."""
 
 
 class StepView(msgspec.Struct, frozen=True):
