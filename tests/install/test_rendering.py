@@ -140,7 +140,7 @@ def test_the_prolog_knows_where_slurmctld_keeps_its_state() -> None:
             sites.known(site, existing=includes.Existing(settings={**sites.EXISTING.settings, **settings})),
         )
         (prolog,) = (file.content for file in files if file.path.name == "penstock-prolog")
-        assert f"state={state!r})".encode() in prolog
+        assert f"state={state!r},".encode() in prolog
 
 
 def test_the_sites_own_lua_is_run_first() -> None:

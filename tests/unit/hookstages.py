@@ -32,14 +32,16 @@ class Stage:
         self.socket.settimeout(60)
         self.install()
 
-    def install(self, *, release_timeout: int = 600) -> None:
-        """Write the hooks; `release_timeout` is how long an Epilog may ask."""
+    def install(self, *, release_timeout: int = 600, admit_timeout: int = 20) -> None:
+        """Write the hooks; the times are how long an Epilog and a PrologSlurmctld may ask."""
         settings = hooks.HookSettings(
             libexec=str(self.folder),
             socket=str(self.folder / "s"),
             bridged_partitions=("gpu",),
             default_partition="gpu",
             release_timeout=release_timeout,
+            admit_timeout=admit_timeout,
+            slurm_commands=str(self.folder),
             slurm_conf="/etc/slurm/slurm.conf",
             state_dir=str(self.folder / "state"),
         )

@@ -271,3 +271,58 @@ def test_the_task_prolog_stops_steps_of_bridged_jobs(
     )
     assert result.returncode == code
     assert (b"print penstock:" in result.stdout) == bool(code)
+
+
+FAKE_SCONTROL = """\
+#!/bin/sh
+for word in "$SLURM_CONF" "$@"; do printf '%s\\n' "$word"; done >> "${0%/*}/told"
+"""
+SAYS = "waits for penstockd, which does not answer [penstock]"
+
+
+def told_slurm(stage: Stage, **variables: str) -> tuple[int, list[str]]:
+    """How PrologSlurmctld ends when nobody answers, and what it made scontrol do."""
+    stage.install(admit_timeout=0)
+    (stage.folder / "scontrol").write_text(FAKE_SCONTROL)
+    (stage.folder / "scontrol").chmod(0o755)
+    stage.socket.close()
+    process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", **variables)
+    process.communicate(timeout=60)
+    told = stage.folder / "told"
+    return process.returncode, told.read_text().split("\n")[:-1] if told.exists() else []
+
+
+def test_a_penstockd_that_does_not_answer_is_told_to_the_jobs_owner(stage: Stage) -> None:
+    """Where squeue shows it, before what the owner wrote there himself."""
+    code, words = told_slurm(stage, SLURM_JOB_ID="17", SLURM_JOB_COMMENT="run 3")
+    assert code == 1
+    assert words == ["/etc/slurm/slurm.conf", "update", "JobId=17", f"Comment={SAYS} run 3"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "expected"),
+    [
+        ("", [f"Comment={SAYS}"]),
+        ("waits for gpu on n1: 0 free [penstock] run 3", [f"Comment={SAYS} run 3"]),
+        ("two\nlines", [f"Comment={SAYS} two lines"]),
+        (f"{SAYS} run 3", []),
+    ],
+)
+def test_the_reason_stands_before_the_owners_comment_once(
+    stage: Stage, comment: str, expected: list[str]
+) -> None:
+    """In place of an earlier reason; what is there already is not written again."""
+    code, words = told_slurm(
+        stage, SLURM_JOB_ID="18", SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3", SLURM_JOB_COMMENT=comment
+    )
+    assert (code, words[3:]) == (1, expected)
+    assert words[2:3] == (["JobId=17_3"] if expected else [])
+
+
+def test_a_host_without_scontrol_still_says_no(stage: Stage) -> None:
+    """The job goes back to the queue, and slurmctld's log has the reason."""
+    stage.install(admit_timeout=0)
+    stage.socket.close()
+    process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
+    said = b"".join(process.communicate(timeout=60))
+    assert (process.returncode, b"scontrol: No such file" in said) == (1, True)

@@ -29,7 +29,7 @@ def variable(name: str) -> str:
     return posix.environ.get(name.encode(), b"").decode("utf-8", "replace")
 
 
-def admit(socket_path: str, *, seconds: float, state: str) -> None:
+def admit(socket_path: str, *, seconds: float, state: str, scontrol: str, conf: str) -> None:
     """PrologSlurmctld: exit 0 when the job may start; `state` is slurmctld's folder."""
     question = ["admit", "job", variable("SLURM_JOB_ID"), "uid", variable("SLURM_JOB_UID")]
     question += ["restart", variable("SLURM_JOB_RESTART_COUNT") or variable("SLURM_RESTART_COUNT") or "0"]
@@ -37,7 +37,22 @@ def admit(socket_path: str, *, seconds: float, state: str) -> None:
     # crash point: prolog.asking
     word = answer(socket_path, question, seconds, overtime=ATTEMPT_TIMEOUT)
     # crash point: prolog.answered
+    if not word:
+        say_why(scontrol, conf)
     sys.exit(0 if word == b"yes" else 1)
+
+
+def say_why(scontrol: str, conf: str) -> None:
+    """Nobody else tells the job's owner that penstockd does not answer."""
+    from . import waiting
+
+    task = variable("SLURM_ARRAY_TASK_ID")
+    job = f"{variable('SLURM_ARRAY_JOB_ID')}_{task}" if task else variable("SLURM_JOB_ID")
+    try:
+        comment = posix.environ.get(b"SLURM_JOB_COMMENT", b"")
+        waiting.tell(job.encode(), comment, scontrol=scontrol, conf=conf)
+    except OSError as error:
+        sys.stderr.write(f"penstock: {scontrol}: {error.strerror}\n")
 
 
 def environment_found(state: str, job: str) -> "list[str]":

@@ -14,7 +14,7 @@ from penstock.model import releases
 from penstock.render import crashing
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
-MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "armed.py")
+MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "armed.py", "waiting.py")
 ADMIT_SECONDS = 20  # Slurm waits for PrologSlurmctld with the nodes taken: better requeue than wait for long
 
 
@@ -98,8 +98,14 @@ def _prolog(settings: HookSettings) -> bytes:
     ours.
     """
     guard = f"import posix\n\nif not {_is_bridged(settings)}:\n    sys.exit(0)\n"
-    words = f"{settings.socket!r}, seconds={settings.admit_timeout}, state={settings.state_dir!r}"
-    return f"{HEAD}{guard}from {PACKAGE} import ask\n\nask.admit({words})\n".encode()
+    how = {
+        "seconds": settings.admit_timeout,
+        "state": settings.state_dir,
+        "scontrol": f"{settings.slurm_commands}/scontrol",
+        "conf": settings.slurm_conf,
+    }
+    words = ", ".join(f"{name}={value!r}" for name, value in how.items())
+    return f"{HEAD}{guard}from {PACKAGE} import ask\n\nask.admit({settings.socket!r}, {words})\n".encode()
 
 
 def _epilog(settings: HookSettings) -> bytes:
