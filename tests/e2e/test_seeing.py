@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.e2e import labs, semantics
 
+from penstock import wellknown
 from penstock.cli import asking
 from penstock.lab import testing
 
@@ -55,6 +56,38 @@ def test_a_finished_job_keeps_its_story(lab: Lab) -> None:
     steps = [(step["name"], step["at"]) for step in found["timeline"]]
     assert [name for name, _ in steps] == ["admitted", "launched", "placed", "ended", "released"]
     assert steps == sorted(steps, key=lambda step: step[1])
+
+
+def test_the_site_alone_says_where_everything_is(lab: Lab) -> None:
+    """$PENSTOCK_SITE leads to slurm.conf, socket and results."""
+    job_id = lab.sbatch("#!/bin/sh\n")
+    lab.wait_for(job_id, "COMPLETED")
+    testing.until(lambda: lab.penstock("results", job_id, check=False).returncode == 0)
+    others = (wellknown.ENV_SLURM_CONF, wellknown.ENV_SOCKET, wellknown.ENV_RESULTS, wellknown.ENV_NAS)
+    bare = ("env", *(word for name in others for word in ("-u", name)), "penstock")
+    for command in (("jobs",), ("show", job_id), ("results", job_id, "--verify"), ("logs", job_id)):
+        done = lab.run_as_user((*bare, *command), check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_job_that_waits_for_penstockd_says_so(lab: Lab) -> None:
+    """In its comment, before its owner's own; `jobs` and `show` have Slurm's side and the reason."""
+    labs.kill(lab.place, "penstockd")
+    try:
+        job_id = lab.sbatch("#!/bin/sh\n", "--comment=run 3")
+        said = "waits for penstockd, which does not answer [penstock] run 3"
+        comment = ("squeue", "--noheader", f"--jobs={job_id}", "--Format=Comment:200")
+        testing.until(lambda: lab.run(comment).stdout.strip() == said)
+        for command in (("show", job_id), ("jobs",)):
+            done = lab.penstock(*command, check=False)
+            assert (done.returncode, "penstockd does not answer on" in done.stderr) == (1, True)
+            assert job_id in done.stdout
+        found = json.loads(lab.penstock("show", job_id, "--format", "json", check=False).stdout)
+        assert "penstockd does not answer" in found["problem"]
+        assert (found["jobs"][0]["state"], found["jobs"][0]["pods"]) == ("PENDING", None)
+    finally:
+        lab.penstock("lab", "restart", "penstockd")
+    lab.wait_for(job_id, "COMPLETED")
 
 
 def test_a_job_is_not_told_to_strangers(lab: Lab) -> None:

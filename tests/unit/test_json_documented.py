@@ -64,9 +64,8 @@ def test_every_table_of_the_page_is_of_something() -> None:
 
 @pytest.mark.parametrize("kind", TOP, ids=lambda kind: kind.__name__)
 def test_every_answer_has_a_version(kind: type[msgspec.Struct]) -> None:
-    """And one list, as the page says."""
-    name = next(iter(keys_of(kind) - {"version"}))
-    assert keys_of(kind) == {"version", name}
+    """And one list, as the page says; some say why half of it is not known."""
+    (name,) = keys_of(kind) - {"version", "problem"}
     assert f'{{"version": {documents.VERSION}, "{name}": [' in PAGE
 
 

@@ -54,6 +54,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = VERSION
     jobs: tuple[Job, ...]
+    problem: str = ""
+    """Why nothing is known of pods."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = VERSION
     jobs: tuple[ShownJob, ...]
+    problem: str = ""
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

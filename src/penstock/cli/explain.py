@@ -19,6 +19,7 @@ import msgspec
 
 from penstock import errors
 from penstock.cli import checking, report, scriptfirst
+from penstock.daemon import settings
 from penstock.model import homes, launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.siteview import SiteView
@@ -124,14 +125,27 @@ def owner_named(name: str = "") -> launches.Owner:
 
 
 def pod_settings(site: SiteView) -> pods.PodSettings:
-    """What the site decides about pods, in the renderer's words."""
+    """What the site decides about pods, read as penstockd reads it; a view written by hand says less."""
+    if site.penstockd:
+        return dataclasses.replace(_settings(site.penstockd).pods, cluster=site.cluster)
     return pods.PodSettings(
+        cluster=site.cluster,
         default_image=site.default_image,
         partition_images={name: each.image for name, each in site.partitions.items() if each.image},
         shared_mounts=site.shared_mounts,
         namespace_pattern=site.namespace_pattern,
         kill_wait=site.kill_wait,
     )
+
+
+def _settings(document: dict[str, Any]) -> settings.Settings:
+    try:
+        return msgspec.convert(document, settings.Settings)
+    except msgspec.ValidationError as error:
+        raise errors.UsageError(
+            f"the site's view has settings of penstockd that this version does not know: {error}",
+            hint="`penstock apply` writes it anew.",
+        ) from error
 
 
 def _namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
@@ -154,6 +168,8 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
         memory_mib=share.memory_mib or share.cpus * _usual_memory(site),
         gpus=share.gpus,
         gpu_resource=site.gpu_resource(_gpu_type(job)),
+        gpu_type=_gpu_type(job),
+        qos=job.qos,
         wish=job.pod,
         partition=next(iter(site.partitions_of(job.partition)), ""),
     )

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import os
+import sys
 from collections.abc import Iterable, Sequence
 
 import click
 
-from penstock import errors, wellknown
-from penstock.cli import asking, documents, screens
+from penstock import errors
+from penstock.cli import asking, documents, screens, whereabouts
 from penstock.model import views
 from penstock.slurm import showing
 
-DEFAULT_CONF = "/etc/slurm/slurm.conf"
 NOT_YOURS = "not yours to see"
+NOT_KNOWN = "not known"
 MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
 as_format = click.option(
     "--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
-
-
-def slurm_conf() -> str:
-    return os.environ.get(wellknown.ENV_SLURM_CONF, DEFAULT_CONF)
 
 
 # -- jobs ------------------------------------------------------------------------------------------
@@ -44,45 +40,65 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(showing.queue(slurm_conf(), user=user))
-    answer = asking.describe()
+    queue = asyncio.run(showing.queue(whereabouts.slurm_conf(), user=user))
+    answer = asking.describe_if_it_answers()
     known = answer.by_job()
     found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
     found.sort(key=lambda job: job.state == "PENDING")
     if style == "json":
-        documents.echo(documents.Queue(jobs=tuple(found)))
+        documents.echo(documents.Queue(problem=answer.problem, jobs=tuple(found)))
     else:
-        print_jobs(found, unfolded=unfolded)
+        print_jobs(found, unfolded=unfolded, unseen=_unseen(answer))
+    _complain(answer)
 
 
-def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False) -> None:
+def _unseen(answer: asking.Answer) -> str:
+    """What stands in the place of pods that are not shown."""
+    return NOT_KNOWN if answer.problem else NOT_YOURS
+
+
+def _complain(answer: asking.Answer) -> None:
+    """Half an answer is no success."""
+    if answer.problem:
+        click.echo(f"penstock: {answer.problem}; only Slurm's side is shown", err=True)
+        sys.exit(1)
+
+
+def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False, unseen: str = NOT_YOURS) -> None:
     """Those that run first, an array as one of them."""
     shown = screens.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
     families: dict[str, list[documents.Job]] = {}
     for job in found:
         families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
     for family in families.values():
-        shown.add_row(*(_row(family[0]) if len(family) == 1 else _folded(family)))
+        shown.add_row(*(_row(family[0], unseen) if len(family) == 1 else _folded(family, unseen)))
     screens.screen().print(shown if found else "No jobs wait or run.")
 
 
-def _row(job: documents.Job) -> tuple[str, ...]:
+def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
     where = _waits_for(job) if job.state == "PENDING" else ",".join(job.nodes)
-    return (job.job, *_common(job), job.state, screens.duration(job.elapsed_seconds), where, _pods(job))
+    return (
+        job.job,
+        *_common(job),
+        job.state,
+        screens.duration(job.elapsed_seconds),
+        where,
+        _pods(job, unseen),
+    )
 
 
 def _common(job: documents.Job) -> tuple[str, ...]:
     return job.user, job.name, job.partition
 
 
-def _folded(family: Sequence[documents.Job]) -> tuple[str, ...]:
+def _folded(family: Sequence[documents.Job], unseen: str) -> tuple[str, ...]:
     """The tasks of one array; they come with those that run first."""
     first = family[0]
     nodes = dict.fromkeys(node for job in family for node in job.nodes)
     where = ",".join(nodes) or next(filter(None, map(_waits_for, family)), "")
     statuses = counted(pod.status for job in family for pod in job.pods or ())
     longest = max((job.elapsed_seconds or 0 for job in family), default=0)
-    pods = NOT_YOURS if first.pods is None else statuses or "-"
+    pods = unseen if first.pods is None else statuses or "-"
     states = counted(job.state for job in family)
     job = f"{first.array}_[{len(family)} tasks]"
     return (job, *_common(first), states, screens.duration(longest), where, pods)
@@ -100,9 +116,9 @@ def _waits_for(job: documents.Job) -> str:
     return job.reason.text if job.reason.source == "kubernetes" else f"({job.reason.code})"
 
 
-def _pods(job: documents.Job) -> str:
+def _pods(job: documents.Job, unseen: str) -> str:
     if job.pods is None:
-        return "-" if job.state == "PENDING" else NOT_YOURS
+        return "-" if job.state == "PENDING" else unseen
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
 
 
@@ -127,22 +143,23 @@ def show(job: str, style: str) -> None:
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
-    found = asyncio.run(showing.records(slurm_conf(), job))
-    answer = asking.describe([record.job_id for record in found[:MOST_DESCRIBED]])
+    found = asyncio.run(showing.records(whereabouts.slurm_conf(), job))
+    answer = asking.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
     known = answer.by_job()
     shown = tuple(
         documents.shown_of(record, known.get(record.job_id), hidden=answer.hides(record.user))
         for record in found
     )
     if style == "json":
-        documents.echo(documents.Shown(jobs=shown))
+        documents.echo(documents.Shown(problem=answer.problem, jobs=shown))
     elif len(shown) == 1:
-        print_job(shown[0])
+        print_job(shown[0], unseen=_unseen(answer))
     else:
-        print_tasks(shown)
+        print_tasks(shown, unseen=_unseen(answer))
+    _complain(answer)
 
 
-def print_tasks(shown: Sequence[documents.ShownJob]) -> None:
+def print_tasks(shown: Sequence[documents.ShownJob], *, unseen: str = NOT_YOURS) -> None:
     """An array, task by task."""
     first, out = shown[0], screens.screen()
     states = counted(state for job in shown for state in [job.state] * job.tasks)
@@ -151,12 +168,12 @@ def print_tasks(shown: Sequence[documents.ShownJob]) -> None:
     for job in shown:
         waits = job.reason.text if job.reason else ""
         time, where = screens.duration(job.elapsed_seconds), ",".join(job.nodes)
-        rows.add_row(job.job, _state(job), time, where, _pods(job), waits or job.comment)
+        rows.add_row(job.job, _state(job), time, where, _pods(job, unseen), waits or job.comment)
     out.print(rows)
     out.print(screens.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
 
 
-def print_job(shown: documents.ShownJob) -> None:
+def print_job(shown: documents.ShownJob, *, unseen: str = NOT_YOURS) -> None:
     """All of one job."""
     from rich import table
 
@@ -166,7 +183,7 @@ def print_job(shown: documents.ShownJob) -> None:
         facts.add_row(screens.styled(name, "bold"), value)
     out.print(facts)
     if shown.pods is None or shown.timeline is None:
-        out.print(screens.styled(f"Its pods and what happened are {NOT_YOURS}.", "dim"))
+        out.print(screens.styled(f"Its pods and what happened are {unseen}.", "dim"))
         return
     pods = screens.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from penstock import errors, wellknown
-from penstock.cli import asking, jobs, results
+from penstock.cli import asking, results, whereabouts
 from penstock.results import finding, gathering, tailing
 from penstock.slurm import showing
 
@@ -77,7 +77,7 @@ class Watched:
 
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
-        self.record = asyncio.run(showing.record(jobs.slurm_conf(), self.job))
+        self.record = asyncio.run(showing.record(whereabouts.slurm_conf(), self.job))
         self.find()
 
     def find(self) -> None:
@@ -89,7 +89,7 @@ class Watched:
 
 
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
-    record = asyncio.run(showing.record(jobs.slurm_conf(), job))
+    record = asyncio.run(showing.record(whereabouts.slurm_conf(), job))
     path = _path(record, folder, stream)
     if path is None and not follow:
         raise errors.NotThere(

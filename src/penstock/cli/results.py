@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 from penstock import errors, wellknown
-from penstock.cli import documents, jobs, screens
+from penstock.cli import documents, jobs, screens, whereabouts
 from penstock.results import finding, summary
 from penstock.slurm import showing
 
 given_folder = click.option(
     "--results",
     "folder",
-    envvar=wellknown.ENV_RESULTS,
+    default=whereabouts.results,
     type=click.Path(path_type=Path),
-    help=f"Folder of all jobs' results; default ${wellknown.ENV_RESULTS}.",
+    help=f"Folder of all jobs' results; default ${wellknown.ENV_RESULTS}, else the site's.",
 )
 
 
@@ -31,7 +31,8 @@ class NoResults(errors.NotThere):
 def required(folder: Path | None) -> Path:
     if folder is None:
         raise errors.UsageError(
-            "where are the results?", hint=f"Set {wellknown.ENV_RESULTS} or give --results DIR."
+            "where are the results?",
+            hint=f"Set {wellknown.ENV_RESULTS} or {wellknown.ENV_SITE}, or give --results DIR.",
         )
     return folder
 
@@ -65,7 +66,7 @@ def find(folder: Path, job: str) -> list[Path]:
     found = finding.folders(folder, job)
     if found:
         return found
-    record = asyncio.run(showing.records(jobs.slurm_conf(), job))[0]
+    record = asyncio.run(showing.records(whereabouts.slurm_conf(), job))[0]
     if record.shown_id != job:
         found = finding.folders(folder, record.shown_id)
     if found:

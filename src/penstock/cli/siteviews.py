@@ -25,7 +25,7 @@ def chosen(named: str | None) -> SiteView | None:
     if named is not None:
         return load(named) if named else None
     told = os.environ.get(wellknown.ENV_SITE, "")
-    view = _view_of(told or wellknown.SITE_FILE)
+    view = view_of(told or wellknown.SITE_FILE)
     if os.access(view, os.R_OK):
         return load(view)
     return load(told) if told else None
@@ -40,7 +40,8 @@ def load(name: str) -> SiteView:
     return siteviews.read(name)
 
 
-def _view_of(name: str) -> str:
+def view_of(name: str) -> str:
+    """Where `penstock apply` puts the view of that site file."""
     return f"{name.rpartition('.')[0]}.json" if name.endswith(_YAML) else name
 
 

@@ -6,7 +6,7 @@ also be written by hand, as JSON, TOML or YAML, for `penstock validate --site FI
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -80,6 +80,9 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=lambda: {"cpu": 0, "gpu1": 1, "gpu2": 2, "gpu4": 4, "gpu8": 8}
     )
     """GPUs of each flavour of `penstock mkinst`."""
+    cluster: str = ""
+    penstockd: dict[str, Any] = {}
+    """penstockd's settings, but who its hooks are: pods that are only shown come out as it makes them."""
 
     def partitions_of(self, named: str) -> list[str]:
         """Those of a --partition list that are known; without one, the default."""

@@ -32,7 +32,9 @@ class Instance:
     gpus: int
     wish: PodSpec
     gpu_resource: str = wellknown.GPU_RESOURCE
+    gpu_type: str = ""
     partition: str = ""
+    qos: str = ""
 
 
 def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
@@ -94,5 +96,8 @@ def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
         devices=() if usual else resources.devices([(instance.gpu_resource, instance.gpus)]),
     )
     identity = jobs.JobIdentity(job_id=instance.job_id, restart=0, uid=instance.owner.uid)
-    shares = tuple(jobs.NodeShare(node=f"node-{rank}", amount=amount) for rank in range(ranks))
-    return jobs.Allocation(identity=identity, shares=shares, partition=instance.partition)
+    typed = resources.devices([(instance.gpu_type, instance.gpus)] if instance.gpu_type else ())
+    shares = tuple(
+        jobs.NodeShare(node=f"node-{rank}", amount=amount, gpus_by_type=typed) for rank in range(ranks)
+    )
+    return jobs.Allocation(identity=identity, shares=shares, partition=instance.partition, qos=instance.qos)

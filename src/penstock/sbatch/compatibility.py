@@ -84,7 +84,8 @@ the intake does at every file, for it is what is in force. It has these keys: `s
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
 (prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `missing_workdir`,
 `namespace_pattern`, `kill_wait`, `memory_per_cpu_mib`, `classes` (name: `cpus`, `memory_mib`,
-`priority_class`) and `flavours` (name: GPUs).
+`priority_class`), `flavours` (name: GPUs), `cluster` and `penstockd` (its settings, which `apply` writes:
+pods are shown as penstockd would make them).
 """
 
 

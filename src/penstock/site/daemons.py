@@ -166,6 +166,8 @@ def view(
         kill_wait=site.timeouts.kill_wait,
         memory_per_cpu_mib=existing.memory_per_cpu(site, groups),
         gpu_resources=gpu_resources(site),
+        cluster=site.cluster,
+        penstockd=penstockd(site, slurm_uid=0) | {"hook_uids": []},
     )
 
 

@@ -1,0 +1,65 @@
+"""`jobs`, `show`, `results` and `logs` are about the site that $PENSTOCK_SITE names, or the installed one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock import errors, wellknown
+from penstock.cli import whereabouts
+from tests.install import sites
+
+VARIABLES = (wellknown.ENV_SITE, wellknown.ENV_SOCKET, wellknown.ENV_RESULTS, wellknown.ENV_SLURM_CONF)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(wellknown, "SITE_FILE", str(tmp_path / "none" / "site.yaml"))
+
+
+def found() -> tuple[str, str, str]:
+    return whereabouts.slurm_conf(), whereabouts.socket(), str(whereabouts.results())
+
+
+def site_file(folder: Path, name: str = "site.yaml") -> Path:
+    """A site with places of its own."""
+    text = sites.GOOD.read_text().replace("path: /nas", "path: /mnt/nas")
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_the_named_site_says_where_everything_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its file alone, or by the view that `penstock apply` wrote beside it, which every user may read."""
+    monkeypatch.setenv(wellknown.ENV_SITE, str(site_file(tmp_path)))
+    assert found() == ("/etc/slurm/slurm.conf", "/run/penstock/penstockd.sock", "/mnt/nas/results")
+    places = {"slurm_conf": "/b/slurm.conf", "socket": "/b/s", "results": "/b/results"}
+    (tmp_path / "site.json").write_text(json.dumps({"penstockd": places}))
+    assert found() == ("/b/slurm.conf", "/b/s", "/b/results")
+
+
+def test_single_variables_come_first_but_slurms_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jobs of one Slurm would be shown with the pods of another: a named site brings its slurm.conf."""
+    for name in VARIABLES[1:]:
+        monkeypatch.setenv(name, f"/own/{name}")
+    assert found() == ("/own/SLURM_CONF", "/own/PENSTOCK_SOCKET", "/own/PENSTOCK_RESULTS")
+    monkeypatch.setenv(wellknown.ENV_SITE, str(site_file(tmp_path)))
+    assert found() == ("/etc/slurm/slurm.conf", "/own/PENSTOCK_SOCKET", "/own/PENSTOCK_RESULTS")
+
+
+def test_the_installed_site_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without any there are the usual places, and no results."""
+    assert found() == (whereabouts.DEFAULT_CONF, whereabouts.DEFAULT_SOCKET, "None")
+    monkeypatch.setattr(wellknown, "SITE_FILE", str(site_file(tmp_path)))
+    assert found()[2] == "/mnt/nas/results"
+
+
+def test_a_named_site_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another site would be shown in its place."""
+    monkeypatch.setenv(wellknown.ENV_SITE, str(tmp_path / "no.yaml"))
+    with pytest.raises(errors.UsageError, match=r"no\.yaml"):
+        whereabouts.slurm_conf()
