@@ -44,7 +44,7 @@ LOGIN_SHELL = (
 # the variable is there all the same, but what such a shell sets is not
 PER_JOB = {
     *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_JOB_PARTITION", "SLURM_ARRAY_JOB_ID"),
-    *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"),
+    *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_GPUS"),
 }
 FORMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "none-given": ((), set()),
@@ -169,6 +169,19 @@ def test_slurm_variables_are_plain_slurms(
     differs = PER_JOB | NEVER | SETS_ITSELF
     assert without(pod, differs) == without(plain, differs)
     assert pod["SLURM_JOB_PARTITION"] == semantics.PODS
+
+
+@pytest.mark.parametrize(("name", "count"), [("gpus", 2), ("gpus-per-node", 1), ("gpus-total", 3)])
+def test_slurm_names_the_gpus_of_a_job(
+    lab: Lab, by_shape: dict[str, tuple[Variables, Variables]], name: str, count: int
+) -> None:
+    """The lab's GPUs are devices, so that Slurm gives them out one by one. In a pod they count from 0."""
+    if not (lab.place.gpu_devices / "gpu0").is_char_device():
+        pytest.skip("this machine allows no devices in the lab")
+    plain, pod = by_shape[name]
+    assert plain["CUDA_VISIBLE_DEVICES"] == plain["SLURM_JOB_GPUS"]
+    assert [len(each["SLURM_JOB_GPUS"].split(",")) for each in (plain, pod)] == [count, count]
+    assert not {"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES"} & pod.keys()
 
 
 def test_array_variables(lab: Lab) -> None:

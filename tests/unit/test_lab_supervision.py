@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
@@ -259,3 +260,29 @@ class TestRecords:
         record = supervision.Record(pid=me.pid, start_ticks=me.start_ticks, boot_id="earlier", started_at=0.0)
         place.component_record("thing").write_bytes(msgspec.json.encode(record))
         assert supervision.read_record(place, "thing") is None
+
+
+def test_a_port_that_is_given_back_late_is_waited_for(
+    supervisor: supervision.Supervisor, tmp_path: Path
+) -> None:
+    """A daemon that was ended may hold its port for a moment longer: a restart must not leave it down."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    wanted = dataclasses.replace(server(tmp_path / "s"), port=listener.getsockname()[1])
+    threading.Timer(0.5, listener.close).start()
+    supervisor.start(wanted)
+    assert supervisor.record("thing") is not None
+
+
+def test_a_port_that_stays_taken_is_told(
+    supervisor: supervision.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the one who has it."""
+    monkeypatch.setattr(supervision, "PORT_SECONDS", 0.1)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        wanted = dataclasses.replace(server(tmp_path / "s"), port=listener.getsockname()[1])
+        with pytest.raises(errors.LabError, match=rf"is taken by .*\(pid {os.getpid()}\)"):
+            supervisor.start(wanted)

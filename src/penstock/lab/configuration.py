@@ -8,7 +8,7 @@ import os
 
 from penstock import wellknown
 from penstock.install import facts, rendering
-from penstock.lab import files, listening, passwd, paths, places, sessions, sitefile, spec, wrapper
+from penstock.lab import devices, files, listening, passwd, paths, places, sessions, sitefile, spec, wrapper
 from penstock.lab.slurm import programs
 from penstock.model import releases
 from penstock.site import loading, resolving
@@ -25,6 +25,9 @@ def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     site = loading.load(place.site_yaml)
     for rendered in rendering.all_files(site, known_facts(site, release=programs.release_of(place))):
         files.directory(rendered.path.parent)
+        if rendered.path.parent == place.gpu_devices:
+            devices.make(rendered.path, mode=rendered.mode)
+            continue
         owner = passwd.owner_of(rendered.owner) if rendered.owner != "root" else None
         files.write(rendered.path, rendered.content, mode=rendered.mode, owner=owner)
     listening.write(place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ SEARCH_RANGE = range(20000, 32000)
 HIGHEST_PORT = 65535
 _LISTENING = "0A"
 _BLOCK = 16
+POLL_SECONDS = 0.05
 
 
 def is_free(port: int) -> bool:
@@ -95,6 +97,14 @@ def require_free(wanted: Iterable[tuple[str, int]]) -> None:
                 f"port {port} for {component} is taken{_by_whom(port)}",
                 hint="Stop what uses it, or choose other ports with --port-base.",
             )
+
+
+def wait_free(component: str, port: int, *, seconds: float) -> None:
+    """Wait until nobody listens on this port any more; complain when somebody still does."""
+    deadline = time.monotonic() + seconds
+    while not is_free(port) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    require_free([(component, port)])
 
 
 def is_listening(port: int, *, tables: tuple[str, ...] = ("tcp", "tcp6")) -> bool:

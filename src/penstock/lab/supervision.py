@@ -19,6 +19,9 @@ from penstock.lab import commands, components, files, listening, passwd, paths, 
 
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.2
+PORT_SECONDS = 15.0
+"""How long a port may stay taken by a process that has just ended: while its last threads end, the kernel
+already calls it dead."""
 """A look is a command or a request: whoever takes seconds to start needs the machine for that."""
 
 
@@ -79,7 +82,7 @@ class Supervisor:
     def start(self, component: components.Component) -> None:
         """Start the component and wait until it serves; LabError with its last words when it does not."""
         if component.port is not None:
-            ports.require_free([(component.name, component.port)])
+            ports.wait_free(component.name, component.port, seconds=PORT_SECONDS)
         log = self.place.component_log(component.name)
         seen = log.stat().st_size if log.exists() else 0
         child = self._spawn(component)
