@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock import errors
+from penstock import errors, pinging
 from penstock.cli import doctor as command
-from penstock.doctor import all_checks, checks
+from penstock.doctor import all_checks, bridge, checks
 from penstock.doctor.checks import Check, NotChecked, Problem
 from penstock.doctor.live import Live
 from penstock.install import access
@@ -94,6 +94,20 @@ def test_many_nodes_of_one_trouble_are_one_line() -> None:
         "n[2-136] is IDLE+DRAIN: fan",
         "NodeName=n[2-136]",
     )
+
+
+@pytest.mark.parametrize(("away", "see"), [("settings", "slurmctld"), ("kube_nodes", "kubernetes"), ("", "")])
+def test_a_penstockd_out_of_touch_is_told_only_when_both_sides_answer(
+    monkeypatch: pytest.MonkeyPatch, away: str, see: str
+) -> None:
+    """Else the side that does not answer is the cause."""
+    monkeypatch.setattr(bridge, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(pinging, "ping", lambda path: ("starting", 0.01))
+    live = Live(sites.site())
+    for name in ("settings", "kube_nodes"):
+        live.answers[name] = (None, errors.PenstockError("away")) if name == away else ({}, None)
+    (result,) = checks.run([CHECKS["penstockd"]], live)
+    assert (result.status, result.see) == ("unknown" if see else "failed", see)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,3 +180,12 @@ def test_what_does_not_fit_is_folded_and_not_cut(words: str) -> None:
         out.print(table)
     lines = taken.get().splitlines()[1:]
     assert "".join(line.strip() for line in lines) == words
+
+
+@pytest.mark.parametrize("state", ["STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT", "COMPLETING"])
+def test_a_job_has_ended_only_in_states_that_are_an_end(state: str) -> None:
+    """One table says which those are: a job that is being signalled has no exit code yet."""
+    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state=state, exit_code=0, signal=0)
+    assert documents.shown_of(record, None, hidden=False).exit_code is None
+    over = msgspec.structs.replace(record, state="OUT_OF_MEMORY")
+    assert documents.shown_of(over, None, hidden=False).exit_code == 0

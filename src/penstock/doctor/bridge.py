@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from penstock import pinging, wellknown
+from penstock import errors, pinging, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
@@ -35,12 +35,22 @@ def penstockd(live: Live) -> Iterator[Problem]:
         yield Problem(f"penstockd does not answer on {path}: {error}", START_PENSTOCKD)
         return
     if answer != pinging.WELL:
+        _blame_others(live)
         yield Problem(
             f"penstockd says {answer or 'nothing'}: it is not in touch with Slurm or Kubernetes",
             "its log says which of them",
         )
     elif seconds > SLOW_SECONDS:
         yield Problem(f"penstockd took {seconds:.1f} s to answer", "is the host overloaded?", True)
+
+
+def _blame_others(live: Live) -> None:
+    """A penstockd that is out of touch with somebody who answers nobody is no second cause."""
+    for name, side in (("slurmctld", "settings"), ("kubernetes", "kube_nodes")):
+        try:
+            getattr(live, side)
+        except errors.PenstockError:
+            raise NotChecked(name) from None
 
 
 def _quick_ping(path: str) -> tuple[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock import errors
-from penstock.model import numbers
+from penstock.model import jobs, numbers
 from penstock.slurm import commands, fields, hostlists
 
 _QUEUE = (
@@ -46,8 +46,6 @@ _EXACTLY = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})")
 _TASKS_NAMED = 8
 _LAST_SECOND = 253402300799  # of the year 9999
-GOES_ON = frozenset(("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING"))
-"""States of a job that has not ended."""
 
 
 class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +99,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_on(self) -> bool:
-        return self.state in GOES_ON
+        return self.state not in jobs.OVER
 
     @property
     def task(self) -> str:
@@ -233,7 +231,7 @@ def _updated(known: JobRecord | None, block: str) -> JobRecord:
     found = known or JobRecord(job_id=_number(words.get("JobId", "")), shown_id="")
     state = words.get("JobState", found.state)
     exit_code, signal = _exit(words.get("ExitCode", ""))
-    ended = state not in GOES_ON
+    ended = state in jobs.OVER
     return msgspec.structs.replace(
         found,
         shown_id=_shown_id(words),
