@@ -326,3 +326,16 @@ def test_a_host_without_scontrol_still_says_no(stage: Stage) -> None:
     process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
     said = b"".join(process.communicate(timeout=60))
     assert (process.returncode, b"scontrol: No such file" in said) == (1, True)
+
+
+def test_a_penstockd_that_cannot_say_yet_is_told_as_such(stage: Stage) -> None:
+    """It answers, but waits for Slurm or Kubernetes itself."""
+    stage.install(admit_timeout=0)
+    (stage.folder / "scontrol").write_text(FAKE_SCONTROL)
+    (stage.folder / "scontrol").chmod(0o755)
+    process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
+    with stage.accept() as (peer, _):
+        peer.sendall(wire.pack("wait"))
+    process.communicate(timeout=60)
+    said = "waits for penstockd, which is not in touch with Slurm or Kubernetes [penstock]"
+    assert (process.returncode, (stage.folder / "told").read_text().split("\n")[3]) == (1, f"Comment={said}")

@@ -37,20 +37,21 @@ def admit(socket_path: str, *, seconds: float, state: str, scontrol: str, conf: 
     # crash point: prolog.asking
     word = answer(socket_path, question, seconds, overtime=ATTEMPT_TIMEOUT)
     # crash point: prolog.answered
-    if not word:
-        say_why(scontrol, conf)
+    if word in (b"", b"wait"):
+        say_why(word, scontrol, conf)
     sys.exit(0 if word == b"yes" else 1)
 
 
-def say_why(scontrol: str, conf: str) -> None:
-    """Nobody else tells the job's owner that penstockd does not answer."""
+def say_why(word: bytes, scontrol: str, conf: str) -> None:
+    """Nobody else tells the job's owner that penstockd does not answer, or only that it cannot say yet."""
     from . import waiting
 
     task = variable("SLURM_ARRAY_TASK_ID")
     job = f"{variable('SLURM_ARRAY_JOB_ID')}_{task}" if task else variable("SLURM_JOB_ID")
     try:
         comment = posix.environ.get(b"SLURM_JOB_COMMENT", b"")
-        waiting.tell(job.encode(), comment, scontrol=scontrol, conf=conf)
+        reason = waiting.STARTING if word else waiting.SILENT
+        waiting.tell(job.encode(), reason, comment, scontrol=scontrol, conf=conf)
     except OSError as error:
         sys.stderr.write(f"penstock: {scontrol}: {error.strerror}\n")
 
@@ -112,8 +113,8 @@ def remove(note: str) -> None:
 
 
 def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime: float = 0.0) -> bytes:
-    """penstockd's final word, or nothing when the time is over. A question that was heard may take the
-    overtime: room that is held for a job whose hook has just left is held for nobody.
+    """penstockd's final word; when the time is over "wait", or nothing if it did not answer. A question that
+    was heard may take the overtime: room that is held for a job whose hook has just left is held for nobody.
     """
     end = time.monotonic() + seconds
     delay = 0.05
@@ -122,11 +123,9 @@ def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime:
             left = max(end - time.monotonic(), 0.1) + overtime
             word = ask_once(socket_path, question, min(ATTEMPT_TIMEOUT, left))
         except (OSError, wire.WireError):
-            word = b"wait"
-        if word != b"wait":
+            word = b""
+        if word not in (b"", b"wait") or time.monotonic() + delay > end:
             return word
-        if time.monotonic() + delay > end:
-            return b""
         time.sleep(delay)
         delay = min(delay * 2, 2.0)
 
