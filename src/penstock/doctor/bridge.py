@@ -183,16 +183,18 @@ def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
         given = kubernetes.allocated(live.site, slurm)
         for short in live.requested(name, ours=True).shortages(given):
             problem = Problem(
-                f"{name}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
+                f"{{nodes}}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
                 "a pod outlived its job: see `orphans`",
+                nodes=(name,),
             )
             yield f"{name} {short.what} of jobs", problem
         free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
         for short in given.shortages(free):
             problem = Problem(
-                f"{name}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
+                f"{{nodes}}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
                 "other pods came after the jobs: keep them off the nodes of bridged partitions",
                 True,
+                nodes=(name,),
             )
             yield f"{name} {short.what} beside others", problem
 

@@ -18,6 +18,7 @@ from penstock.model import releases
 from penstock.nas import atomic
 from penstock.render import includes
 from penstock.site import clusters, daemons
+from penstock.slurm import hostlists
 
 registry = Registry()
 SECONDS = 10.0
@@ -88,7 +89,7 @@ def partitions(live: Live) -> Iterator[Problem]:
             continue
         wanted = {node.name for group in partition.nodes for node in live.facts.groups.get(group, ())}
         if wanted != set(found.nodes):
-            odd = " ".join(sorted(wanted ^ set(found.nodes))[:5])
+            odd = hostlists.fold(sorted(wanted ^ set(found.nodes)))
             yield Problem(f"partition {name} has other nodes than the site file says: {odd}", f"`{APPLY}`")
 
 
