@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock import pinging, presence, wellknown
-from penstock.doctor import all_checks, checks
+from penstock.doctor import all_checks, checks, kubernetes
 from penstock.doctor.live import Live
 from penstock.install import facts
-from penstock.model import cluster
+from penstock.model import cluster, resources
 from penstock.slurm import conffile
 from penstock.slurm.describing import SlurmNode
 from tests.install import sites
@@ -93,6 +93,15 @@ def test_sizes_that_differ_are_found_either_way(
     live.answers["bridged_nodes"] = ({"n1": cluster.NodeSpec(name="n1", port=0)}, None)
     live.answers["facts"] = (facts.Facts(release=(22, 5), groups={}), None)
     assert [(each.status, each.message) for each in found(live, "node-sizes")] == [(status, words)]
+
+
+def test_what_is_reserved_or_no_whole_cpu_is_not_idle() -> None:
+    """The site file keeps it from Slurm, or Slurm cannot count it."""
+    small, large = resources.Amount(millicpus=1000), resources.Amount(millicpus=4000)
+    assert not list(kubernetes._unused(small, resources.Amount(millicpus=1900), resources.Amount()))
+    whole = resources.Amount(millicpus=64000)
+    assert not list(kubernetes._unused(large, whole, resources.Amount(millicpus=60000)))
+    assert [each.what for each in kubernetes._unused(large, whole, resources.Amount())] == ["cpu"]
 
 
 def daemons(folder: Path) -> Live:

@@ -152,10 +152,10 @@ def node_sizes(live: Live) -> Iterator[Problem]:
 def _unused(
     claim: resources.Amount, allocatable: resources.Amount, reserved: resources.Amount
 ) -> Iterator[resources.Shortage]:
-    """Of what Slurm leaves a good part to nobody."""
+    """Of what Slurm leaves a good part to nobody; it counts whole CPUs."""
     used = claim + reserved
     idle = {
-        "cpu": used.millicpus < allocatable.millicpus * WELL_USED,
+        "cpu": used.millicpus < allocatable.millicpus // 1000 * 1000 * WELL_USED,
         "memory": used.memory < allocatable.memory * WELL_USED,
     }
     return (short for short in allocatable.shortages(claim) if idle.get(short.what))
