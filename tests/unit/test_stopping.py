@@ -46,7 +46,7 @@ async def test_penstockd_ends_while_launchers_are_connected(
         shared_mounts=[],
         default_image="",
     )
-    daemon = asyncio.create_task(running._run(site))
+    daemon = asyncio.create_task(running._run(site, ""))
     while not (tmp_path / "s").exists():  # noqa: ASYNC110  # nobody else tells
         await asyncio.sleep(0.01)
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")
