@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pwd
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from penstock.site.schema import Site
 from penstock.slurm import conffile
 
 SECONDS = 20.0
+DAEMON_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,11 +112,10 @@ def _text(path: Path) -> str:
 
 
 def installed_release() -> releases.Release:
-    """(22, 5) from `slurmctld -V`."""
+    """(22, 5) from `slurmctld -V`; the PATH of ordinary users often has no folder of daemons."""
+    program = shutil.which("slurmctld") or shutil.which("slurmctld", path=DAEMON_PATH) or "slurmctld"
     try:
-        done = subprocess.run(
-            ["slurmctld", "-V"], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        done = subprocess.run([program, "-V"], capture_output=True, text=True, timeout=SECONDS, check=False)
         return releases.parse(done.stdout)
     except (OSError, subprocess.TimeoutExpired, errors.SlurmError) as error:
         raise errors.UsageError(
