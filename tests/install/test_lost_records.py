@@ -196,3 +196,15 @@ def test_every_file_under_a_common_name_has_the_mark(host: Host) -> None:
         for path in rendering.common_names(host.site) & named.keys():
             assert rendering.is_marked(named[path]), path
         assert len(rendering.common_names(host.site) & named.keys()) == 3
+
+
+def test_a_copy_that_is_lost_is_named(host: Host) -> None:
+    """The record alone cannot bring a file back; apply goes on, and uninstall says which file it is."""
+    (host.etc / "penstock.conf").write_text("# somebody's\n")
+    assert host.applied().exit_code == 0
+    original = host.store.installed().files[f"{host.etc}/penstock.conf"].original
+    assert original is not None
+    (host.store.copies / original.digest).unlink()
+    assert host.applied().exit_code == 0
+    with pytest.raises(errors.InstallError, match=rf"{original.digest} is lost"):
+        host.uninstalled()

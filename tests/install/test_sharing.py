@@ -221,6 +221,15 @@ def test_a_first_apply_that_fails_leaves_other_sites_their_rights(cluster: Clust
     assert {path: cluster.said(path) for path in cluster.objects} == before
 
 
+def test_what_was_not_reached_is_not_undone(cluster: Cluster, tmp_path: Path) -> None:
+    """Saying again what an administrator's object said would make its fields ours."""
+    shared = Failing()
+    shared.objects[CLASS] = {"kind": "PriorityClass", "metadata": {"name": "jobs"}, "value": 1}
+    with pytest.raises(errors.InstallError, match="everything is as it was before"):
+        Site(tmp_path / "b", shared)
+    assert shared.objects == {CLASS: {"kind": "PriorityClass", "metadata": {"name": "jobs"}, "value": 1}}
+
+
 def test_what_an_object_of_somebody_elses_said_is_said_again(cluster: Cluster, tmp_path: Path) -> None:
     """Applying takes fields over by force: an older role, or one that an administrator wrote."""
     path = f"{RBAC}/clusterroles/penstockd-b"

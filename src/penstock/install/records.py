@@ -132,15 +132,25 @@ class Store:
     def copy(self, digest: str) -> bytes:
         """The content of that name."""
         known = self._unsaved.get(digest)
-        return known if known is not None else (self.copies / digest).read_bytes()
+        if known is not None:
+            return known
+        try:
+            return (self.copies / digest).read_bytes()
+        except FileNotFoundError:
+            raise errors.InstallError(
+                f"{self.copies / digest} is lost, and with it what a file was before",
+                hint="installed.json beside it names the file; bring the copy back from a backup.",
+            ) from None
 
-    def save(self, digests: Iterable[str]) -> None:
-        """Put these contents on the disk, before anything is changed that they are needed for."""
+    def save(self, needed: Iterable[str], recorded: Iterable[str]) -> None:
+        """Put contents on the disk: those that are needed to go on or back, and those of records, of which
+        one may have been lost before.
+        """
         self._make()
-        for digest in digests:
+        for digest in (*needed, *(each for each in recorded if each in self._unsaved)):
             path = self.copies / digest
             if not path.exists():
-                atomic.write(path, self._unsaved[digest], mode=0o600)
+                atomic.write(path, self.copy(digest), mode=0o600)
 
     def _remove_if_empty(self) -> None:
         """Leave nothing behind while nothing is installed."""

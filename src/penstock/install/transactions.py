@@ -10,7 +10,7 @@ named.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -114,6 +114,8 @@ class Transaction:
         self._observe = observe
         self._in_use = in_use
         self._keep = keep
+        self._begun: set[str] | None = None
+        """Objects, by their paths, that this very call has begun to change; None when nobody knows."""
 
     def run(
         self,
@@ -126,7 +128,9 @@ class Transaction:
         """Make all changes and commit `installed`; when one fails, take all back and say why."""
         last = not installed.files and not installed.objects
         journal = Journal(uuid.uuid4().hex, list(files), list(objects), restart, last)
-        self._store.save(_digests(journal, installed))
+        changed = (state for change in files for state in (change.before, change.after))
+        known = (state for each in installed.files.values() for state in (each.ours, each.original))
+        self._store.save(_digests(changed), _digests(known))
         self._write(self._store.journal_path, journal)
         try:
             self._forward(journal)
@@ -148,8 +152,10 @@ class Transaction:
         ) from error
 
     def _forward(self, journal: Journal) -> None:
+        self._begun = set()
         self._observe("journal")
         for change in journal.objects:
+            self._begun.add(change.path)
             if change.existed and change.after is None and change.found is not None:
                 self._give_back(change)
             else:
@@ -202,6 +208,8 @@ class Transaction:
             self._restart()
         kept = self._made_and_used(journal)
         for change in reversed(journal.objects):
+            if self._begun is not None and change.path not in self._begun:
+                continue
             if change.existed and change.before is None:
                 self._give_back(change)
             elif change.path not in kept:
@@ -258,10 +266,7 @@ def _named(left: Sequence[str]) -> str:
     return f"; changed since and left as it is: {', '.join(left)}" if left else ""
 
 
-def _digests(journal: Journal, installed: records.Installed) -> set[str]:
-    """Of every content that going forward, going back or uninstalling may need."""
-    states = [state for change in journal.files for state in (change.before, change.after)]
-    states += [state for record in installed.files.values() for state in (record.ours, record.original)]
+def _digests(states: Iterable[records.FileState | None]) -> set[str]:
     return {state.digest for state in states if state is not None}
 
 
