@@ -259,8 +259,10 @@ def test_what_keeps_a_plan_from_being_made_is_told_with_the_rest(
     assert "there is no user nobody-of-that-name on this host" in said
     assert "is of cluster hall" in said
     checks = preflight.Checks(["site.yaml:9:3: node_groups.a.nodes: Kubernetes has no node v3; correct it"])
-    with pytest.raises(errors.InstallError, match="1 thing must"), checks.telling():
+    with pytest.raises(errors.InstallError, match="1 thing must") as caught, checks.telling():
         raise errors.UsageError("node group a: Kubernetes has no node v3")
+    assert "site.yaml:9:3" in caught.value.message
+    assert "--force" not in caught.value.hint, "there is no plan to go on with"
 
 
 def test_a_cluster_that_does_not_answer_is_the_plans_affair(

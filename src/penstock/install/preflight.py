@@ -48,8 +48,9 @@ class Checks:
             if not self.lines:
                 raise
             said = error.message.rpartition(": ")[2]
-            if not any(said in line for line in self.doubts):
-                self.faults.append(f"{error.message}; {error.hint}".removesuffix("; "))
+            same = [line for line in self.doubts if said in line]
+            self.doubts = [line for line in self.doubts if line not in same]
+            self.faults += same or [f"{error.message}; {error.hint}".removesuffix("; ")]
             self.require(force=False)
 
     def require(self, *, force: bool) -> None:
