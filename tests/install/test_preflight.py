@@ -145,6 +145,16 @@ def test_systemd_is_asked_for_nothing_where_it_does_not_run(
     assert host.mistakes() == []
 
 
+def test_a_unit_that_systemd_does_not_know_is_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is restarted to find that out, and a systemd that does not answer accuses nobody."""
+    host.program("systemctl", f'echo "$*" >> {host.root}/state/calls; exit 1')
+    assert "slurm.restart: systemd has no unit slurmctld" in "\n".join(host.mistakes())
+    assert (host.root / "state" / "calls").read_text() == "cat -- slurmctld\n"
+    monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
+    host.program("systemctl", "exec sleep 60")
+    assert host.mistakes() == []
+
+
 def test_nodes_that_kubernetes_lacks_are_named_with_their_group(host: Host) -> None:
     """But those of plain partitions need not be there."""
     said = host.mistakes(("v1",))
@@ -169,7 +179,7 @@ def test_nodes_with_a_domain_in_kubernetes_are_recognised(host: Host) -> None:
 def test_a_nas_that_does_not_answer_holds_nobody_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a folder of a file server that is away."""
     host.program("test", "exec sleep 60")
-    monkeypatch.setattr(preflight, "FOLDER_SECONDS", 0.2)
+    monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
     host.edit("registry:", "nas: {path: /usr}\nregistry:")
     assert "nas.path: /usr does not answer within 0.2 s" in "\n".join(host.mistakes())
 

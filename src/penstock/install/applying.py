@@ -19,6 +19,7 @@ from penstock.install import (
     folders,
     kubeconfigs,
     planning,
+    queued,
     records,
     sharing,
     slurmctld,

@@ -21,7 +21,7 @@ from penstock.site.schema import Site
 Mistake = tuple[Place, str, str]
 """Where in the site file, what was found, what to do."""
 SHOWN = 10
-FOLDER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 PYTHON = "/usr/bin/python3"
 COMMANDS = ("scontrol", "squeue")
 
@@ -142,6 +142,19 @@ def _command(argv: Sequence[str], place: Place, daemon: str) -> Iterator[Mistake
         yield place, f"`{' '.join(argv)}` always fails", remedy
     elif Path(name).name == "systemctl" and not applying.SYSTEMD.is_dir():
         yield place, f"`{' '.join(argv)}`, but systemd does not run this host", remedy
+    elif Path(name).name == "systemctl" and not _is_unit(found, argv[-1]):
+        yield place, f"systemd has no unit {argv[-1]}", remedy
+
+
+def _is_unit(systemctl: str, unit: str) -> bool:
+    """Whether systemd knows it; that it does not answer is no proof against it."""
+    try:
+        done = subprocess.run(
+            (systemctl, "cat", "--", unit), capture_output=True, timeout=ANSWER_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return done.returncode == 0
 
 
 def _is_program(path: str) -> bool:
@@ -154,9 +167,9 @@ def _folders(site: Site) -> Iterator[Mistake]:
         return
     path = site.nas.path
     try:
-        done = subprocess.run(("test", "-d", path), timeout=FOLDER_SECONDS, check=False)
+        done = subprocess.run(("test", "-d", path), timeout=ANSWER_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        message = f"{path} does not answer within {FOLDER_SECONDS:g} s"
+        message = f"{path} does not answer within {ANSWER_SECONDS:g} s"
         yield ("nas", "path"), message, "see that its file server is up"
         return
     if done.returncode:
