@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.slurm import accounting, auditing, describing, fields, finding, hostlists, parsing, showing
+from penstock.slurm import (
+    accounting,
+    auditing,
+    describing,
+    fields,
+    finding,
+    hostlists,
+    parsing,
+    queue,
+    showing,
+)
 from tests.unit import test_accounting, test_parsing
 
 SEPARATOR = "|0123456789abcdef|"
@@ -56,6 +66,25 @@ def test_jobs_of_the_check_or_an_error(text: str) -> None:
     """`squeue`, as `penstock check` asks it."""
     with contextlib.suppress(errors.SlurmError):
         assert all(job.exit_code is not None for job in auditing.parse_queue(text, SEPARATOR))
+
+
+QUEUED = SEPARATOR.join(["9", "7_3", "7", "gpu,cpu", "n[1-2]", "(null)", "penstock 1794858677 requeue=0", ""])
+
+
+def test_a_job_of_the_plan() -> None:
+    """A task of an array, whose script is its array's; a job without our mark; nothing else."""
+    plain = SEPARATOR.join(["8", "8", "8", "gpu", "", "n4", "(null)", ""])
+    task, other = queue.parse(f"{QUEUED}\n{plain}\n", SEPARATOR)
+    assert (task.shown_id, task.script_id, task.partitions) == ("7_3", 7, ("gpu", "cpu"))
+    assert (sorted(task.nodes), task.prepared) == (["n1", "n2"], True)
+    assert (sorted(other.nodes), other.prepared) == (["n4"], False)
+
+
+@given(spoiled(QUEUED))
+def test_jobs_of_the_plan_or_an_error(text: str) -> None:
+    """`squeue`, as `penstock apply` asks it."""
+    with contextlib.suppress(errors.SlurmError):
+        assert all(job.script_id >= 0 for job in queue.parse(text, SEPARATOR))
 
 
 @given(spoiled(test_parsing.SHOW_JOB * 2))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from penstock import errors
+from penstock.model import numbers
 from penstock.slurm import commands, fields, hostlists, marks
 
 _FIELDS = ("JobID", "JobArrayID", "ArrayJobID", "Partition", "NodeList", "ReqNodes", "admin_comment")
@@ -33,23 +34,28 @@ async def unfinished(slurm_conf: str) -> tuple[UnfinishedJob, ...]:
     """Every one of them, whoever asks and whatever partitions are hidden."""
     separator = fields.made_up()
     argv = ("squeue", "--noheader", "--all", fields.wanted(_FIELDS, separator))
-    text = await commands.run(argv, slurm_conf=slurm_conf)
+    return parse(await commands.run(argv, slurm_conf=slurm_conf), separator)
+
+
+def parse(text: str, separator: str) -> tuple[UnfinishedJob, ...]:
+    """Jobs from squeue's answer; SlurmError when it is not what was asked for."""
     return tuple(_job(row) for row in fields.rows(text, separator, len(_FIELDS)))
 
 
 def _job(row: Sequence[str]) -> UnfinishedJob:
     job_id, shown, array, partitions, held, required, comment = row
-    try:
-        return UnfinishedJob(
-            job_id=int(job_id),
-            shown_id=shown,
-            script_id=int(job_id if array in _UNSET else array),
-            partitions=tuple(filter(None, partitions.split(","))),
-            nodes=frozenset((*_nodes(held), *_nodes(required))),
-            prepared=marks.read(comment) is not None,
-        )
-    except (ValueError, errors.SlurmError):
-        raise errors.SlurmError(f"squeue printed a job that we do not understand: {row[:6]}") from None
+    number = numbers.natural(job_id)
+    script = number if array in _UNSET else numbers.natural(array)
+    if number is None or script is None:
+        raise errors.SlurmError(f"squeue printed a job that we do not understand: {row[:6]}")
+    return UnfinishedJob(
+        job_id=number,
+        shown_id=shown,
+        script_id=script,
+        partitions=tuple(filter(None, partitions.split(","))),
+        nodes=frozenset((*_nodes(held), *_nodes(required))),
+        prepared=marks.read(comment) is not None,
+    )
 
 
 def _nodes(names: str) -> tuple[str, ...]:
