@@ -63,6 +63,16 @@ def test_the_reason_is_the_last_fatal_line_of_this_start(host: Host, monkeypatch
     assert time.monotonic() - began < slurmctld.UP_SECONDS / 2
 
 
+def test_a_restart_that_fails_is_told_with_the_reason_in_the_log(host: Host) -> None:
+    """systemctl says no more than that it failed."""
+    host.program("again", f"printf '{FATAL}' >> {host.log}; echo 'Job for slurmctld failed.' >&2; exit 1")
+    with pytest.raises(errors.InstallError, match="`again slurmctld` failed: fatal: Invalid partition"):
+        slurmctld.Controller(host.site).restart()
+    host.program("again", f"echo '[x] error: no PMIx' >> {host.log}; echo 'Job failed.' >&2; exit 1")
+    with pytest.raises(errors.InstallError, match=r"failed: Job failed. \(last error in its log: no PMIx\)"):
+        slurmctld.Controller(host.site).restart()
+
+
 def test_without_a_word_in_the_log_scontrols_last_word_counts(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

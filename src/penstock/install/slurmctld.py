@@ -40,7 +40,7 @@ class Controller:
         done = run(argv, slurm_conf=self._site.slurm.conf, seconds=RESTART_SECONDS)
         if done.returncode:
             raise errors.InstallError(
-                f"`{' '.join(argv)}` failed: {last_line(done)}",
+                f"`{' '.join(argv)}` failed: {self._cause(done)}",
                 hint="`slurm.restart` of the site file is the command that restarts slurmctld.",
             )
         self._wait()
@@ -109,7 +109,10 @@ class Controller:
         return next((_STAMP.sub("", line) for line in reversed(lines) if word in line), "")
 
     def _cause(self, done: subprocess.CompletedProcess[str]) -> str:
-        return self._logged("fatal: ") or self._logged("error: ") or last_line(done)
+        """Its own last word; an error in the log may be an old habit of the site's, and is told beside."""
+        error = self._logged("error: ")
+        beside = f" (last error in its log: {error.partition('error: ')[2]})" if error else ""
+        return self._logged("fatal: ") or f"{last_line(done)}{beside}"
 
 
 def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subprocess.CompletedProcess[str]:
