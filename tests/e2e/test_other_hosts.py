@@ -146,6 +146,19 @@ def see_drains_stay(site: plainsite.PlainSite) -> None:
         site.lab.run(("scontrol", "update", f"NodeName={node}", "State=RESUME"))
 
 
+def see_a_killed_epilog_forgiven(site: plainsite.PlainSite) -> None:
+    """One of ours that dies while it asks: Slurm says the same of it, and penstockd frees the node."""
+    hook = site.lab.place.libexec / "penstock_hooks" / "ask.py"
+    whole, asks = hook.read_text(), "    word = answer(socket_path, question, seconds)\n"
+    assert whole.count(asks) == 1
+    hook.write_text(whole.replace(asks, "    posix.kill(posix.getpid(), 9)\n"))
+    job = site.lab.sbatch("#!/bin/sh\n", "--partition=k8s", "--output=/dev/null")
+    site.lab.wait_for(job, "COMPLETED", timeout=180)
+    testing.until(lambda: state_of(site, plainsite.NEW_NODE) == DRAINED, seconds=60)
+    hook.write_text(whole)
+    testing.until(lambda: state_of(site, plainsite.NEW_NODE) == "idle none", seconds=60)
+
+
 def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
     """Before apply, after it and after uninstall: their hosts have no file of ours, and need none."""
     require_plain_jobs(site, "before")
@@ -157,6 +170,7 @@ def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
     assert f"Epilog                  = {site.lab.place.directory}/site-epilog\n" in shown
     assert "PrologEpilogTimeout     = 65534" in shown
     see_bridged_jobs(site)
+    see_a_killed_epilog_forgiven(site)
     see_drains_stay(site)
     site.penstock("uninstall", "--yes")
     require_plain_jobs(site, "taken back")

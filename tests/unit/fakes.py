@@ -294,8 +294,8 @@ class FakeSlurm:
 
 
 def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> draining.Drainer:
-    """What drains and frees, with the notes of Epilogs in that folder; it is 2000 o'clock."""
-    return draining.Drainer(bridge, frozenset({"gpu"}), epilogs.Notes(notes), wall_clock=lambda: 2000.0)
+    """What drains and frees, with the notes of Epilogs in that folder."""
+    return draining.Drainer(bridge, frozenset({"gpu"}), epilogs.Notes(notes))
 
 
 class FakeKube:

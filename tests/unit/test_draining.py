@@ -143,12 +143,38 @@ async def test_an_epilog_error_on_a_node_that_kubernetes_does_not_know_stays(
     assert not await freed(world, tmp_path, KILLED, node="n9")
 
 
-async def test_notes_of_nodes_that_somebody_else_freed_are_forgotten(world: World, tmp_path: Path) -> None:
-    """They must not free the node the next time, when something else drained it. It is 2000 o'clock."""
-    old, site, new = (note(tmp_path, f"n1:{job}:{who}", at=at) for job, who, at in
-                      ((7, "ours", 1300.0), (8, "site", 1300.0), (9, "ours", 1500.0)))  # fmt: skip
-    await fakes.drainer(world.bridge, tmp_path).lift()
-    assert [each.exists() for each in (old, site, new)] == [False, False, True]
+def later(world: World, seconds: float) -> None:
+    """Time passes, and the API was there all the time."""
+    clock = world.bridge.time
+    assert isinstance(clock, fakes.ManualClock)
+    clock.time += seconds
+    world.bridge.pods._broken_since = world.bridge.nodes._broken_since = None
+
+
+@pytest.mark.parametrize("whose", ["ours", "site"])
+async def test_notes_of_nodes_that_somebody_else_freed_are_forgotten(
+    world: World, tmp_path: Path, whose: str
+) -> None:
+    """They must neither free the node the next time nor keep it drained; Slurm may hear a little later."""
+    left, drainer = note(tmp_path, f"n1:7:{whose}"), fakes.drainer(world.bridge, tmp_path)
+    for seconds, there in ((0, True), (45, True), (30, False)):
+        later(world, seconds)
+        await drainer.lift()
+        assert left.exists() is there
+
+
+async def test_a_note_is_kept_as_long_as_its_node_is_drained(world: World, tmp_path: Path) -> None:
+    """However long that is, and whoever drained it; the time before does not count."""
+    left, drainer = note(tmp_path, "n1:7:site"), fakes.drainer(world.bridge, tmp_path)
+    await drainer.lift()
+    for reason in (KILLED, "broken fan"):
+        later(world, 1000)
+        world.slurm.reasons["n1"] = reason
+        await drainer.lift()
+        assert left.exists()
+    world.slurm.reasons.clear()
+    await drainer.lift()
+    assert left.exists()
 
 
 async def test_abandoning_keeps_the_reason_that_a_node_is_drained_for(world: World, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock import crashpoints, errors
 from penstock.bridge import bridge as bridging
@@ -26,8 +25,10 @@ OURS = re.compile(r"penstock: pods of job \d+ may still run here")
 SLURMS_OWN = "Epilog error"
 """What slurmctld writes when an Epilog failed, ours or the site's, on a node that is not drained yet."""
 CLOCK_SLACK = 2.0
-FORGOTTEN_AFTER = 600.0
-"""Seconds after which a note of a node that is not drained is about an Epilog whose end Slurm has heard."""
+FORGOTTEN_AFTER = 60.0
+"""Seconds for which a node is not drained although an Epilog has left its note: by then Slurm has heard of
+that Epilog's end, and somebody has freed the node since.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Drainer:
     partitions: frozenset[str]
     """The bridged ones: no other node is touched."""
     notes: epilogs.Notes
-    wall_clock: Callable[[], float] = time.time
+    over: dict[epilogs.Note, float] = dataclasses.field(default_factory=dict)
+    """Notes of nodes that are not drained, with the time since when."""
     left: dict[str, str] = dataclasses.field(default_factory=dict)
     """Nodes that stay drained, with the reason that was logged."""
 
@@ -75,10 +77,13 @@ class Drainer:
 
     def _forget(self, drained: Sequence[jobs.Drain], notes: Sequence[epilogs.Note]) -> None:
         """Notes of nodes that somebody else has freed must not free them the next time."""
-        nodes = {drain.node for drain in drained}
-        latest = self.wall_clock() - FORGOTTEN_AFTER
-        for note in notes:
-            if note.node not in nodes and not note.is_running and note.at < latest:
+        nodes, now = {drain.node for drain in drained}, self.bridge.time.now()
+        over = [note for note in notes if note.node not in nodes and not note.is_running]
+        known = {note: self.over.get(note, now) for note in over}
+        self.over.clear()
+        self.over.update(known)
+        for note, since in known.items():
+            if now - since >= FORGOTTEN_AFTER:
                 self.notes.remove(note)
         for node in self.left.keys() - nodes:
             del self.left[node]
