@@ -11,7 +11,7 @@ from tests.install.places import Place
 from penstock.cli import sites
 from penstock.install import applying
 
-QUESTIONS = ("squeue ", "scontrol ping", "scontrol show")
+QUESTIONS = ("squeue ", "scontrol ping", "scontrol show", "systemctl cat")
 
 
 class Host(Place):

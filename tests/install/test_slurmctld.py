@@ -107,7 +107,7 @@ def words(plan: planning.Plan) -> list[str]:
         ("v[1-2]", "v[1-3]", ["restart"]),
         ("cpus: 4", "cpus: 2", ["restart"]),
         ("gpus: 2", "gpus: 1", ["restart"]),
-        ("registry:", "timeouts: {epilog: 400}\nregistry:", ["restart"]),
+        ("registry:", "timeouts: {cred_expire: 20}\nregistry:", ["restart"]),
         ("/libexec", "/elsewhere", ["restart"]),
         ("  socket:", "  log_level: debug\n  socket:", []),
     ],

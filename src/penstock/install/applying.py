@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from penstock import errors, wellknown
 from penstock.install import (
     access,
@@ -25,7 +23,6 @@ from penstock.install import (
     slurmctld,
     transactions,
 )
-from penstock.model.siteview import SiteView
 from penstock.render import hooks
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
@@ -126,19 +123,16 @@ class Installer:
                 hint="Wait for them or cancel them, then try again; nothing was changed.",
             )
 
-    def _bridged_now(self) -> Iterator[str]:
+    def _bridged_now(self) -> frozenset[str]:
         """Partitions that what is installed bridges, whatever the site file says today."""
-        view = self.store.installed().files.get(daemons.view_path(self.site))
-        if view is None:
-            return
-        try:
-            said = msgspec.json.decode(self.store.copy(view.ours.digest), type=SiteView)
-        except (OSError, msgspec.MsgspecError) as error:
+        view = daemons.view_path(self.site)
+        found = queued.bridged_now(self.store.installed(), self.store, view)
+        if found is None:
             raise errors.InstallError(
-                f"the record of {daemons.view_path(self.site)} cannot be read: {error}",
+                f"the record of {view} cannot be read: which partitions are bridged is unknown",
                 hint="`penstock apply` writes it anew; then try again. Nothing was changed.",
-            ) from error
-        yield from (name for name, each in said.partitions.items() if each.bridged)
+            )
+        return found
 
     def _run(self, plan: planning.Plan) -> None:
         if not plan.files and not plan.objects and not plan.lost_records:

@@ -173,12 +173,13 @@ class Planner:
 
     def _outlook(self, known: facts.Facts, installed: records.Installed, *, reread: bool) -> queued.Outlook:
         there = known.existing
+        before = queued.bridged_now(installed, self.store, daemons.view_path(self.site))
         nodes = {node.name for group in known.groups.values() for node in group}
         return queued.Outlook(
             partitions=frozenset(self.site.partitions) | (there.partitions if there else frozenset()),
             nodes=frozenset(nodes) | (there.nodes if there else frozenset()),
             bridged=frozenset(clusters.bridged_partitions(self.site)),
-            bridged_before=queued.bridged_before(installed, self.store, daemons.view_path(self.site)),
+            bridged_before=before or frozenset(),
             reread=reread,
         )
 

@@ -110,15 +110,17 @@ def _names(jobs: Iterable[UnfinishedJob]) -> tuple[str, ...]:
     return tuple(job.shown_id for job in jobs)
 
 
-def bridged_before(installed: records.Installed, store: records.Store, view: str) -> frozenset[str]:
-    """Partitions that the installation of now bridges, by the view of the site that it has written."""
+def bridged_now(installed: records.Installed, store: records.Store, view: str) -> frozenset[str] | None:
+    """Partitions that the installation of now bridges, by the view of the site that it has written; None when
+    that cannot be read: it is another version's, or lost.
+    """
     names = [path for path in installed.files if path == view or Path(path).name == Path(view).name]
     if not names:
         return frozenset()
     try:
         said = msgspec.json.decode(store.copy(installed.files[names[0]].ours.digest), type=SiteView)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return frozenset()  # of another version of Penstock, or lost: every bridged partition counts as new
+        return None
     return frozenset(name for name, each in said.partitions.items() if each.bridged)
 
 
