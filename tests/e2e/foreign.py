@@ -35,7 +35,7 @@ def foreign_site() -> Iterator[plainsite.PlainSite]:
         (site.etc / "hall.conf").write_text("".join(f"{_continued(row)}\n" for row in rows))
         settings = [_in_another_hand(line) for line in lines if line not in rows]
         hooks = (f"Epilog\t=\t{site.etc}/epilog.sh # health check", f"TaskProlog={site.etc}/task.sh")
-        text = "\n".join(("# Hall 3: ask the operators first", *settings, *hooks, "Include hall.conf", ""))
+        text = "\n".join(("# Hall 3: ask the operators first", *settings, *hooks, "Include hall.conf"))
         conf.write_text(text)
         site.lab.penstock("lab", "restart", "slurmctld")
         site.lab.run(("scontrol", "reconfigure"))

@@ -81,6 +81,17 @@ def test_a_site_file_that_changed_meanwhile_makes_no_difference(host: Host) -> N
     assert seen(host) == before
 
 
+def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(host: Host) -> None:
+    """Its own text says so; no record is needed."""
+    host.conf.write_text(CONF.rstrip("\n"))
+    before = seen(host)
+    assert host.applied().exit_code == 0
+    lose(host)
+    assert host.applied().exit_code == 0
+    assert host.uninstalled().exit_code == 0
+    assert seen(host) == before
+
+
 def test_lines_that_were_added_to_slurm_conf_stay(host: Host) -> None:
     """What is ours in it are lines, not the file."""
     assert host.applied().exit_code == 0

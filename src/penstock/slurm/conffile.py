@@ -23,6 +23,8 @@ from penstock.slurm import hostlists
 MARK: Final = "#penstock# "
 STOP: Final = "#penstock: the line before ends here"
 """Before our own line where the last one would go on with it."""
+NO_END: Final = "#penstock: the line before had no line feed"
+"""The same where the file ended so: it will again."""
 _SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
 _PARTITION = re.compile(r"PartitionName\s*=", re.IGNORECASE)
 _OPTION = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S+)')
@@ -224,17 +226,25 @@ def bridged(text: str, *, include: str, settings: Collection[str]) -> str:
         match = _SETTING.match("".join(_content(line)[0] for line in logical))
         mark = MARK if match and match[1].lower() in names else ""
         kept += (f"{mark}{line}" for line in logical)
-    end = "" if not kept or kept[-1].endswith("\n") else "\n"
-    if kept and _content(kept[-1])[1]:
-        end += f"{STOP}\n"
+    end = "" if not kept or kept[-1].endswith("\n") else f"\n{NO_END}\n"
+    if kept and not end and _content(kept[-1])[1]:
+        end = f"{STOP}\n"
     return f"{''.join(kept)}{end}include {include}\n"
 
 
 def plain(text: str, *, include: str) -> str:
     """The text as it was before `bridged`."""
-    own = (f"include {include}", STOP)
-    lines = [line for line in _PHYSICAL.findall(text) if line.strip() not in own]
-    return "".join(line.removeprefix(MARK) for line in lines)
+    own = (f"include {include}", STOP, NO_END)
+    kept: list[str] = []
+    had_end = True
+    for line in _PHYSICAL.findall(text):
+        if line.strip() not in own:
+            kept.append(line.removeprefix(MARK))
+            had_end = True
+        elif line.strip() == NO_END:
+            had_end = False
+    found = "".join(kept)
+    return found if had_end else found.removesuffix("\n")
 
 
 def with_absolute_includes(text: bytes, folder: Path) -> bytes:
