@@ -145,16 +145,6 @@ def test_systemd_is_asked_for_nothing_where_it_does_not_run(
     assert host.mistakes() == []
 
 
-def test_a_unit_that_systemd_does_not_know_is_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is restarted to find that out, and a systemd that does not answer accuses nobody."""
-    host.program("systemctl", f'echo "$*" >> {host.root}/state/calls; exit 1')
-    assert "slurm.restart: systemd has no unit slurmctld" in "\n".join(host.mistakes())
-    assert (host.root / "state" / "calls").read_text() == "cat -- slurmctld\n"
-    monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
-    host.program("systemctl", "exec sleep 60")
-    assert host.mistakes() == []
-
-
 def test_nodes_that_kubernetes_lacks_are_named_with_their_group(host: Host) -> None:
     """But those of plain partitions need not be there."""
     said = host.mistakes(("v1",))

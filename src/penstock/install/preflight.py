@@ -135,26 +135,12 @@ def _programs(site: Site) -> Iterator[Mistake]:
 def _command(argv: Sequence[str], place: Place, daemon: str) -> Iterator[Mistake]:
     """As far as can be told without running it."""
     name, remedy = argv[0], f"name a command that restarts {daemon}"
-    found = shutil.which(name)
-    if found is None:
+    if shutil.which(name) is None:
         yield place, f"there is no program {name}", remedy
     elif Path(name).name == "false":
         yield place, f"`{' '.join(argv)}` always fails", remedy
     elif Path(name).name == "systemctl" and not applying.SYSTEMD.is_dir():
         yield place, f"`{' '.join(argv)}`, but systemd does not run this host", remedy
-    elif Path(name).name == "systemctl" and not _is_unit(found, argv[-1]):
-        yield place, f"systemd has no unit {argv[-1]}", remedy
-
-
-def _is_unit(systemctl: str, unit: str) -> bool:
-    """Whether systemd knows it; that it does not answer is no proof against it."""
-    try:
-        done = subprocess.run(
-            (systemctl, "cat", "--", unit), capture_output=True, timeout=ANSWER_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return True
-    return done.returncode == 0
 
 
 def _is_program(path: str) -> bool:
