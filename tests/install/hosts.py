@@ -11,7 +11,7 @@ from tests.install.places import Place
 from penstock.cli import sites
 from penstock.install import applying
 
-QUESTIONS = ("squeue ", "scontrol ping", "scontrol show", "systemctl cat")
+QUESTIONS = ("squeue ", "scontrol ping", "scontrol show")
 
 
 class Host(Place):

@@ -41,7 +41,7 @@ def site(
 
 def known(of: schema.Site, conf: str = CONF, release: releases.Release = (22, 5)) -> facts.Facts:
     read = conffile.parse(conf, include=lambda name: "") if of.slurm.manage == "include" else None
-    existing = facts.existing_from(read) if read else None
+    existing = facts.existing_from(read, release) if read else None
     return facts.Facts(release=release, groups=resolving.groups(of), existing=existing, conf=read)
 
 
@@ -96,6 +96,17 @@ def test_where_epilogs_add_up_the_sites_own_is_run_once() -> None:
     assert f"\nEpilog={program}\n" in rendered(site(), release=(24, 11))["penstock-slurmd.conf"]
     everywhere = rendered(site(mode="check", old="w1"), release=(24, 11))["penstock.conf"]
     assert f"\nEpilog={program}-chain\n" in everywhere
+
+
+@pytest.mark.parametrize(("release", "programs"), [((22, 5), "/b/*"), ((24, 11), "/a.sh /b/*")])
+def test_of_several_epilogs_of_the_sites_those_are_run_that_slurm_runs(
+    release: releases.Release, programs: str
+) -> None:
+    """All of them from 24.05 on, the last before."""
+    conf = "Epilog=/a.sh\nPrologSlurmctld=/p.sh\nEpilog=/b/*\nNodeName=w1\n"
+    files = rendered(site(mode="check", old="w1"), conf, release)
+    assert f"for program in {programs}; do\n" in files["penstock-epilog-chain"]
+    assert "for program in /p.sh; do\n" in files["penstock-prolog-chain"]
 
 
 # -- time for hooks ------------------------------------------------------------------------------------------

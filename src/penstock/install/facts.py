@@ -46,10 +46,11 @@ def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, sit
     if members is None:
         members = access.members(site) if resolving.needs_kubernetes(site) else ()
     conf = read_conf(site) if site.slurm.manage == "include" else None
+    release = clusters.release_of(site) or installed_release()
     return Facts(
-        release=clusters.release_of(site) or installed_release(),
+        release=release,
         groups=resolving.groups(site, members),
-        existing=existing_from(conf) if conf else None,
+        existing=existing_from(conf, release) if conf else None,
         conf=conf,
         slurm_uid=uid_of(site.slurm.user),
         site_lua=site_lua,
@@ -84,9 +85,13 @@ def site_name(name: str) -> str:
     return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "cluster"
 
 
-def existing_from(conf: conffile.Conf) -> includes.Existing:
-    """What includes.py must know of it."""
-    return includes.Existing(settings=conf.settings, nodes=conf.nodes, partitions=conf.partitions)
+def existing_from(conf: conffile.Conf, release: releases.Release) -> includes.Existing:
+    """What includes.py must know of it; several programs of one hook are words of one line."""
+    settings = dict(conf.settings)
+    if releases.traits(release).epilogs_add_up:
+        lists = [name.lower() for name in includes.LISTS if name.lower() in conf.values]
+        settings |= {name: " ".join(conf.values[name]) for name in lists}
+    return includes.Existing(settings=settings, nodes=conf.nodes, partitions=conf.partitions)
 
 
 def include_path(site: Site) -> Path:

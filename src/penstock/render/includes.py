@@ -17,6 +17,8 @@ from penstock.render import slurmconf
 NO_LIMIT = 65534
 """PrologEpilogTimeout of a Slurm that waits for hooks for ever."""
 HOOK_SETTINGS = ("PrologSlurmctld", "Epilog", "TaskProlog")
+LISTS = ("PrologSlurmctld", "Epilog")
+"""Those of which slurm.conf may have several lines, where releases allow that."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,8 @@ class Conf:
     """What each partition's line says, names of options in small letters."""
     features: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Of nodes that have any."""
+    values: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """All that each setting was given, in order."""
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Of nodes that have a NodeAddr or NodeHostname."""
 
@@ -66,6 +68,7 @@ class Conf:
 def parse(text: str, *, include: Callable[[str], str]) -> Conf:
     """The whole configuration; `include` reads another file by the name that stands there."""
     settings: dict[str, str] = {}
+    values: dict[str, tuple[str, ...]] = {}
     tables: dict[str, dict[str, dict[str, str]]] = {"nodename": {}, "partitionname": {}}
     usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for line in _lines(text, include, [0]):
@@ -77,6 +80,7 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
             _row(value, tables[name], usual[name], expand=name == "nodename")
         elif name not in _ROWS:
             settings[name] = value.strip('"')
+            values[name] = (*values.get(name, ()), settings[name])
     nodes, partitions = tables.values()
     default = [name for name, row in partitions.items() if row.get("default", "").upper() == "YES"]
     features = {name: _features(row) for name, row in nodes.items()}
@@ -87,6 +91,7 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
         default[-1] if default else "",
         rows=partitions,
         features={name: found for name, found in features.items() if found},
+        values=values,
         addresses={name: found for name, row in nodes.items() if (found := _address(row))},
     )
 
