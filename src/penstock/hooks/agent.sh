@@ -129,7 +129,7 @@ fi
 # A shell gives "exit 137" and "killed by signal 9" the same number. Its list of jobs tells them apart: of an exit it names the
 # number, in whatever language. Bash forgets a job that was waited for, and has to be asked when it hears of the end; should that
 # be too late, what it announces on its stderr is left: only of signals, if not of all. The script may write there, too: of what is
-# there only the last line about job 1 counts, and what a shell announces of that process.
+# there only the last line counts that is about job 1, or that a shell announces of that process.
 ending=/dev/termination-log noted= child=
 [ -r "$ending" ] && [ -w "$ending" ] || ending=/tmp/.penstock-$$
 note_ending() {
@@ -209,7 +209,7 @@ if [ "$status" -gt 128 ]; then
     while read -r line; do
         case "$line" in
         "[1]"*) state=$line ;;
-        "$0: "*" $child "*) state=${state:-$line} ;;
+        "$0: "*" $child "*) state=$line ;;
         esac
     done <"$ending"
     case "$again $state" in "127 ["*127*) status=127 ;; esac
