@@ -117,9 +117,13 @@ def bridge_the_new_node(site: plainsite.PlainSite) -> None:
     start = lines.index("  nodes1:")
     end = next(number for number in range(start + 1, len(lines)) if not lines[number].startswith("    "))
     kept = [line for line in (*lines[:start], *lines[end:]) if line != "      - nodes1"]
-    state = site.lab.place.directory / "no-collectors"
-    (site.lab.place.nas / "results" / wellknown.OUTPUTS_FOLDER).rmdir()
-    site.file.write_text("\n".join(kept).replace("results:\n", f"results:\n  state_dir: {state}\n", 1))
+    place = site.lab.place
+    (place.nas / "results" / wellknown.OUTPUTS_FOLDER).rmdir()
+    text = "\n".join(kept)
+    for used in (place.attempts, place.collector_conf):  # the lab's own collector reads neither
+        assert f": {used}\n" in text
+        text = text.replace(f": {used}\n", f": {used}-of-none\n")
+    site.file.write_text(text)
 
 
 def see_bridged_jobs(site: plainsite.PlainSite) -> None:
