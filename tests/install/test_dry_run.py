@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import msgspec
 import pytest
 from tests.install.hosts import Host
 
 from penstock import errors
-from penstock.install import applying, records, transactions
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """An existing Slurm."""
-    if os.geteuid() != 0:
-        pytest.skip("files get owners: needs root")
-    made = Host(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
-    return made
+from penstock.install import records, transactions
 
 
 def everything(host: Host) -> dict[str, tuple[int, int, int, bytes]]:

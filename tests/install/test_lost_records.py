@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -11,20 +10,9 @@ from tests.install.hosts import Host
 from tests.install.places import CONF, LUA
 
 from penstock import errors
-from penstock.install import applying, facts, kubeconfigs, rendering
+from penstock.install import facts, kubeconfigs, rendering
 
 SITE_OWN = "-- the site's own\n"
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """An existing Slurm."""
-    if os.geteuid() != 0:
-        pytest.skip("files get owners: needs root")
-    made = Host(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
-    return made
 
 
 def seen(host: Host) -> dict[str, tuple[str, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -15,17 +14,6 @@ from penstock.nas import atomic
 
 SERVICES = "disable --now penstockd.service"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "penstock-system"}}
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A host that systemd runs, with an existing Slurm."""
-    if os.geteuid() != 0:
-        pytest.skip("files get owners: needs root")
-    made = Host(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
-    return made
 
 
 @pytest.mark.parametrize(

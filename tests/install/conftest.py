@@ -1,0 +1,22 @@
+"""A host on which a site file is applied for real: files, records, and programs that note their calls."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.install.hosts import Host
+
+from penstock.install import applying
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host that systemd runs, with an existing Slurm."""
+    if os.geteuid() != 0:
+        pytest.skip("files get owners: needs root")
+    made = Host(tmp_path)
+    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
+    return made
