@@ -23,7 +23,7 @@ from penstock.install import (
     slurmctld,
     transactions,
 )
-from penstock.render import hooks
+from penstock.render import hooks, units
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
 from penstock.slurm import conffile, queue
@@ -74,8 +74,7 @@ class Installer:
         folders.make_missing(self.site)
         if self.cluster is not None and kubeconfigs.ensure(self.site, self.cluster):
             self.store.note_made(self.site.kubernetes.kubeconfig)
-        if any(change.path == self.site.penstockd.config for change in plan.files):
-            self._restart_penstockd()
+        self._restart_readers({change.path for change in plan.files})
 
     def uninstall(self, plan: planning.Plan) -> None:
         """Take it back; without a change to make nothing is touched.
@@ -206,24 +205,36 @@ class Installer:
                     Path(moved[path]).write_bytes(text)
             require_readable(moved[conf])
 
-    # -- penstockd -------------------------------------------------------------------------------------------
-    def _restart_penstockd(self) -> None:
-        command: Sequence[str] = self.site.penstockd.restart
-        if self.site.penstockd.run == "deployment" and self.cluster is not None:
+    # -- daemons ---------------------------------------------------------------------------------------------
+    def _restart_readers(self, changed: Collection[str]) -> None:
+        """Daemons whose settings have changed; of intake and collector only what runs."""
+        site = self.site
+        readers = (
+            (site.penstockd.config, units.PENSTOCKD),
+            (site.intake.config, units.INTAKE),
+            (site.results.config, units.COLLECTOR),
+        )
+        stale = [unit for config, unit in readers if config in changed]
+        if units.PENSTOCKD in stale and site.penstockd.run == "deployment" and self.cluster is not None:
             self._roll_out(self.cluster)
-        if not command and self.site.penstockd.run == "systemd":
-            command = ("systemctl", "restart", "penstockd")
-            slurmctld.run(
-                ("systemctl", "daemon-reload"), slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS
-            )
-        if not command:
-            return
-        done = slurmctld.run(command, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
-        if done.returncode:
-            raise errors.InstallError(
-                f"installed, but `{' '.join(command)}` failed: {slurmctld.last_line(done)}",
-                hint="Start penstockd yourself; `penstock doctor` says when it is well.",
-            )
+        for command in self._restarts(stale):
+            done = slurmctld.run(command, slurm_conf=site.slurm.conf, seconds=RESTART_SECONDS)
+            if done.returncode:
+                raise errors.InstallError(
+                    f"installed, but `{' '.join(command)}` failed: {slurmctld.last_line(done)}",
+                    hint="Restart it yourself; `penstock doctor` says when all is well.",
+                )
+
+    def _restarts(self, stale: Sequence[str]) -> Iterator[Sequence[str]]:
+        if stale and self.site.penstockd.restart:
+            yield self.site.penstockd.restart
+        elif stale and self.site.penstockd.run == "systemd":
+            yield ("systemctl", "daemon-reload")
+            if units.PENSTOCKD in stale:
+                yield ("systemctl", "restart", units.PENSTOCKD)
+            others = [unit for unit in stale if unit != units.PENSTOCKD]
+            if others:
+                yield ("systemctl", "try-restart", *others)
 
     def _roll_out(self, cluster: access.Cluster) -> None:
         """A new pod reads the new settings."""

@@ -207,7 +207,8 @@ class Penstockd(Part):
         "/usr/bin/penstock"
     )
     restart: Annotated[
-        tuple[str, ...], Field(description="Command that restarts penstockd; systemctl with `run: systemd`.")
+        tuple[str, ...],
+        Field(description="Restarts penstockd, intake and collector; systemctl with `run: systemd`."),
     ] = ()
     image: Annotated[
         Image, Field(description="Image of the Deployment: Penstock (at `program`) with Slurm's commands.")
