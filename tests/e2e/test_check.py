@@ -238,7 +238,8 @@ def test_a_side_that_is_away_is_never_clean(lab: Lab, tmp_path: Path, name: str,
         closed.write_text("")
     value = value or str(closed)
     argv = (str(lab.place.bin / "penstock"), "check")
-    result = testing.run(argv, env=lab.env | {name: value}, timeout=60, check=False, cwd=Path("/"))
+    env = lab.env | {name: value} | ({"PENSTOCK_SITE": ""} if name == "SLURM_CONF" else {})
+    result = testing.run(argv, env=env, timeout=60, check=False, cwd=Path("/"))
     assert result.returncode == 3, result.stdout + result.stderr
     assert "cannot know" in result.stderr
     assert "well" not in result.stdout

@@ -34,8 +34,9 @@ def folder(lab: Lab) -> Path:
 
 @pytest.fixture
 def running(lab: Lab, folder: Path) -> Iterator[str]:
-    """A job that has printed a line and ends by itself a little later."""
-    text = "#!/bin/sh\necho up\nsleep 20\n"
+    """A job that has printed a line and ends well when the test lets it."""
+    text = "#!/bin/sh\necho up\nuntil [ -e end ]; do sleep 0.2; done\n"
+    (folder / "end").unlink(missing_ok=True)
     job_id = lab.sbatch(text, "--output=up.out", cwd=folder)
     semantics.wait_for_text(folder / "up.out", "up")
     yield job_id
@@ -69,6 +70,8 @@ def test_every_command_of_the_page_works(lab: Lab, folder: Path, running: str) -
     """
     (folder / "first.sh").write_text(SCRIPTS[0])
     for line in sorted(LINES, key=lambda line: "logs -f" in line):
+        if "logs -f" in line:
+            (folder / "end").touch()
         typed = ("sh", "-c", f"JOB_ID={running} USER={lab.user}; {line}")
         said = lab.run(typed) if line.endswith(" -A") else lab.run_as_user(typed, cwd=folder, timeout=120)
         if line.startswith(("kubectl get", "penstock jobs")):

@@ -17,7 +17,7 @@ from penstock.lab import processes
 from penstock.lab.kubernetes import archives, images, stores
 
 pytestmark = [
-    pytest.mark.needs("containerd"),
+    pytest.mark.needs("containerd", "ctr", package="containerd"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
 ]
 
