@@ -88,11 +88,21 @@ def pod(name: str, *, node: str, labels: dict[str, str] | None = None, gpus: int
 
 @contextlib.contextmanager
 def foreign_pod(lab: Lab, name: str, *, node: str, gpus: int) -> Iterator[None]:
-    """A pod that is nobody's job, running."""
-    lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(pod(name, node=node, gpus=gpus)))
+    """A pod that is nobody's job, running; made anew when its kubelet refuses it, which has not counted the
+    GPUs of an earlier pod as free yet.
+    """
+    manifest = json.dumps(pod(name, node=node, gpus=gpus))
+    lab.run(("kubectl", "apply", "-f", "-"), stdin=manifest)
     argv = ("kubectl", "get", "pod", name, "-o", "jsonpath={.status.phase}")
+
+    def runs() -> bool:
+        phase = lab.run(argv).stdout
+        if phase == "Failed":
+            lab.run(("kubectl", "replace", "--force", "-f", "-"), stdin=manifest)
+        return phase == "Running"
+
     try:
-        semantics.wait_until(lambda: lab.run(argv).stdout == "Running", f"pod {name} runs")
+        semantics.wait_until(runs, f"pod {name} runs")
         yield
     finally:
         lab.run(("kubectl", "delete", "pod", name, "--wait=true"))

@@ -104,14 +104,13 @@ def test_thirty_jobs_start_as_room_comes(lab: Lab) -> None:
     """
     folder = semantics.folder(lab)
     script = "#!/bin/sh\ndate +%s.%N >>starts\nhostname >>$SLURM_JOB_NODELIST-nodes\nsleep 1\n"
-    with contextlib.ExitStack() as held:
-        leaving = clusters.foreign_pod(lab, "thirty-n2", node="n2", gpus=4)
-        leaving.__enter__()
+    with contextlib.ExitStack() as held, contextlib.ExitStack() as leaving:
+        leaving.enter_context(clusters.foreign_pod(lab, "thirty-n2", node="n2", gpus=4))
         for node in ("n1", "n4"):
             held.enter_context(clusters.foreign_pod(lab, f"thirty-{node}", node=node, gpus=3))
         jobs = [lab.sbatch(script, "--gres=gpu:2", "--mem=100M", cwd=folder) for _ in range(30)]
         semantics.wait_until(lambda: len(starts(folder)) >= 4, "four have run on the free node", timeout=60)
-        leaving.__exit__(None, None, None)
+        leaving.close()
         free = time.time()
         semantics.wait_until((folder / "n2-nodes").exists, "one runs on the second", timeout=60)
         assert time.time() - free < 15
