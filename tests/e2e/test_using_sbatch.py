@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,16 +69,27 @@ def test_every_command_of_the_page_works(lab: Lab, folder: Path, running: str) -
     """Typed by the job's owner, what needs rights in all namespaces by one who has them; last what waits for
     the job's end.
     """
+
+    def typed(line: str) -> str:
+        argv = ("sh", "-c", f"JOB_ID={running} USER={lab.user}; {line}")
+        said = lab.run(argv) if line.endswith(" -A") else lab.run_as_user(argv, cwd=folder, timeout=120)
+        return said.stdout
+
+    def shows_the_output(line: str) -> bool:
+        return typed(line) == "up\n"
+
     (folder / "first.sh").write_text(SCRIPTS[0])
     for line in sorted(LINES, key=lambda line: "logs -f" in line):
-        if "logs -f" in line:
+        if line.startswith("kubectl logs"):
+            semantics.wait_until(functools.partial(shows_the_output, line), "the pod's log has the output")
+        elif "logs -f" in line:
             (folder / "end").touch()
-        typed = ("sh", "-c", f"JOB_ID={running} USER={lab.user}; {line}")
-        said = lab.run(typed) if line.endswith(" -A") else lab.run_as_user(typed, cwd=folder, timeout=120)
-        if line.startswith(("kubectl get", "penstock jobs")):
-            assert f"slurm-job-{running}" in said.stdout or running in said.stdout.split()
-        if "logs" in line:
-            assert said.stdout == "up\n"
+            assert shows_the_output(line)
+        elif line.startswith(("kubectl get", "penstock jobs")):
+            said = typed(line)
+            assert f"slurm-job-{running}" in said or running in said.split()
+        else:
+            typed(line)
 
 
 def test_signals_are_told_of_in_time(lab: Lab) -> None:
