@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -26,8 +28,14 @@ SITE_EPILOG = """\
 echo "$SLURM_JOB_ID" >> {seen}
 [ ! -e {broken}.$SLURMD_NODENAME ]
 """
+HOLD = """\
+#!/bin/sh
+touch {held}
+until [ -e {open} ]; do sleep 0.1; done
+exec "$@"
+"""
 HELLO = "#!/bin/sh\nsrun echo a step\necho done\n"
-DRAINED = "drained Epilog error"
+DRAINED, DRAINING = "drained Epilog error", "draining Epilog error"
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +96,65 @@ def state_of(site: plainsite.PlainSite, node: str) -> str:
     return " ".join(site.lab.run(argv).stdout.split("\n")[0].split())
 
 
-def require_plain_jobs(site: plainsite.PlainSite, when: str) -> None:
+def require_plain_jobs(site: plainsite.PlainSite, when: str, *, left: str = "idle none") -> None:
     """A job with a step runs on the worker, and its own Epilog is run once."""
     lab, output = site.lab, site.lab.home / f"plain-{when}.out"
     job = lab.sbatch(HELLO, "--partition=host", f"--nodelist={WORKER}", f"--output={output}")
     assert lab.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0", when
     assert output.read_text() == "a step\ndone\n", when
-    testing.until(lambda: state_of(site, WORKER) == "idle none", seconds=30)
-    assert seen_file(site).read_text().split().count(job) == 1, when
+    testing.until(lambda: state_of(site, WORKER) == left, seconds=30)
+    testing.until(lambda: seen_file(site).read_text().split().count(job) == 1, seconds=30)
 
 
-def fail_epilog(site: plainsite.PlainSite, node: str, partition: str) -> None:
+def fail_epilog(site: plainsite.PlainSite, node: str, partition: str, *, left: str = DRAINED) -> None:
     """The site's own Epilog finds the node broken."""
     broken(site, node).touch()
     job = site.lab.sbatch(
         "#!/bin/sh\n", f"--partition={partition}", f"--nodelist={node}", "--output=/dev/null"
     )
     site.lab.wait_for(job, "COMPLETED", timeout=180)
-    testing.until(lambda: state_of(site, node) == DRAINED, seconds=60)
+    testing.until(lambda: state_of(site, node) == left, seconds=60)
     broken(site, node).unlink()
+
+
+@contextlib.contextmanager
+def lasting_job(site: plainsite.PlainSite, when: str) -> Iterator[None]:
+    """One of the worker's jobs runs all the while, and ends as if nothing had happened."""
+    lab, end, output = site.lab, site.lab.home / f"end-{when}", site.lab.home / f"lasting-{when}.out"
+    script = f"#!/bin/sh\nuntil [ -e {end} ]; do sleep 0.2; done\nsrun echo a step\nexit 3\n"
+    job = lab.sbatch(script, "--partition=host", f"--nodelist={WORKER}", f"--output={output}")
+    lab.wait_for(job, "RUNNING")
+    yield
+    end.touch()
+    assert lab.wait_for(job, "FAILED", "CANCELLED", "NODE_FAIL")["ExitCode"] == "3:0", when
+    assert output.read_text() == "a step\n", when
+    testing.until(lambda: seen_file(site).read_text().split().count(job) == 1, seconds=30)
+
+
+def gate(site: plainsite.PlainSite, name: str) -> Path:
+    """What holds slurmctld's restart up (`restart`), says so (`held`), and lets it go on (`open`)."""
+    return site.lab.place.directory / f"gate-{name}"
+
+
+def change(site: plainsite.PlainSite, command: str) -> None:
+    """Between the files and slurmctld's restart, a job begins and ends on the worker, and another one's
+    Epilog drains it, as it still is when the command is through; a third runs all the while.
+    """
+    for name in ("held", "open"):
+        gate(site, name).unlink(missing_ok=True)
+    with lasting_job(site, command), futures.ThreadPoolExecutor() as pool:
+        changing = pool.submit(site.penstock, command, "--yes")
+        try:
+            testing.until(lambda: changing.done() or gate(site, "held").exists())
+            require_plain_jobs(site, f"during-{command}", left="mixed none")
+            fail_epilog(site, WORKER, "host", left=DRAINING)
+            assert not changing.done(), changing.result()
+        finally:
+            gate(site, "open").touch()
+        changing.result()
+        assert state_of(site, WORKER) == DRAINING
+    testing.until(lambda: state_of(site, WORKER) == DRAINED, seconds=30)
+    site.lab.run(("scontrol", "update", f"NodeName={WORKER}", "State=RESUME"))
 
 
 def bridge_the_new_node(site: plainsite.PlainSite) -> None:
@@ -119,7 +167,9 @@ def bridge_the_new_node(site: plainsite.PlainSite) -> None:
     kept = [line for line in (*lines[:start], *lines[end:]) if line != "      - nodes1"]
     place = site.lab.place
     (place.nas / "results" / wellknown.OUTPUTS_FOLDER).rmdir()
-    text = "\n".join(kept)
+    gate(site, "restart").write_text(HOLD.format(held=gate(site, "held"), open=gate(site, "open")))
+    gate(site, "restart").chmod(0o755)
+    text = "\n".join(kept).replace("  restart:\n", f"  restart:\n    - {gate(site, 'restart')}\n", 1)
     for used in (place.attempts, place.collector_conf):  # the lab's own collector reads neither
         assert f": {used}\n" in text
         text = text.replace(f": {used}\n", f": {used}-of-none\n")
@@ -164,10 +214,10 @@ def see_a_killed_epilog_forgiven(site: plainsite.PlainSite) -> None:
 
 
 def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
-    """Before apply, after it and after uninstall: their hosts have no file of ours, and need none."""
+    """Before, during and after apply and uninstall: their hosts have no file of ours, and need none."""
     require_plain_jobs(site, "before")
     bridge_the_new_node(site)
-    site.penstock("apply", "--yes")
+    change(site, "apply")
     start_slurmd(site, plainsite.NEW_NODE, conf=rendering.slurmd_conf(loading.load(site.file)))
     require_plain_jobs(site, "installed")
     shown = site.lab.run(("scontrol", "show", "config")).stdout
@@ -176,5 +226,5 @@ def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
     see_bridged_jobs(site)
     see_a_killed_epilog_forgiven(site)
     see_drains_stay(site)
-    site.penstock("uninstall", "--yes")
+    change(site, "uninstall")
     require_plain_jobs(site, "taken back")
