@@ -122,6 +122,7 @@ def test_of_several_epilogs_of_the_sites_those_are_run_that_slurm_runs(
         ("PrologEpilogTimeout=900\nEpilog=/site/epilog", "1200", ""),
         ("PrologEpilogTimeout=900\nPrologSlurmctld=/site/prolog", "", "960"),
         ("PrologEpilogTimeout=65500\nEpilog=/site/epilog", "65533", ""),
+        ("PrologEpilogTimeout=65534\nEpilog=/site/epilog", "", ""),
     ],
 )
 def test_the_sites_limit_of_hooks_is_never_lowered(said: str, of_slurmds: str, of_slurmctld: str) -> None:
