@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import grp
 import os
 import pwd
@@ -30,6 +31,23 @@ async def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (await found.of(os.getuid(), 12)).gid == 12
     unknown = launches.Owner(name="1001", uid=1001, gid=1001, groups=())
     assert await owners.Owners().of(1001) == unknown
+
+
+async def test_who_was_never_known_waits_for_a_name_service_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With sssd stopped pwd says "not found" and getpwuid_r returns ENOENT. The user's first job would run
+    in another namespace, without its groups.
+    """
+    found = owners.Owners()
+    known = await found.of(os.getuid())
+    monkeypatch.setattr(pwd, "getpwuid", away)
+    monkeypatch.setattr(owners, "_GETPWUID_R", lambda *asked: errno.ENOENT)
+    with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+        await found.of(4242424)
+    assert await found.of(os.getuid()) == known
+    monkeypatch.undo()
+    assert (await found.of(4242424)).name == "4242424"
 
 
 async def test_groups_that_were_known_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,15 @@
 """The user behind a job, as this host knows it: name, groups and account for the pods.
 
 A name service may not answer for minutes (a directory server that is away), so it is asked in a thread of its
-own: everybody else's jobs go on. To Python a name service that fails is one that does not know the user: who
-was known stays known.
+own: everybody else's jobs go on. Who was known stays known; whoever was not waits until it can be asked,
+because another name would be another namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import grp
 import logging
@@ -21,6 +22,8 @@ from penstock.model import jobs, launches
 
 log = logging.getLogger(__name__)
 
+_GETPWUID_R = ctypes.CDLL(None).getpwuid_r
+_ENTRY_BYTES, _TEXT_BYTES = 256, 65536  # struct passwd has 48
 SECONDS = 10.0
 """How long one look-up may take before what was known counts, or the question is put off."""
 
@@ -40,7 +43,7 @@ class Owners:
     """Looks users up."""
 
     known: dict[int, User] = dataclasses.field(default_factory=dict)
-    asked: dict[int, asyncio.Future[User | None]] = dataclasses.field(default_factory=dict)
+    asked: dict[int, asyncio.Future[User | OSError | None]] = dataclasses.field(default_factory=dict)
     """Questions that are not answered: no second thread waits for the same."""
     seconds: float = SECONDS
 
@@ -68,25 +71,32 @@ class Owners:
         """What the name service says now, or what is known if it does not answer."""
         question = self.asked.get(uid) or self._ask(uid)
         try:
-            return await asyncio.wait_for(asyncio.shield(question), self.seconds)
-        except TimeoutError:
-            log.warning("the name service does not tell who uid %d is", uid)
-            if uid not in self.known:
-                raise errors.KubeUnavailable(f"the name service does not tell who uid {uid} is") from None
-            return self.known[uid]
+            found = await asyncio.wait_for(asyncio.shield(question), self.seconds)
+        except TimeoutError as error:
+            found = error
+        if not isinstance(found, OSError):
+            return found
+        log.warning("the name service does not tell who uid %d is", uid)
+        if uid not in self.known:
+            raise errors.KubeUnavailable(f"the name service does not tell who uid {uid} is") from found
+        return self.known[uid]
 
-    def _ask(self, uid: int) -> asyncio.Future[User | None]:
+    def _ask(self, uid: int) -> asyncio.Future[User | OSError | None]:
         """In a thread that nobody waits for at the end: it may never come back."""
         loop = asyncio.get_running_loop()
-        question: asyncio.Future[User | None] = loop.create_future()
+        question: asyncio.Future[User | OSError | None] = loop.create_future()
 
-        def answer(found: User | None) -> None:
+        def answer(found: User | OSError | None) -> None:
             self.asked.pop(uid, None)
             if not question.done():
                 question.set_result(found)
 
         def ask() -> None:
-            found = look_up(uid)
+            found: User | OSError | None
+            try:
+                found = look_up(uid)
+            except OSError as error:
+                found = error
             with contextlib.suppress(RuntimeError):  # penstockd has ended meanwhile
                 loop.call_soon_threadsafe(answer, found)
 
@@ -96,10 +106,11 @@ class Owners:
 
 
 def look_up(uid: int) -> User | None:
-    """The name service's word; None when it does not know the user, or fails."""
+    """The name service's word; None when it does not know the user, OSError when it fails."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
+        _require_answer(uid)
         return None
     try:
         grp.getgrgid(entry.pw_gid)
@@ -107,3 +118,14 @@ def look_up(uid: int) -> User | None:
         return User(entry.pw_name, entry.pw_gid, None, entry.pw_dir)
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return User(entry.pw_name, entry.pw_gid, groups, entry.pw_dir)
+
+
+def _require_answer(uid: int) -> None:
+    """OSError when the name service could not be asked: ENOENT with an sssd or nslcd that is stopped. For a
+    user that it does not know getpwuid_r returns 0; Python's pwd does not tell the two apart.
+    """
+    entry, text = ctypes.create_string_buffer(_ENTRY_BYTES), ctypes.create_string_buffer(_TEXT_BYTES)
+    size, found = ctypes.c_size_t(_TEXT_BYTES), ctypes.c_void_p()
+    error = _GETPWUID_R(ctypes.c_uint(uid), entry, text, size, ctypes.byref(found))
+    if error:
+        raise OSError(error, os.strerror(error))
