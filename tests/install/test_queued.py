@@ -82,7 +82,7 @@ def test_jobs_of_a_renamed_partition_are_named(site: Site) -> None:
     """Slurm would end them; those of other partitions are left out."""
     site.jobs = (job(17, "k8s"), job(18, "k8s,old"), job(19, "old", prepared=False))
     site.edit(RENAME)
-    assert said(site.plan()) == "2 jobs would end as NODE_FAIL, for partition k8s would be gone: 17 18"
+    assert said(site.plan()) == "2 jobs would end as NODE_FAIL, for partition k8s would be gone: 17, 18"
 
 
 def test_jobs_on_a_node_that_goes_are_named(site: Site) -> None:
@@ -179,4 +179,4 @@ def test_taking_back_removes_a_launcher_that_was_kept(site: Site) -> None:
 def test_many_jobs_are_counted_and_some_of_them_named() -> None:
     """A queue of thousands fits on a line."""
     harm = queued.Harm(reason="wait", jobs=tuple(map(str, range(1000))), remedy="")
-    assert str(harm) == f"1000 jobs wait: {' '.join(map(str, range(10)))} and 990 more"
+    assert str(harm) == f"1000 jobs wait: {', '.join(map(str, range(10)))} and 990 more"

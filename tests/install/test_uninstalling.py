@@ -9,7 +9,7 @@ import pytest
 from tests.install.hosts import Host
 
 from penstock import errors
-from penstock.install import applying, records, transactions
+from penstock.install import applying, records, slurmctld, transactions
 from penstock.nas import atomic
 
 SERVICES = "disable --now penstockd.service"
@@ -25,7 +25,7 @@ def test_not_knowing_of_jobs_is_not_knowing_of_none(
     host: Host, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused, and nothing was changed."""
-    monkeypatch.setattr(applying, "PING_SECONDS", 0.3)
+    monkeypatch.setattr(slurmctld, "PING_SECONDS", 0.3)
     host.install()
     before = host.seen()
     host.program("squeue", program)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from penstock import wording
 from penstock.bridge import ledger
 from penstock.kube import reading, types
 from penstock.model import jobs, resources
@@ -126,8 +127,7 @@ def _in_words(
         f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in others if _takes(pod, first.what)
     )
     if holders:
-        more = f" and {len(holders) - NAMED_HOLDERS} more" if len(holders) > NAMED_HOLDERS else ""
-        text += f", held by {', '.join(holders[:NAMED_HOLDERS])}{more}"
+        text += f", held by {wording.some(holders, NAMED_HOLDERS)}"
     return text
 
 

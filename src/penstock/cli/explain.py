@@ -17,7 +17,7 @@ from typing import Any
 import click
 import msgspec
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.cli import checking, report, scriptfirst
 from penstock.daemon import settings
 from penstock.model import homes, launches
@@ -246,9 +246,7 @@ def _of_lines(done: compiler.Compilation) -> list[str]:
 
 
 def _on_lines(lines: tuple[int, ...], most: int = 4) -> str:
-    shown = ", ".join(str(number) for number in lines[:most])
-    more = f" and {len(lines) - most} more" if len(lines) > most else ""
-    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(lines) > 1 else ''} {wording.some([str(number) for number in lines], most)}"
 
 
 def _text(

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import errors, wellknown
+from penstock import errors, wellknown, wording
 from penstock.doctor import slurmds
 from penstock.doctor.checks import Fix, Problem, Registry, Skip
 from penstock.doctor.live import Live
@@ -101,7 +101,7 @@ def slurmd_hosts(live: Live) -> Iterator[Problem]:
     away = [node.name for node in known if node and node.address and not reach.is_here(node.address)]
     if away and not found:
         yield Problem(
-            f"slurmctld has the slurmds of {reach.some(away)} on other hosts, which cannot reach penstockd",
+            f"slurmctld has the slurmds of {wording.some(away)} on other hosts, which cannot reach penstockd",
             f"`{APPLY}`, then start them on this host",
         )
 

@@ -28,8 +28,6 @@ from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
 from penstock.slurm import conffile, queue
 
-RESTART_SECONDS = 120.0
-PING_SECONDS = 15.0
 SYSTEMD = Path("/run/systemd/system")
 """There where systemd runs the host, as sd_booted(3) says."""
 
@@ -97,7 +95,7 @@ class Installer:
         if not services or not SYSTEMD.is_dir():
             return
         argv = ("systemctl", "disable", "--now", *services)
-        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=RESTART_SECONDS)
+        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=slurmctld.RESTART_SECONDS)
         if done.returncode:
             said = slurmctld.last_line(done)
             raise errors.InstallError(
@@ -109,7 +107,7 @@ class Installer:
         """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
         partitions = ",".join(sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()}))
         argv = ("squeue", "--all", "--noheader", "--format=%i", f"--partition={partitions}")
-        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=PING_SECONDS)
+        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=slurmctld.PING_SECONDS)
         if done.returncode:
             raise errors.InstallError(
                 f"squeue does not say whether jobs are in {partitions}: {slurmctld.last_line(done)}",
@@ -218,7 +216,7 @@ class Installer:
         if units.PENSTOCKD in stale and site.penstockd.run == "deployment" and self.cluster is not None:
             self._roll_out(self.cluster)
         for command in self._restarts(stale):
-            done = slurmctld.run(command, slurm_conf=site.slurm.conf, seconds=RESTART_SECONDS)
+            done = slurmctld.run(command, slurm_conf=site.slurm.conf, seconds=slurmctld.RESTART_SECONDS)
             if done.returncode:
                 raise errors.InstallError(
                     f"installed, but `{' '.join(command)}` failed: {slurmctld.last_line(done)}",
@@ -258,7 +256,7 @@ def _rolled(at: float) -> dict[str, Any]:
 
 def require_readable(conf: str) -> None:
     """Complain when Slurm's own programs cannot read this slurm.conf, whether slurmctld answers or not."""
-    done = slurmctld.run(("scontrol", "ping"), slurm_conf=conf, seconds=PING_SECONDS)
+    done = slurmctld.run(("scontrol", "ping"), slurm_conf=conf, seconds=slurmctld.PING_SECONDS)
     lines = [line.partition("scontrol: ")[2] for line in done.stderr.split("\n")]
     if any(line.startswith("fatal:") for line in lines):
         said = next((line for line in lines if line.startswith("error:")), lines[0])

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock import errors
-from penstock.install import facts, reach
+from penstock import errors, wording
+from penstock.install import facts
 from penstock.model import jobs, resources
 from penstock.render import yamltext
 from penstock.site import resolving
@@ -172,7 +172,7 @@ def _virtual_groups(seen: Seen) -> dict[str, Any]:
     if not names and taken & {member.name for member in seen.members}:
         raise errors.InstallError(
             "no node can be bridged: slurm.conf defines every node of Kubernetes, and slurmds run on other"
-            f" hosts ({reach.some(sorted(seen.elsewhere))}), where hooks cannot reach penstockd's socket",
+            f" hosts ({wording.some(sorted(seen.elsewhere))}), where hooks cannot reach penstockd's socket",
             hint="Take the nodes that are to run pods out of slurm.conf, then try again: Penstock defines"
             " them anew, with slurmds on this host.",
         )
@@ -213,9 +213,8 @@ def _gpus_that_slurm_lacks(
         if gpus > node.gpus:
             found.setdefault((gpus, node.gpus), []).append(node.name)
     for (gpus, gres), names in found.items():
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         yield (
-            f"{', '.join(names[:SHOWN])}{more}: Kubernetes has {gpus} GPUs, Slurm's Gres {gres or 'none'}; "
+            f"{wording.some(names, SHOWN)}: Kubernetes has {gpus} GPUs, Slurm's Gres {gres or 'none'}; "
             f"add Gres=gpu:{gpus} to slurm.conf and gres.conf, and call `penstock init` again"
         )
 

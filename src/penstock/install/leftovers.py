@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import errors, pinging, wellknown
+from penstock import errors, pinging, wellknown, wording
 from penstock.hooks import wire
 from penstock.install import access, applying, folders
 from penstock.site import checking
 from penstock.site.schema import Site
-
-SHOWN = 5
 
 
 def remaining(site: Site, cluster: access.Cluster | None) -> Iterator[str]:
@@ -38,7 +36,7 @@ def _namespaces(cluster: access.Cluster) -> Iterator[str]:
         each["metadata"]["name"] for each in found if marks & (each["metadata"].get("labels") or {}).keys()
     ]
     if names:
-        yield f"namespaces of jobs: {_some(sorted(names))} (`kubectl delete namespace NAME`)"
+        yield f"namespaces of jobs: {wording.some(sorted(names))} (`kubectl delete namespace NAME`)"
 
 
 def _folders(site: Site) -> Iterator[Path]:
@@ -62,9 +60,4 @@ def _daemons(site: Site) -> Iterator[str]:
     ]
     if virtual:
         how = "`systemctl disable --now penstock-slurmd@NODE`" if applying.SYSTEMD.is_dir() else "stop them"
-        yield f"slurmds of nodes that are no longer in slurm.conf: {_some(virtual)} ({how})"
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
+        yield f"slurmds of nodes that are no longer in slurm.conf: {wording.some(virtual)} ({how})"

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.install import access, accounts, applying, facts
 from penstock.site import checking, reading, resolving
 from penstock.site.findings import Place
@@ -168,7 +168,7 @@ def _qos(site: Site) -> Iterator[Mistake]:
     known = accounts.qos_names(site) if wanted else None
     for name, qos in wanted.items():
         if known is not None and qos not in known:
-            remedy = f"`sacctmgr add qos {qos}`, or take one of {', '.join(sorted(known)[:SHOWN])}"
+            remedy = f"`sacctmgr add qos {qos}`, or take one of {wording.some(sorted(known), SHOWN)}"
             yield ("partitions", name, "qos"), f"Slurm's accounting has no QOS {qos}", remedy
 
 
@@ -179,8 +179,7 @@ def _nodes(site: Site, members: Sequence[resolving.Member]) -> Iterator[Mistake]
     for name, group in site.node_groups.items():
         missing = [node for node in checking.nodes_of(group) if node not in known]
         if name in bridged and missing:
-            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-            message = f"Kubernetes has no node {', '.join(missing[:SHOWN])}{more}"
+            message = f"Kubernetes has no node {wording.some(missing, SHOWN)}"
             yield ("node_groups", name, "nodes"), message, _remedy(missing, members)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import errors, wellknown
+from penstock import errors, wellknown, wording
 from penstock.install import records, rendering
 from penstock.model.siteview import SiteView
 from penstock.render import hooks
@@ -33,9 +33,9 @@ class Harm:
     remedy: str
 
     def __str__(self) -> str:
-        more = f" and {len(self.jobs) - SHOWN} more" if len(self.jobs) > SHOWN else ""
-        names = f": {' '.join(self.jobs[:SHOWN])}{more}" if self.jobs else ""
-        return f"{counted(self.jobs) + ' ' if self.jobs else ''}{self.reason}{names}"
+        if not self.jobs:
+            return self.reason
+        return f"{counted(self.jobs)} {self.reason}: {wording.some(self.jobs, SHOWN)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,9 +83,8 @@ def _lost(jobs: Iterable[UnfinishedJob], outlook: Outlook) -> Iterator[Harm]:
             remedy=f"keep {name} in the site file until they have ended",
         )
     gone = sorted({name for job in jobs for name in job.nodes} - outlook.nodes)
-    more = " …" if len(gone) > SHOWN else ""
     yield Harm(
-        reason=f"would end as NODE_FAIL, for their nodes would be gone ({' '.join(gone[:SHOWN])}{more})",
+        reason=f"would end as NODE_FAIL, for their nodes would be gone ({wording.some(gone, SHOWN)})",
         jobs=_names(job for job in jobs if job.nodes.intersection(gone)),
         remedy="keep the nodes in the site file until they have ended",
     )

@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.install.facts import Facts
 from penstock.model import cluster as model
 from penstock.site import clusters
 from penstock.site.schema import Site
 
 IsHere = Callable[[str], bool]
-SHOWN = 5
 REMEDY = (
     "Bridge nodes that slurm.conf does not define, with `slurmd: {host: …}` of their node group naming this"
     " host: their slurmds run here and read a file of their own."
 )
-
-
-def some(names: Sequence[str]) -> str:
-    """A few names of what may be many."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 @functools.cache
@@ -60,7 +53,7 @@ def problems(site: Site, known: Facts, here: IsHere = is_here) -> Iterator[str]:
         away = [node.name for node in nodes if node.name in bridged and not here(_address(node, known))]
         if away:
             yield (
-                f"node group {name}: the slurmds of {some(away)} run on other hosts,"
+                f"node group {name}: the slurmds of {wording.some(away)} run on other hosts,"
                 " where hooks cannot reach penstockd's socket"
             )
     yield from _hosts_without_hooks(site, known, here)
@@ -72,9 +65,9 @@ def _hosts_without_hooks(site: Site, known: Facts, here: IsHere) -> Iterator[str
     own = {node.name for node in clusters.bridged_nodes(site, known.groups)}
     others = [node for node in sorted(known.conf.nodes - own) if not here(known.conf.address_of(node))]
     if others:
-        shared = some(sorted(own & known.conf.nodes))
+        shared = wording.some(sorted(own & known.conf.nodes))
         yield (
-            f"slurm.conf defines {shared}: to run hooks there it must name them, and {some(others)}"
+            f"slurm.conf defines {shared}: to run hooks there it must name them, and {wording.some(others)}"
             " on other hosts would run them, too"
         )
 

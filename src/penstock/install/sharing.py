@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.install import access, records
 from penstock.render import rbac
 
@@ -67,9 +67,9 @@ class Uses:
         names = [each["metadata"]["name"] for each in made if each["kind"] == "Namespace"]
         return {name: bool(self._items(f"/api/v1/namespaces/{name}/pods")) for name in names}
 
-    def _seen(self, words: str, look: Callable[[], list[str]]) -> str:
+    def _seen(self, how: str, look: Callable[[], list[str]]) -> str:
         try:
-            return _some(words, look())
+            return _some(how, look())
         except errors.KubeNotAllowed as error:
             return f"whether others use it cannot be seen ({error.message})"
 
@@ -104,9 +104,8 @@ class Uses:
         return self.cluster.items(path)
 
 
-def _some(words: str, names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{words} {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+def _some(how: str, names: list[str]) -> str:
+    return f"{how} {wording.some(names, MOST_NAMES)}" if names else ""
 
 
 def used(

@@ -19,10 +19,11 @@ from penstock.lab import commands, components, files, listening, passwd, paths, 
 
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.2
+"""A look is a command or a request: whoever takes seconds to start needs the machine for that."""
 PORT_SECONDS = 15.0
 """How long a port may stay taken by a process that has just ended: while its last threads end, the kernel
-already calls it dead."""
-"""A look is a command or a request: whoever takes seconds to start needs the machine for that."""
+already calls it dead.
+"""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

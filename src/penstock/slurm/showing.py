@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.model import jobs, numbers
 from penstock.slurm import commands, fields, hostlists
 
@@ -148,11 +148,10 @@ async def record(slurm_conf: str, job: str) -> JobRecord:
     """One job (17 or 17_3); UsageError when the number stands for several tasks of an array."""
     found = await records(slurm_conf, job)
     if len(found) > 1:
-        named = ", ".join(f"{one.shown_id} {one.state}" for one in found[:_TASKS_NAMED])
-        more = f" and {len(found) - _TASKS_NAMED} more" if len(found) > _TASKS_NAMED else ""
+        named = wording.some([f"{one.shown_id} {one.state}" for one in found], _TASKS_NAMED)
         raise errors.UsageError(
             f"job {job} is an array: which of its tasks?",
-            hint=f"{named}{more}. `penstock show {job}` lists them.",
+            hint=f"{named}. `penstock show {job}` lists them.",
         )
     return found[0]
 

@@ -1,0 +1,11 @@
+"""Wording that several commands and messages share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """`n1, n2 and 7 more`: the first few of what may be many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
