@@ -174,6 +174,14 @@ def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, say: Say) 
     assert call(stage, "logs", "17", "-f").stdout == "first\n"
 
 
+def test_output_of_an_ended_job_that_nobody_can_find_is_no_empty_output(stage: Stage, say: Say) -> None:
+    """Slurm has forgotten the job's path, and no results were kept: exit code 3, also with -f."""
+    say(record(state="COMPLETED"), away=True)
+    error = call(stage, "logs", "17", "-f").exception
+    assert isinstance(error, errors.NotThere)
+    assert error.message == "the path of job 17's stdout is not known"
+
+
 def test_job_that_was_too_fast_is_shown_from_its_results(stage: Stage, say: Say) -> None:
     """It was over before anybody could say where it wrote."""
     assert stage.collect(stage.attempt(out="fast\n"))

@@ -74,6 +74,8 @@ class Watched:
     stream: str
     record: showing.JobRecord
     tail: tailing.Tail
+    found: bool = False
+    """Whether anybody knows where the file is."""
 
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
@@ -81,8 +83,9 @@ class Watched:
         self.find()
 
     def find(self) -> None:
-        if not self.tail.offset:
-            self.tail.path = _path(self.record, self.folder, self.stream) or self.tail.path
+        path = None if self.tail.offset else _path(self.record, self.folder, self.stream)
+        if path is not None:
+            self.tail.path, self.found = path, True
 
     def write(self) -> None:
         _write(self.tail)
@@ -90,13 +93,8 @@ class Watched:
 
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
     record = asyncio.run(showing.record(whereabouts.slurm_conf(), job))
-    path = _path(record, folder, stream)
-    if path is None and not follow:
-        raise errors.NotThere(
-            f"the path of job {record.shown_id}'s {stream} is not known",
-            hint=f"It is {record.state}; a job that has not started has written nothing.",
-        )
-    watched = Watched(job, folder, stream, record, tailing.Tail(path or Path(os.devnull)))
+    watched = Watched(job, folder, stream, record, tailing.Tail(Path(os.devnull)))
+    watched.find()
     try:
         watched.write()
         if follow and watched.record.goes_on:
@@ -107,6 +105,11 @@ def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
     if not watched.tail.offset and not watched.record.goes_on:
         _say_what_was_not_collected(watched)
     state = watched.record.state
+    if not watched.found:
+        raise errors.NotThere(
+            f"the path of job {record.shown_id}'s {stream} is not known",
+            hint=f"It is {state}; a job that has not started has written nothing.",
+        )
     if not watched.tail.path.exists():
         hint = watched.record.comment or ("" if state != "PENDING" else "It has not started.")
         raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
