@@ -34,6 +34,17 @@ class Host(Place):
         path.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.calls}\n{text}\n')
         path.chmod(0o755)
 
+    def edit(self, old: str, new: str) -> None:
+        """Change the site file."""
+        assert old in self.text
+        self.text = self.text.replace(old, new)
+        self.site_file.write_text(self.text)
+
+    def line(self, beginning: str) -> int:
+        """The number of the site file's first line that begins so."""
+        lines = self.text.split("\n")
+        return next(number for number, line in enumerate(lines, 1) if line.startswith(beginning))
+
     def called(self, name: str) -> list[str]:
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import click.testing
 import pytest
-from tests.install.places import Place
+from tests.install.hosts import Host
 
 from penstock import errors
 from penstock.cli import sites
@@ -19,63 +16,25 @@ from penstock.slurm import conffile
 NODES = ("n1", "v1", "v2")
 
 
-class Host(Place):
-    """An existing Slurm with all programs, that systemd runs."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.programs = root / "state" / "bin"
-        self.programs.mkdir(parents=True)
-        for name in ("squeue", "systemctl"):
-            self.program(name, "")
-        self.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
-        self.file = root / "state" / "site.yaml"
-        self.file.write_text(self.text)
-
-    def program(self, name: str, text: str) -> None:
-        path = self.programs / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-
-    def edit(self, old: str, new: str) -> None:
-        assert old in self.text
-        self.text = self.text.replace(old, new)
-        self.file.write_text(self.text)
-
-    def line(self, beginning: str) -> int:
-        lines = self.text.split("\n")
-        return next(number for number, line in enumerate(lines, 1) if line.startswith(beginning))
-
-    def apply(self, *words: str) -> str:
-        """What is said to a call that fails; files are as before."""
-        before = self.seen()
-        argv = ["--site", str(self.file), "--no-kubernetes", "--yes", *words]
-        with pytest.raises(errors.InstallError) as caught:
-            click.testing.CliRunner().invoke(sites.apply, argv, catch_exceptions=False)
-        assert self.seen() == before
-        return f"{caught.value.message}\n{caught.value.hint}"
-
-    def mistakes(self, members: tuple[str, ...] | None = None) -> list[str]:
-        amount = resources.Amount(millicpus=8000, memory=2**35, gpus=0)
-        nodes = [resolving.Member(name=name, labels={}, allocatable=amount) for name in members or ()]
-        found = preflight.look(self.site, nodes if members is not None else None)
-        return list(preflight.shown(found, self.file))
+def refused(host: Host, *words: str) -> str:
+    """What is said to an `apply` that fails; files are as before."""
+    before = host.seen()
+    with pytest.raises(errors.InstallError) as caught:
+        host.applied(*words)
+    assert host.seen() == before
+    return f"{caught.value.message}\n{caught.value.hint}"
 
 
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A host where nothing is missing."""
-    if os.geteuid() != 0:
-        pytest.skip("files get owners: needs root")
-    made = Host(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
-    return made
+def mistakes(host: Host, members: tuple[str, ...] | None = None) -> list[str]:
+    amount = resources.Amount(millicpus=8000, memory=2**35, gpus=0)
+    nodes = [resolving.Member(name=name, labels={}, allocatable=amount) for name in members or ()]
+    found = preflight.look(host.site, nodes if members is not None else None)
+    return list(preflight.shown(found, host.site_file))
 
 
 def test_a_host_that_has_everything_is_well(host: Host) -> None:
     """No false alarm."""
-    assert host.mistakes(NODES) == []
+    assert mistakes(host, NODES) == []
 
 
 def test_all_is_told_at_once_with_its_line(host: Host) -> None:
@@ -85,12 +44,13 @@ def test_all_is_told_at_once_with_its_line(host: Host) -> None:
     host.edit(f"{host.commands}/penstock", "/nowhere/penstock")
     host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
     for words in ((), ("--dry-run",)):
-        said = host.apply(*words)
+        said = refused(host, *words)
         assert said.startswith("4 things must be put right first\n")
+        file = host.site_file
         for line in (
-            f"{host.file}:1:1: cluster: `attic`, but {host.conf} is of cluster hall; write `cluster: hall`",
-            f"{host.file}:{host.line('  program')}:3: penstockd.program: there is no program /nowhere",
-            f"{host.file}:{host.line('nas:')}:7: nas.path: there is no folder /nowhere/nas on this host",
+            f"{file}:1:1: cluster: `attic`, but {host.conf} is of cluster hall; write `cluster: hall`",
+            f"{file}:{host.line('  program')}:3: penstockd.program: there is no program /nowhere",
+            f"{file}:{host.line('nas:')}:7: nas.path: there is no folder /nowhere/nas on this host",
             "slurm.restart: `/bin/false` always fails; name a command that restarts slurmctld",
             "Nothing was changed. --force goes on all the same.",
         ):
@@ -103,7 +63,7 @@ def test_whoever_knows_better_may_go_on(host: Host) -> None:
     for part in ("results", "intake"):
         paths = f"config: {host.root}/etc/{part}.json, state_dir: {host.root}/state/{part}"
         host.edit("registry:", f"{part}: {{{paths}}}\nregistry:")
-    argv = ["--site", str(host.file), "--no-kubernetes", "--yes", "--force"]
+    argv = ["--site", str(host.site_file), "--no-kubernetes", "--yes", "--force"]
     answer = click.testing.CliRunner().invoke(sites.apply, argv, catch_exceptions=False)
     assert "there is no folder /nowhere/nas" in answer.output
     assert (host.root / "libexec" / "penstock-launch").exists()
@@ -129,7 +89,7 @@ def test_whoever_knows_better_may_go_on(host: Host) -> None:
 def test_programs_that_are_missing_are_named(host: Host, old: str, new: str, words: str) -> None:
     """Those that the site file names, on this host."""
     host.edit(old, new)
-    assert words in "\n".join(host.mistakes())
+    assert words in "\n".join(mistakes(host))
 
 
 def test_systemd_is_asked_for_nothing_where_it_does_not_run(
@@ -137,33 +97,33 @@ def test_systemd_is_asked_for_nothing_where_it_does_not_run(
 ) -> None:
     """systemctl may be installed there all the same."""
     monkeypatch.setattr(applying, "SYSTEMD", host.root / "none")
-    said = "\n".join(host.mistakes())
+    said = "\n".join(mistakes(host))
     assert "slurm.restart: `systemctl restart slurmctld`, but systemd does not run this host" in said
     assert "penstockd.run: `systemd`, but systemd does not run this host" in said
     host.edit("commands_dir", "restart: [/bin/sh, -c, x], commands_dir")
     host.edit("  libexec", "  run: none\n  libexec")
-    assert host.mistakes() == []
+    assert mistakes(host) == []
 
 
 def test_nodes_that_kubernetes_lacks_are_named_with_their_group(host: Host) -> None:
     """But those of plain partitions need not be there."""
-    said = host.mistakes(("v1",))
+    said = mistakes(host, ("v1",))
     assert [line.partition(": ")[2].partition(";")[0] for line in said] == [
         "node_groups.known.nodes: Kubernetes has no node n1",
         "node_groups.new.nodes: Kubernetes has no node v2",
     ]
     host.edit("  k8s: {nodes: [known, new]}", "  k8s: {nodes: [new]}\n  plain: {nodes: [known], mode: host}")
-    assert len(host.mistakes(("v1", "v2"))) == 0
+    assert len(mistakes(host, ("v1", "v2"))) == 0
 
 
 def test_nodes_with_a_domain_in_kubernetes_are_recognised(host: Host) -> None:
     """Slurm itself can call a host so: that is the way out. A name that could be two hosts is nobody's."""
-    said = "\n".join(host.mistakes(("n1.example.org", "v1", "v2")))
+    said = "\n".join(mistakes(host, ("n1.example.org", "v1", "v2")))
     assert (
         "Kubernetes has no node n1; Kubernetes calls n1 n1.example.org: write NodeName=n1.example.org" in said
     )
     assert "NodeHostname=n1 into slurm.conf, and n1.example.org here" in said
-    assert "correct the names" in "\n".join(host.mistakes(("n1.example.org", "n1.example.net", "v1", "v2")))
+    assert "correct the names" in "\n".join(mistakes(host, ("n1.example.org", "n1.example.net", "v1", "v2")))
 
 
 def test_a_nas_that_does_not_answer_holds_nobody_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +131,7 @@ def test_a_nas_that_does_not_answer_holds_nobody_up(host: Host, monkeypatch: pyt
     host.program("test", "exec sleep 60")
     monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
     host.edit("registry:", "nas: {path: /usr}\nregistry:")
-    assert "nas.path: /usr does not answer within 0.2 s" in "\n".join(host.mistakes())
+    assert "nas.path: /usr does not answer within 0.2 s" in "\n".join(mistakes(host))
 
 
 def test_the_state_of_another_cluster_is_seen_before_slurmctld_refuses_it(host: Host) -> None:
@@ -180,15 +140,15 @@ def test_the_state_of_another_cluster_is_seen_before_slurmctld_refuses_it(host: 
     state.mkdir()
     (state / "clustername").write_text("attic")
     host.edit("commands_dir", f"manage: whole, state_dir: {state}, commands_dir")
-    assert f"`hall`, but {state}/clustername is of cluster attic" in "\n".join(host.mistakes(NODES))
+    assert f"`hall`, but {state}/clustername is of cluster attic" in "\n".join(mistakes(host, NODES))
 
 
 def test_a_name_that_a_site_file_cannot_have_is_written_as_init_writes_it(host: Host) -> None:
     """ClusterName=My_Hall is `my-hall` in the site file."""
     host.conf.write_text(host.conf.read_text().replace("ClusterName=hall", "ClusterName=My_Hall"))
-    assert "write `cluster: my-hall`" in "\n".join(host.mistakes())
+    assert "write `cluster: my-hall`" in "\n".join(mistakes(host))
     host.edit("cluster: hall", "cluster: my-hall")
-    assert host.mistakes() == []
+    assert mistakes(host) == []
 
 
 @pytest.mark.needs("scontrol", package="slurm-client")
@@ -198,7 +158,7 @@ def test_a_slurm_conf_that_slurm_rejects_is_told_with_the_rest(host: Host) -> No
     host.conf.write_text(f"{host.conf.read_text()}FooBar=1\n")
     host.edit("registry:", "nas: {path: /nowhere/nas}\nregistry:")
     for words in ((), ("--dry-run",), ("--force",)):
-        said = host.apply(*words)
+        said = refused(host, *words)
         assert "unrecognized key: FooBar" in said
         assert "there is no folder /nowhere/nas" in said
         assert "--force" not in said
@@ -232,7 +192,7 @@ def test_what_keeps_slurmctld_from_starting_is_seen(text: str, found: list[str])
 def test_such_a_slurm_conf_is_refused(host: Host) -> None:
     """As somebody has left it, together with what we add."""
     host.conf.write_text(f"{host.conf.read_text()}PartitionName=odd Nodes=n1,n9\n")
-    said = host.apply("--dry-run")
+    said = refused(host, "--dry-run")
     assert "slurmctld would not start: partition odd has node n9, which no NodeName line defines" in said
     assert "--force" not in said
 
@@ -243,10 +203,10 @@ def test_a_qos_that_the_accounting_lacks_is_named(host: Host) -> None:
     host.edit("k8s: {nodes: [known, new]}", "k8s: {nodes: [known, new], qos: lomg}")
     host.edit(f"commands_dir: {host.commands}", f"commands_dir: {host.programs}")
     host.program("squeue", "")
-    said = "\n".join(host.mistakes())
+    said = "\n".join(mistakes(host))
     assert "partitions.k8s.qos: Slurm's accounting has no QOS lomg; `sacctmgr add qos lomg`, or take" in said
     host.program("sacctmgr", "exit 1")
-    assert host.mistakes() == []
+    assert mistakes(host) == []
 
 
 def test_what_keeps_a_plan_from_being_made_is_told_with_the_rest(
@@ -255,7 +215,7 @@ def test_what_keeps_a_plan_from_being_made_is_told_with_the_rest(
     """And a mistake that was told with its line is not told again without it."""
     host.edit("user: root", "user: nobody-of-that-name")
     host.edit("cluster: hall", "cluster: attic")
-    said = host.apply()
+    said = refused(host)
     assert "there is no user nobody-of-that-name on this host" in said
     assert "is of cluster hall" in said
     checks = preflight.Checks(["site.yaml:9:3: node_groups.a.nodes: Kubernetes has no node v3; correct it"])

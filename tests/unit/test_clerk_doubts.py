@@ -85,28 +85,29 @@ class TestReboots:
 
 
 class TestDoubt:
-    @pytest.mark.parametrize("silent", [1, 9])
-    async def test_time_in_which_slurm_cannot_be_asked_does_not_count(self, nas: Path, silent: int) -> None:
-        """slurmdbd is back, and slurmctld has not yet sent it what it has itself forgotten."""
-        slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, silent=silent, blind=2)
+    @staticmethod
+    async def killed_after_submitting(nas: Path, slurm: intakes.FakeSlurm) -> intakes.Desk:
+        """An intake that was killed when Slurm had the job of a.sh, and has been started again."""
         here = desk(nas, slurm)
         intakes.drop(nas, "a.sh")
         while not slurm.jobs:
             await here.look()
         await here.die()
         here.start()
+        return here
+
+    @pytest.mark.parametrize("silent", [1, 9])
+    async def test_time_in_which_slurm_cannot_be_asked_does_not_count(self, nas: Path, silent: int) -> None:
+        """slurmdbd is back, and slurmctld has not yet sent it what it has itself forgotten."""
+        slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, silent=silent, blind=2)
+        here = await self.killed_after_submitting(nas, slurm)
         await here.settle(looks=1000)
         intakes.assert_once(nas, slurm, ("a.sh",))
 
     async def test_an_answer_from_before_such_a_time_does_not_count(self, nas: Path) -> None:
         """Only answers in a row, over the whole time, say that Slurm has no such job."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, blind=1)
-        here = desk(nas, slurm)
-        intakes.drop(nas, "a.sh")
-        while not slurm.jobs:
-            await here.look()
-        await here.die()
-        here.start()
+        here = await self.killed_after_submitting(nas, slurm)
         while not slurm.asked:
             await here.look()
         slurm.silent, slurm.blind = 9, 1

@@ -52,10 +52,10 @@ async def test_penstockd_ends_while_launchers_are_connected(
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")
     await asyncio.sleep(0.05)
     os.kill(os.getpid(), signal.SIGTERM)
-    try:
-        await asyncio.wait_for(daemon, 10)
-    finally:
-        writer.close()
+    ended, _ = await asyncio.wait((daemon,), timeout=10)
+    writer.close()
+    assert ended == {daemon}, "it waits for its launchers"
+    assert daemon.exception() is None
 
 
 async def test_a_launcher_that_does_not_read_keeps_no_connection_open(
@@ -69,4 +69,7 @@ async def test_a_launcher_that_does_not_read_keeps_no_connection_open(
         sending = asyncio.create_task(connection.send("output", b"x" * 10_000_000, "1"))
         await asyncio.sleep(0.05)
         sending.cancel()
-        await asyncio.wait_for(connection.close(), 5)
+        closing = asyncio.create_task(connection.close())
+        ended, _ = await asyncio.wait((closing,), timeout=5)
+        assert ended == {closing}, "it waits for a launcher that does not read"
+        assert ours.fileno() == -1

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import re
 
+from penstock.hooks import waiting as hook
+
 _UNSET = ("", "(null)", "N/A")
-_OURS = re.compile(r"(?P<reason>.*?) \[penstock\](?: (?P<own>.*))?", re.DOTALL)
+_MARK = hook.MARK.decode()
+_OURS = re.compile(rf"(?P<reason>.*?){re.escape(_MARK)}(?: (?P<own>.*))?", re.DOTALL)
 
 
 def waiting(reason: str, comment: str) -> str:
     """The comment of a job that waits for this reason, and has that comment now."""
     kept = own(comment)
     before = comment if kept is None else kept
-    return f"{reason} [penstock]" if before in _UNSET else f"{reason} [penstock] {before}"
+    return f"{reason}{_MARK}" if before in _UNSET else f"{reason}{_MARK} {before}"
 
 
 def own(comment: str) -> str | None:
