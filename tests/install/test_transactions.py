@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -128,6 +129,22 @@ def killed_at(step: int, act: Callable[[transactions.Observer], None]) -> bool:
             os._exit(0)
     _, status = os.waitpid(pid, 0)
     return os.WIFSIGNALED(status)
+
+
+def test_what_stays_after_a_failure_is_named(world: World) -> None:
+    """An object that others have come to use meanwhile is not taken from them."""
+    files, objects = world.plan()
+    restart = mock.Mock(side_effect=(errors.InstallError("slurmctld did not come up"), None))
+    transaction = transactions.Transaction(
+        world.store, objects=world.disk, restart=restart, in_use=lambda made: {"/new"} & made.keys()
+    )
+    with pytest.raises(errors.InstallError) as caught:
+        transaction.run(files, objects, restart=True, installed=world.installed())
+    assert caught.value.message == (
+        "slurmctld did not come up; everything else is as it was before;"
+        " left because others use it: ConfigMap new"
+    )
+    assert world.disk.read() == {"old": thing("old", 1), "new": thing("new", 1)}
 
 
 STEPS = 8  # journal, two objects, three files, restart, commit

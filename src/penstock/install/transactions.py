@@ -148,7 +148,8 @@ class Transaction:
                 hint="Put that right; the next `penstock apply` or `penstock uninstall` goes back first.",
             ) from error
         raise errors.InstallError(
-            f"{said}; everything is as it was before{_named(left)}", hint=getattr(error, "hint", "")
+            f"{said}; everything{' else' * bool(left)} is as it was before{left}",
+            hint=getattr(error, "hint", ""),
         ) from error
 
     def _forward(self, journal: Journal) -> None:
@@ -194,28 +195,31 @@ class Transaction:
                 hint="Call it without --no-kubernetes.",
             )
         left = self._back(journal)
-        return f"an earlier call was cut short: what it had changed was taken back{_named(left)}"
+        return f"an earlier call was cut short: what it had changed was taken back{left}"
 
     def _is_committed(self, journal: Journal) -> bool:
         if journal.last:
             return not self._store.installed_path.exists()
         return self._store.installed().transaction == journal.transaction
 
-    def _back(self, journal: Journal) -> list[str]:
-        """The paths of files that stay because somebody has changed them since."""
+    def _back(self, journal: Journal) -> str:
+        """A remark on files and objects that stay because they have become somebody else's, too."""
         left = [file.path for file in reversed(journal.files) if not self._put_back(file)]
         if journal.restart:
             self._restart()
-        kept = self._made_and_used(journal)
+        used = self._made_and_used(journal)
+        kept = []
         for change in reversed(journal.objects):
             if self._begun is not None and change.path not in self._begun:
                 continue
             if change.existed and change.before is None:
                 self._give_back(change)
-            elif change.path not in kept:
+            elif change.path in used:
+                kept.append(_shown(change.after or {}))
+            else:
                 self._apply(change.after, change.before, existed=change.existed)
         self._store.journal_path.unlink()
-        return left
+        return _named("changed since and left as it is", left) + _named("left because others use it", kept)
 
     def _put_back(self, change: FileChange) -> bool:
         """False when it has become somebody else's."""
@@ -262,8 +266,12 @@ def _content(state: records.FileState | None) -> str:
     return state.digest if state is not None else ""
 
 
-def _named(left: Sequence[str]) -> str:
-    return f"; changed since and left as it is: {', '.join(left)}" if left else ""
+def _shown(manifest: Manifest) -> str:
+    return f"{manifest['kind']} {manifest['metadata']['name']}"
+
+
+def _named(why: str, left: Sequence[str]) -> str:
+    return f"; {why}: {', '.join(left)}" if left else ""
 
 
 def _digests(states: Iterable[records.FileState | None]) -> set[str]:
