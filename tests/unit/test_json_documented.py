@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import msgspec
@@ -55,6 +56,16 @@ def test_every_key_is_described_and_no_other(section: str) -> None:
     if section == "Shown job":
         expected -= keys_of(documents.Job)
     assert keys_in(section) == expected
+
+
+@pytest.mark.parametrize("section", DOCUMENTED)
+def test_moments_and_job_numbers_have_one_form(section: str) -> None:
+    """Moments as ISO 8601, never seconds since 1970; numbers of jobs as text, for 20_3 is one, too."""
+    for name, hint in typing.get_type_hints(DOCUMENTED[section]).items():
+        forms = {hint, *typing.get_args(hint)}
+        assert float not in forms or name == "cpus", name
+        if name in ("job", "job_id"):
+            assert int not in forms, name
 
 
 def test_every_table_of_the_page_is_of_something() -> None:
