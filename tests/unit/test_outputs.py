@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from penstock import errors
@@ -40,3 +42,19 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_less_and_less(world: Wor
     assert await peer.hear() == [b"started"]
     await test_sessions.until(lambda: [call[0] for call in world.kube.calls].count("log") > 100)
     assert world.clock.now() > 1400
+
+
+async def test_output_that_cannot_be_read_in_the_container_is_given_up_in_words(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node's full disk: the job ends as its script did, instead of with its time limit."""
+    monkeypatch.setattr(outputs, "AT_ONCE", 0.001)
+    monkeypatch.setattr(outputs, "LONGEST", 0.001)
+    world.run(7)
+    world.kube.refuse["stream", "pods"] = errors.KubeError("a command in pod p failed: no space left")
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o")
+    assert await peer.hear() == [b"started"]
+    async with asyncio.timeout(10):
+        assert await peer.hear() == [b"note", outputs.GIVEN_UP.encode()]
+        assert await peer.hear() == [b"sync"]
