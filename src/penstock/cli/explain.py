@@ -274,7 +274,7 @@ def _request(job: JobSpec) -> dict[str, str]:
         "nodes": f"{job.nodes.minimum}-{job.nodes.maximum}"
         if job.nodes.maximum > job.nodes.minimum
         else str(job.nodes.minimum),
-        "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {job.cpus} CPUs in all",
+        "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {_many(job.cpus, 'CPU')} in all",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
         "gres": _gres(job.gres),
         "time": _time(job.time_limit),
