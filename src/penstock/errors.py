@@ -10,6 +10,7 @@ PenstockError                 anything we report to a person in one line
 ├── InstallError              an installation could not be changed; it is as it was before, or the hint says
 ├── SlurmError                a Slurm command failed or answered nonsense
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
+│       └── SlurmNotYet       ... slurmctld does, but changes nothing of a job whose record has no number yet
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
     ├── KubeNotAllowed        ... 403: whoever asks has not the right (an API server that has just started
     │                         forbids everything for a moment)
@@ -73,6 +74,12 @@ class SlurmError(PenstockError):
 
 class SlurmUnavailable(SlurmError):
     """A Slurm daemon does not answer: nothing is known."""
+
+
+class SlurmNotYet(SlurmUnavailable):
+    """slurmctld changes nothing of a job before slurmdbd has given its record a number. Of a job that it has
+    read from its state after a restart in that very moment, it never does.
+    """
 
 
 class KubeError(PenstockError):

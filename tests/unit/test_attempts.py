@@ -138,6 +138,18 @@ async def test_end_and_pods_are_in_the_record(world: World) -> None:
     assert (facts.name, facts.exit_code, facts.message) == ("slurm-job-17", 7, "0m1s 0m2s")
 
 
+async def test_a_reason_that_slurmctld_did_not_take_is_left_to_the_collector(world: World) -> None:
+    """It is in the record on the disk at once."""
+    allocation = fakes.allocation()
+    await world.bridge.attempts.begin(allocation, fakes.REQUEST)
+    await world.bridge.attempts.untold(allocation.identity)
+    assert world.record(folder="running").end is None
+    await world.bridge.note_end(allocation.identity, outcomes.Outcome(7, "because"), ())
+    await world.bridge.attempts.untold(allocation.identity)
+    end = model.End(at=5.0, exit_code=7, reason="because", untold=True)
+    assert world.record(folder="running").end == end
+
+
 async def test_attempt_begun_by_a_killed_penstockd_keeps_its_folder(world: World) -> None:
     """The pod that is there already has been told its name."""
     before = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)

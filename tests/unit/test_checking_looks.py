@@ -10,7 +10,7 @@ import pytest
 from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
-from penstock.model import jobs
+from penstock.model import audits, jobs
 from penstock.slurm import control
 from tests.unit import test_checking as planting
 
@@ -57,6 +57,21 @@ test -n "$all" || exit 0
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(("recorded", "kinds"), [("because", []), ("", ["reason-missing"])])
+async def test_a_reason_may_be_in_the_accounting_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: str, kinds: list[str]
+) -> None:
+    """slurmctld takes no comment of a job whose record has no number."""
+    ended = audits.End(job_id=17, restart=0, exit_code=3, reason="because")
+    monkeypatch.setattr(looking, "ask_daemon", lambda path: audits.DaemonView(ends=(ended,)))
+    monkeypatch.setattr("penstock.slurm.fields.made_up", lambda: "~")
+    for name, row in (("squeue", "17~1001~0~FAILED~gpu~768~waits [penstock]~"), ("sacct", f"17~{recorded}~")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{row}'\n")
+        (tmp_path / name).chmod(0o755)
+    seen = await looking.Looker(FakeKube(), "/etc/slurm/slurm.conf", "/nowhere").look()
+    assert [one.kind for one in judging.judge(seen)] == kinds
 
 
 @pytest.mark.parametrize(

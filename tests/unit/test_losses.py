@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors
+from penstock.daemon import launches
 from penstock.kube import types
 from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
@@ -59,3 +60,30 @@ async def test_the_next_attempt_is_not_requeued_for_the_one_before_it(world: Wor
     world.slurm.add(fakes.allocation(7, restart=1))
     await test_sessions.until(lambda: world.clock.now() > 2000)
     assert world.slurm.requeued == [7]
+
+
+@pytest.mark.parametrize(("tries", "told"), [(3, True), (10**6, False)])
+async def test_slurm_is_told_the_reason_when_the_record_has_a_number(
+    world: World, tries: int, told: bool
+) -> None:
+    """slurmctld changes nothing of a job whose record has none. It may never have one, and then the job's end
+    does not wait for it.
+    """
+    left, answer = iter(range(tries)), world.slurm.set_comment
+
+    async def not_yet(job_id: int, text: str) -> None:
+        if next(left, None) is not None:
+            raise errors.SlurmNotYet("scontrol: the DB index is being set")
+        await answer(job_id, text)
+
+    world.slurm.set_comment = not_yet  # type: ignore[method-assign]  # as a slurmctld without slurmdbd
+    world.run(7)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7)
+    await peer.hear()
+    began = world.clock.now()
+    world.end(fakes.ended(126, message="penstock: no cat\n"))
+    assert await peer.hear() == [b"note", b"no cat"]
+    assert await peer.hear() == [b"exit", b"126"]
+    assert world.slurm.comments == ({7: "no cat"} if told else {})
+    assert world.clock.now() - began < launches.NUMBER_SECONDS + 10

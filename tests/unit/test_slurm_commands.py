@@ -9,6 +9,9 @@ import pytest
 from penstock import errors
 from penstock.slurm import commands, control
 
+NO_NUMBER = "Job update not available right now, the DB index is being set, try again in a bit for job 394"
+"""Slurm's words while slurmdbd has not heard of a job that has started."""
+
 
 async def said_by(script: str, *, within: float = 20.0) -> str:
     """What a shell script prints that stands for a command of Slurm's."""
@@ -28,6 +31,8 @@ async def test_the_last_line_of_a_failure_is_told() -> None:
         await said_by("echo one >&2; echo Invalid job id >&2; exit 1")
     with pytest.raises(errors.SlurmUnavailable, match="Connection refused"):
         await said_by("echo Connection refused >&2; exit 1")
+    with pytest.raises(errors.SlurmNotYet, match="try again in a bit"):
+        await said_by(f"echo '{NO_NUMBER}' >&2; exit 1")
 
 
 async def test_a_command_that_does_not_end_is_told_with_its_complaint() -> None:

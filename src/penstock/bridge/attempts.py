@@ -185,6 +185,14 @@ class Attempts:
         if outcome.exit_code or outcome.reason or not stay:
             await self._write(entry)
 
+    async def untold(self, identity: jobs.JobIdentity) -> None:
+        """slurmctld did not take the reason of the end that was noted."""
+        entry = self._open.get((identity.job_id, identity.restart))
+        if entry is not None and entry.attempt.end is not None:
+            end = msgspec.structs.replace(entry.attempt.end, untold=True)
+            entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
+            await self._write(entry)
+
     def end_of(self, identity: jobs.JobIdentity) -> outcomes.Outcome | None:
         """The end that was seen of an attempt whose launcher was not told: its pods may be gone by now."""
         entry = self._open.get((identity.job_id, identity.restart))

@@ -13,10 +13,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.checking import snapshots
+from penstock.checking import records, snapshots
 from penstock.hooks import wire
 from penstock.kube import decoding, reading, types
-from penstock.model import audits
+from penstock.model import audits, jobs
 from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
 
@@ -56,20 +56,45 @@ class Looker:
             listed(self.kube.get, "nodes", types.Node),
             listed(self.kube.metadata, "secrets", types.Secret, selector=OURS),
         )
-        cluster, jobs, closed, daemon = await asyncio.gather(
+        cluster, found, closed, daemon = await asyncio.gather(
             auditing.cluster_name(self.slurm_conf),
             auditing.all_jobs(self.slurm_conf),
             control.SlurmControl(self.slurm_conf).given_to_nobody(),
             asyncio.to_thread(ask_daemon, self.socket),
         )
+        found = await self._with_recorded_comments(found, daemon)
         return snapshots.Snapshot(
             pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods),
             nodes=nodes,
             secrets=tuple(secret for secret in secrets if _is_of(cluster, secret)),
-            jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in jobs},
+            jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in found},
             closed=closed,
             daemon=daemon,
         )
+
+    async def _with_recorded_comments(
+        self, found: tuple[audits.SlurmJob, ...], daemon: audits.DaemonView | None
+    ) -> tuple[audits.SlurmJob, ...]:
+        """Where slurmctld did not take the reason of a job's end, the accounting has it."""
+        told = {(end.job_id, end.restart): end.reason for end in (daemon.ends if daemon else ())}
+        silent = {
+            job.job_id
+            for job in found
+            if job.live.state in jobs.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
+        }
+        if not silent:
+            return found
+        said = await auditing.recorded_comments(self.slurm_conf, silent)
+        return tuple(
+            dataclasses.replace(job, comment=said.get(job.job_id, job.comment))
+            if job.job_id in silent
+            else job
+            for job in found
+        )
+
+
+def _attempt(job: audits.SlurmJob) -> tuple[int, int]:
+    return job.job_id, job.live.identity.restart
 
 
 def _is_of(cluster: str, secret: types.Secret) -> bool:

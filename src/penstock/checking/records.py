@@ -64,8 +64,13 @@ def _against(job: audits.SlurmJob, said: tuple[int, int], by_whom: str) -> Itera
         )
 
 
+def says(job: audits.SlurmJob, reason: str) -> bool:
+    """Whether the job's comment has the reason."""
+    return _plain(reason) in _plain(job.comment)
+
+
 def _reason(job: audits.SlurmJob, reason: str) -> Iterator[Violation]:
-    if _plain(reason) not in _plain(job.comment):
+    if not says(job, reason):
         yield Violation(
             invariant="I5",
             kind="reason-missing",

@@ -33,6 +33,7 @@ LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive afte
 UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
 FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
 SLURM_SECONDS = 600.0  # how long a word for slurmctld is kept while it is away; it knows of no end meanwhile
+NUMBER_SECONDS = 10.0  # the same while a job's record has no number, which may be for ever
 END_SECONDS = 60.0  # between two looks at a requeued job whose launcher Slurm should have ended
 ROUNDS_TO_END = 2  # so many looks in a row find it running before it is requeued again
 LARGEST_WORD = 4096  # bytes of what a launcher says after its question: a signal, or that all is written
@@ -318,7 +319,7 @@ class LaunchSession:
         crashpoints.reach("end.noted")
         if reason:
             await self.connection.send("note", reason)
-            await self._comment(allocation.identity.job_id, reason)
+            await self._comment(allocation.identity, reason)
             crashpoints.reach("end.commented")
         if outcome.requeue and not (self.announced and outcome.began) and allocation.requeue is not True:
             await self._set_requeue(allocation.identity.job_id, allowed=True)
@@ -367,19 +368,22 @@ class LaunchSession:
             runs = runs + 1 if is_same else 0
         log.warning("job %d is requeued again: Slurm has forgotten that it was", identity.job_id)
 
-    async def _comment(self, job_id: int, text: str) -> None:
+    async def _comment(self, identity: jobs.JobIdentity, text: str) -> None:
+        """What slurmctld does not take is left to the collector, who puts it into the accounting."""
         try:
-            await self._when_slurm_is_there(lambda: self.bridge.slurm.set_comment(job_id, text))
+            await self._when_slurm_is_there(lambda: self.bridge.slurm.set_comment(identity.job_id, text))
         except errors.SlurmError as error:
-            log.warning("cannot comment job %d: %s", job_id, error.message)
+            log.warning("cannot comment job %d: %s", identity.job_id, error.message)
+            await self.bridge.attempts.untold(identity)
 
     async def _when_slurm_is_there(self, call: Callable[[], Awaitable[None]]) -> None:
         """Try again for as long as slurmctld is away, within reason."""
-        deadline = self.clock.now() + SLURM_SECONDS
+        began = self.clock.now()
         while True:
             try:
                 return await call()
-            except errors.SlurmUnavailable:
-                if self.clock.now() > deadline:
+            except errors.SlurmUnavailable as error:
+                patience = NUMBER_SECONDS if isinstance(error, errors.SlurmNotYet) else SLURM_SECONDS
+                if self.clock.now() > began + patience:
                     raise
                 await self.clock.sleep(random.uniform(1.0, 2.0))  # noqa: S311  # jitter, not a secret

@@ -46,6 +46,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     requeue: bool = False
     """The cluster's doing: Slurm was to run it again."""
+    untold: bool = False
+    """slurmctld did not take the reason: the accounting does, once the job has ended."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

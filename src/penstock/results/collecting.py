@@ -251,16 +251,21 @@ def _put_in_place(job: Job) -> None:
 
 
 def _comment(job: Job, reason: str) -> None:
-    """No launcher was there to say it while the job lived."""
+    """Nobody could say it in slurmctld while the job lived."""
     try:
         asyncio.run(accounting.set_comment(job.settings.slurm_conf, job.attempt.job_id, reason))
     except errors.SlurmError as error:
-        log.warning("job %d is not told why it did not start: %s", job.attempt.job_id, error.message)
+        log.warning("job %d: its comment does not say why it ended: %s", job.attempt.job_id, error.message)
 
 
 def _finish(job: Job, found: gathering.Gathered) -> None:
-    if job.attempt.unlaunched and job.attempt.end is not None and job.record is not None:
-        _comment(job, job.attempt.end.reason)
+    end = job.attempt.end
+    if (
+        end is not None
+        and job.record is not None
+        and (job.attempt.unlaunched or (end.untold and not end.requeue))
+    ):
+        _comment(job, end.reason)
     log.info("job %d: results are in %s", job.attempt.job_id, job.final)
     if job.settings.tells:
         telling.leave(job.settings.state, job.path.name, folder=job.final, summary=found.summary)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from penstock import errors
 from penstock.model import audits, jobs
@@ -37,6 +37,16 @@ async def all_jobs(slurm_conf: str) -> tuple[audits.SlurmJob, ...]:
     holding = {job.job_id for job in found if job.live.holds_resources}
     shares = await _shares(slurm_conf, holding) if holding else {}
     return tuple(dataclasses.replace(job, shares=shares.get(job.job_id, ())) for job in found)
+
+
+async def recorded_comments(slurm_conf: str, job_ids: Collection[int]) -> dict[int, str]:
+    """Comments in the accounting, of which there is more to tell than slurmctld would take."""
+    separator = fields.made_up()
+    argv = ["sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", "--allusers"]
+    argv += [f"--jobs={','.join(map(str, sorted(job_ids)))}", "--format=JobIDRaw,Comment"]
+    text = await commands.run(argv, slurm_conf=slurm_conf)
+    rows = fields.rows(text, separator, 2)
+    return {int(job_id): comment for job_id, comment in rows if job_id.isdecimal()}
 
 
 def parse_queue(text: str, separator: str) -> tuple[audits.SlurmJob, ...]:

@@ -26,6 +26,7 @@ _AWAY = (
     "Transport endpoint is not connected",
     "backup controller",
 )
+_NOT_YET = "the DB index is being set, try again"
 
 
 async def run(
@@ -103,6 +104,8 @@ def is_away(text: str) -> bool:
 
 def _raise(program: str, text: str) -> None:
     last = text.split("\n")[-1] if text else "failed without a word"
+    if _NOT_YET in text:
+        raise errors.SlurmNotYet(f"{program}: {last}")
     if is_away(text):
         raise errors.SlurmUnavailable(f"{program}: {last}")
     raise errors.SlurmError(f"{program}: {last}")
