@@ -155,6 +155,7 @@ def test_an_array_is_shown_task_by_task(lab: Lab) -> None:
     script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\n[ $SLURM_ARRAY_TASK_ID = 1 ] || sleep 60\n"
     array = lab.sbatch(script, "--array=1-9%1")
     testing.until(lambda: "RUNNING" in lab.run(("squeue", "-h", "-j", f"{array}_2", "-o", "%T")).stdout)
+    lab.wait_for(f"{array}_1", "COMPLETED")  # the next starts while its pod is still going
     states = {job["job"]: job["state"] for job in as_json(lab, "show", array)["jobs"]}
     assert states == {f"{array}_1": "COMPLETED", f"{array}_2": "RUNNING", f"{array}_[3-9%1]": "PENDING"}
     said = lab.penstock("show", array).stdout
