@@ -40,7 +40,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
         peer = await connect(world)
         peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
         assert (await peer.hear())[0] == b"no"
-        await asyncio.gather(*world.server.later)
+        await asyncio.gather(*world.server.later.values())
     assert world.slurm.delays == {7: 24}
     again = "(refused 2 times, next try in 24 s) [penstock]"
     assert world.slurm.comments[7].endswith(f"held by default/big {again}")
@@ -51,7 +51,7 @@ async def ask_to_admit(world: World, *fields: str) -> list[bytes]:
     peer = await connect(world)
     peer.send("admit", "job", "1", "uid", str(UID), "restart", "0", *fields)
     heard = await peer.hear()
-    await asyncio.gather(*world.server.later)
+    await asyncio.gather(*world.server.later.values())
     return heard
 
 
@@ -85,7 +85,7 @@ async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World)
     peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
     assert (await peer.hear())[0] == b"no"
     assert world.clock.now() - begun == pytest.approx(0.75 + server.CLOCK_SLACK)
-    await asyncio.gather(*world.server.later)
+    await asyncio.gather(*world.server.later.values())
 
 
 async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World) -> None:
@@ -100,7 +100,34 @@ async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World)
     peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
     assert (await peer.hear())[0] == b"no"
     assert world.clock.now() - begun <= 1 + server.CLOCK_SLACK
-    await asyncio.gather(*world.server.later)
+    await asyncio.gather(*world.server.later.values())
+
+
+async def test_what_follows_a_refusal_ends_when_slurm_tries_the_job_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slurmctld was away while it should be told why the job waits; then the job runs, and waits no more."""
+    world.run(7)
+    world.kube.add_pod(fakes.pod("big", cpus="8"))
+    back, said = asyncio.Event(), world.slurm.say_why_it_waits
+
+    async def when_slurm_is_back(job_id: int, reason: str) -> None:
+        await back.wait()
+        await said(job_id, reason)
+
+    monkeypatch.setattr(world.slurm, "say_why_it_waits", when_slurm_is_back)
+    assert (await ask_again(world))[0] == b"no"
+    del world.kube.objects["pods", "default", "big"]
+    assert await ask_again(world) == [b"yes"]
+    back.set()
+    await asyncio.gather(*world.server.later.values())
+    assert world.slurm.comments == {}
+
+
+async def ask_again(world: World) -> list[bytes]:
+    peer = await connect(world)
+    peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
+    return await peer.hear()
 
 
 async def test_nothing_is_promised_before_recovery(world: World) -> None:

@@ -45,7 +45,8 @@ class Server:
     bridged_partitions: tuple[str, ...] = ()
     fingerprint: str = ""
     """Of the settings file, for whoever asks whether a restart is due."""
-    later: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
+    later: dict[int, asyncio.Task[None]] = dataclasses.field(default_factory=dict)
+    """What still follows a refusal, by job."""
     wall_clock: Callable[[], float] = unix_time.time
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -142,6 +143,7 @@ class Server:
         )
         later_second = self.clock.now() + 1 - self.wall_clock() % 1 + CLOCK_SLACK
         crashpoints.reach("admit.asked")
+        await self._leave_refusal(identity.job_id)
         self.bridge.timeline.own(identity.job_id, identity.uid)
         reasons = _unfit(message) or await self.bridge.admit(identity)
         if not reasons:
@@ -159,11 +161,21 @@ class Server:
         await self._wait_for_the(later_second)
         await connection.send("no", text)
         crashpoints.reach("admit.refused")
+        await self._leave_refusal(identity.job_id)
         never = bool(message.all("armed"))
         later = self._end(identity.job_id, text) if never else self._put_off(identity.job_id, text, seconds)
-        task = asyncio.create_task(later)
-        self.later.add(task)
-        task.add_done_callback(self.later.discard)
+        task = self.later[identity.job_id] = asyncio.create_task(later)
+        task.add_done_callback(lambda _: self.later.pop(identity.job_id, None))
+
+    async def _leave_refusal(self, job_id: int) -> None:
+        """What follows the job's last refusal and is not done yet holds no more: Slurm tries it again.
+
+        slurmctld may have been away; what it hears now would be said of a job that runs.
+        """
+        task = self.later.get(job_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
 
     async def _wait_for_the(self, later_second: float) -> None:
         """Slurm tells records of a job apart by whole seconds. 24.11 makes one too many when it sends a job
