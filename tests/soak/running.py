@@ -76,7 +76,7 @@ def run(lab: testing.RunningLab, *, seed: int, seconds: float, events: Path, onc
             _storm(world, report, log, steps, seconds=seconds)
             world.calm()
             jobs = _ended(world, log)
-        _judge(jobs, report, log, judging.faults_of_one_run if once else judging.faults_of)
+        _judge(world, jobs, report, log, judging.faults_of_one_run if once else judging.faults_of)
         _end_clean(lab, report, log)
     finally:
         log.note("report", steps=report.steps, ends=report.ends, looks=report.looks, faults=report.faults)
@@ -156,6 +156,7 @@ def _unrecorded(world: worlds.World) -> Iterator[judging.Ended]:
 
 
 def _judge(
+    world: worlds.World,
     jobs: list[judging.Ended],
     report: Report,
     log: EventLog,
@@ -165,7 +166,15 @@ def _judge(
         report.ends[job.state or "unknown"] += 1
         for fault in faults_of(job):
             report.faults.append(f"job {job.job_id} {fault}")
-            log.note("fault", job=dataclasses.asdict(job), fault=fault)
+            log.note("fault", job=dataclasses.asdict(job), fault=fault, **_evidence(world, job.job_id))
+
+
+def _evidence(world: worlds.World, job_id: str) -> dict[str, str]:
+    """All that Slurm has of it: every record of the accounting, also of earlier attempts, and slurmctld's."""
+    fields = "--format=JobID,State,ExitCode,Submit,Start,End,DBIndex,Comment"
+    records = world.lab.run(("sacct", "-nPXD", "-j", job_id, fields), check=False).stdout
+    shown = world.lab.run(("scontrol", "-o", "show", "job", job_id), check=False).stdout
+    return {"records": records, "slurmctld": shown}
 
 
 def _end_clean(lab: testing.RunningLab, report: Report, log: EventLog) -> None:
