@@ -122,6 +122,27 @@ def test_thirty_jobs_start_as_room_comes(lab: Lab) -> None:
     assert not (folder / "n1-nodes").exists()
 
 
+def test_a_gang_that_was_refused_once_is_requeued_as_slurm_does_it(lab: Lab) -> None:
+    """It waits until its old credential has expired, though the node that it was kept from is free again:
+    slurmd runs no Epilog on nodes without a step for a job that begins again in the second of its end there.
+    """
+    folder = semantics.folder(lab)
+    script = "#!/bin/sh\necho ${SLURM_RESTART_COUNT:-0} >>ran\nexec sleep 600\n"
+    with clusters.foreign_pod(lab, "holder-gang", node="n1", gpus=3):
+        job_id = lab.sbatch(script, "--nodes=3", "--gres=gpu:2", cwd=folder)
+        semantics.wait_for_text(folder / "ran", "1")
+        assert excluded(lab, job_id) == {"n1"}
+    lab.run_as_user(("scontrol", "requeue", job_id))
+    lab.wait_for(job_id, "PENDING")
+    begins = lab.job(job_id)["EligibleTime"]
+    semantics.wait_until(lambda: lab.job(job_id)["ExcNodeList"] == "(null)", "kept from nothing")
+    assert lab.job(job_id)["EligibleTime"] == begins
+    semantics.wait_for_text(folder / "ran", "2", timeout=60)
+    lab.run_as_user(("scancel", job_id))
+    lab.wait_for(job_id, "CANCELLED")
+    assert semantics.pods(lab, job_id) == []
+
+
 def starts(folder: Path) -> list[float]:
     """When scripts began."""
     file = folder / "starts"

@@ -43,6 +43,7 @@ class World:
         self.cancelled: set[str] = set()
         self.jobs: list[str] = []
         """Ids that sbatch has told; an array has one for all its tasks."""
+        self._pending: set[str] = set()
         self._undo: list[tuple[float, int, str, Callable[[], None]]] = []
         self._busy: set[str] = set()
         self._cluster = breaking.DevCluster(lab) if spec.load(lab.place).kubernetes == spec.DEV else None
@@ -206,10 +207,13 @@ class World:
         self.lab.run(kept, check=False)
 
     def hurry(self) -> None:
-        """Jobs that were put off are tried now."""
-        pending = self.lab.run(("squeue", "-h", "-t", "PENDING", "-r", "-o", "%A")).stdout.split()
-        for job_id in pending:
+        """Jobs that were put off are tried now, if they were in the queue the last time, too: slurmd runs no
+        Epilog on nodes without a step for a job that begins again in the second in which it was requeued.
+        """
+        pending = set(self.lab.run(("squeue", "-h", "-t", "PENDING", "-r", "-o", "%A")).stdout.split())
+        for job_id in pending & self._pending:
             self.lab.run(("scontrol", "update", f"JobId={job_id}", "StartTime=now"), check=False)
+        self._pending = pending
 
 
 def _picked(candidates: Sequence[T], step: plans.Step) -> T:

@@ -263,12 +263,19 @@ class FakeSlurm:
         self._check()
         return tuple(job_id for job_id, job in self.queue.items() if job.avoids or job.until)
 
-    async def steer(self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int) -> None:
+    async def steer(
+        self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int | None, until: int
+    ) -> None:
         self._check()
-        self.delays[job.job_id] = seconds
+        if seconds is not None:
+            self.delays[job.job_id] = seconds
         excluded = tuple(sorted(job.own_excluded | frozenset(avoids)))
         self.queue[job.job_id] = dataclasses.replace(
-            job, excluded=excluded, avoids=tuple(sorted(avoids)), until=until, begins=until
+            job,
+            excluded=excluded,
+            avoids=tuple(sorted(avoids)),
+            until=until,
+            begins=job.begins if seconds is None else until,
         )
 
     async def targets(self, partition: str) -> tuple[jobs.Target, ...]:

@@ -236,6 +236,31 @@ async def test_a_job_that_ran_and_waits_again_is_kept_from_nothing(world: World)
     assert world.excluded() == ()
 
 
+@pytest.mark.parametrize("had_waited", [False, True])
+async def test_a_job_that_ran_and_was_requeued_begins_when_slurm_says(world: World, had_waited: bool) -> None:
+    """At once, slurmd would run no Epilog on nodes where it had no step; it is only kept from nothing any
+    more. Before that it had gone on at once, or waited for a time that is over.
+    """
+    world.fill("n1", "n2", "n4")
+    await world.refuse(on=("n1", "n3"))
+    started = fakes.allocation(7, on=("n2", "n3"), gpus=2)
+    world.steering.admitted(started)
+    requeued = dataclasses.replace(world.slurm.queue[7], avoids=("n1",), excluded=("n1",), begins=2_000)
+    world.slurm.queue[7] = dataclasses.replace(requeued, until=1_000 if had_waited else 0)
+    world.steering.admitted(started, ("n1",))
+    world.slurm.delays.clear()
+    world.empty("n1", "n2", "n4")
+    await world.steering.look()
+    assert (world.excluded(), world.slurm.queue[7].begins, world.slurm.delays) == ((), 2_000, {})
+
+
+async def test_a_restart_of_penstockd_leaves_a_requeued_jobs_start_time(world: World) -> None:
+    kept = jobs.WaitingJob(job_id=7, avoids=("n1",), excluded=("n1",), begins=2_000)
+    world.slurm.queue[7] = kept
+    await world.steering.recover()
+    assert (world.excluded(), world.slurm.queue[7].begins, world.slurm.delays) == ((), 2_000, {})
+
+
 async def test_jobs_that_have_gone_are_forgotten(world: World) -> None:
     world.fill(*NODES)
     await world.refuse()

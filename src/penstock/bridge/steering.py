@@ -5,6 +5,10 @@ on its ExcNodeList, as long as others are left for it, and it is tried again at 
 it has to wait, a little longer each time; room that comes wakes those whose turn it is. What we set is noted
 in the job's mark, so that its owner's own list and start time stay theirs, and a penstockd that was killed
 takes back what it had set.
+
+A start time that we did not set is never changed, except the one that Slurm gives a job whose PrologSlurmctld
+has just said no. A job that was launched and is requeued waits until its old credential has expired: started
+in the same second, slurmd would run no Epilog for it on nodes without a step, and so free them too early.
 """
 
 from __future__ import annotations
@@ -113,7 +117,7 @@ class Steering:
             targets = await self._targets_of(waiting)
             plan = self._rooms().plan(waiting.wanted, targets, refused=waiting.refused)
             waiting.settled = True
-        await self._follow(waiting, job, plan, seconds)
+        await self._follow(waiting, job, plan, 0 if plan.goes else seconds)
         return plan.goes
 
     async def _understand(self, waiting: Waiting, job: jobs.WaitingJob) -> None:
@@ -128,12 +132,13 @@ class Steering:
             model=tuple(target for target in targets if target.name in names),
         )
 
-    async def _follow(self, waiting: Waiting, job: jobs.WaitingJob, plan: rooms.Plan, seconds: int) -> None:
-        """Tell Slurm; a job that goes counts where it probably goes to."""
-        wait = 0 if plan.goes else seconds
+    async def _follow(
+        self, waiting: Waiting, job: jobs.WaitingJob, plan: rooms.Plan, seconds: int | None
+    ) -> None:
+        """Tell Slurm; a job that goes counts where it probably goes to. `seconds` as Slurm.steer has them."""
         avoids = plan.avoids - job.own_excluded
-        until = int(self._wall_clock()) + wait if wait else 0
-        await self._slurm.steer(job, avoids=avoids, seconds=wait, until=until)
+        until = int(self._wall_clock()) + seconds if seconds else 0
+        await self._slurm.steer(job, avoids=avoids, seconds=seconds, until=until)
         waiting.avoids, waiting.sleeps = avoids, not plan.goes
         if plan.on:
             until_when = self._time.now() + ON_ITS_WAY_SECONDS
@@ -141,7 +146,7 @@ class Steering:
         log.info(
             "job %d %s%s",
             job.job_id,
-            "goes on" if plan.goes else f"waits {wait} s",
+            "goes on" if plan.goes else f"waits {seconds} s",
             f", not to {','.join(sorted(avoids))}" if avoids else "",
         )
 
@@ -209,11 +214,13 @@ class Steering:
         if job is None:
             return
         if _is_owners(job):
-            log.info("job %d begins when its owner wants it to", job_id)
+            log.info("job %d begins when its owner or Slurm wants it to", job_id)
             self.waiting.pop(job_id, None)
+            if job.avoids:
+                await self._slurm.steer(job, avoids=(), seconds=None, until=0)
             return
         try:
-            await self._follow(waiting, job, plan, 0)
+            await self._follow(waiting, job, plan, 0 if job.until else None)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
@@ -225,7 +232,7 @@ class Steering:
         for job_id in await self._slurm.put_off():
             job = await self._slurm.waiting(job_id)
             if job is not None and not _is_owners(job):
-                await self._slurm.steer(job, avoids=(), seconds=0, until=0)
+                await self._slurm.steer(job, avoids=(), seconds=0 if job.until else None, until=0)
 
     # -- what is known -----------------------------------------------------------------------------
 

@@ -154,9 +154,11 @@ class SlurmControl:
         text = await self._run((*argv, fields.wanted(waiting.MARK_FIELDS, separator)))
         return waiting.put_off(fields.rows(text, separator, len(waiting.MARK_FIELDS)))
 
-    async def steer(self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int, until: int) -> None:
+    async def steer(
+        self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int | None, until: int
+    ) -> None:
         """Keep a job in the queue from these nodes, beside those that its owner excludes, and try it again
-        after so many seconds; `until` is the same as a time, for later.
+        after so many seconds; None leaves its start time alone. `until` is the same as a time, for later.
         """
         mark = marks.read(job.admin_comment)
         if mark is None:
@@ -165,7 +167,8 @@ class SlurmControl:
         words = [f"AdminComment={marks.write(changed, job.admin_comment)}"]
         if frozenset(job.excluded) != job.own_excluded | frozenset(avoids):
             words.append(f"ExcNodeList={','.join(sorted(job.own_excluded | frozenset(avoids)))}")
-        words.append(f"StartTime=now+{seconds}" if seconds else "StartTime=now")
+        if seconds is not None:
+            words.append(f"StartTime=now+{seconds}" if seconds else "StartTime=now")
         await self._update(f"JobId={await self._named(job.job_id)}", *words)
 
     async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
