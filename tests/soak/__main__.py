@@ -52,6 +52,7 @@ def show(report: running.Report) -> None:
             shown.add_row(name + what, str(count))
     shown.add_row("looks at the invariants", f"{report.looks} ({report.blind} with a side away)")
     shown.add_row("looks with others in promised room", str(report.contended))
+    shown.add_row("records that slurmctld left open, unsaved", str(report.left_open))
     shown.add_row("violations", str(len(report.violations)))
     shown.add_row("lost, doubled, orphaned, unclean", str(len(report.faults)))
     out = console.Console()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.checking import snapshots
 from penstock.kube import types
-from tests.soak import judging, plans
+from tests.soak import accounts, judging, plans
 from tests.unit import fakes
 
 WELL = judging.Ended(
@@ -54,6 +54,33 @@ def test_every_kind_of_step_and_fault_comes_up() -> None:
 def test_the_judge(changes: dict[str, Any], words: list[str]) -> None:
     """Lost, doubled, wrong or unexplained ends are told apart from true ones."""
     assert judging.faults_of(dataclasses.replace(WELL, **changes)) == words
+
+
+SACCT = """\
+506|506|soak-3|FAILED|3:0|2026-11-18T03:16:57|2026-11-18T03:17:15|
+506|506|soak-3|PENDING|0:0|2026-11-18T03:17:10|Unknown|
+507|507|soak-0|REQUEUED|0:0|2026-11-18T03:16:57|2026-11-18T03:17:09|
+507|507|soak-0|COMPLETED|0:0|2026-11-18T03:17:10|2026-11-18T03:17:40|a | b
+"""
+UNSAVED = "[2026-11-18T03:17:10.104] error: Semaphores still set after 30 seconds, can not save state\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "states", "left_open"),
+    [
+        (UNSAVED, {"506": "FAILED", "507": "COMPLETED"}, ["506"]),
+        ("", {"506": "PENDING", "507": "COMPLETED"}, []),
+        (UNSAVED.replace("03:17:10", "03:17:14"), {"506": "PENDING", "507": "COMPLETED"}, []),
+    ],
+)
+def test_a_record_left_open_by_an_unsaved_stop_does_not_count(
+    log: str, states: dict[str, str], left_open: list[str]
+) -> None:
+    """Any other that is pending is the job's latest, and the job is lost."""
+    records, others = accounts.that_count(accounts.parse(SACCT), accounts.unsaved_stops(log))
+    assert {record.job_id: record.state for record in records} == states
+    assert [record.job_id for record in others] == left_open
+    assert [record.comment for record in records] == ["", "a | b"]
 
 
 @pytest.mark.parametrize(("phase", "room"), [("Running", False), ("Succeeded", True)])
