@@ -61,6 +61,14 @@ def test_a_shortage_says_what_is_missing() -> None:
     assert [(s.what, s.needed, s.free) for s in found] == [("gpu", "2", "1"), ("cpu", "2", "0")]
 
 
+def test_who_wants_nothing_of_what_is_overbooked_lacks_nothing() -> None:
+    """Others' pods took two GPUs more than the node has: a job without GPUs waited for them."""
+    overbooked = fakes.amount(cpus=2, gib=1) - fakes.amount(gpus=2)
+    assert fakes.amount(cpus=1, gib=1).shortages(overbooked) == ()
+    (short,) = fakes.amount(cpus=1, gib=1, gpus=1).shortages(overbooked)
+    assert (short.what, short.needed, short.free) == ("gpu", "1", "0")
+
+
 def container(cpu: str, *, sidecar: bool = False) -> types.Container:
     return types.Container(
         name=cpu,

@@ -82,11 +82,14 @@ class Amount:
         return devices((name, how(one.get(name, 0), two.get(name, 0))) for name in one.keys() | two.keys())
 
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
-        """What of this does not fit into `free`; empty when all does."""
+        """What of this does not fit into `free`; empty when all does. Where others have taken more than there
+        is, nothing is left, and who wants nothing of it lacks nothing.
+        """
+        free = free.largest(Amount())
         wants = (
-            Shortage(what="gpu", needed=str(self.gpus), free=str(max(free.gpus, 0))),
-            Shortage(what="cpu", needed=_cpus(self.millicpus), free=_cpus(max(free.millicpus, 0))),
-            Shortage(what="memory", needed=_mebibytes(self.memory), free=_mebibytes(max(free.memory, 0))),
+            Shortage(what="gpu", needed=str(self.gpus), free=str(free.gpus)),
+            Shortage(what="cpu", needed=_cpus(self.millicpus), free=_cpus(free.millicpus)),
+            Shortage(what="memory", needed=_mebibytes(self.memory), free=_mebibytes(free.memory)),
         )
         missing = (self.gpus > free.gpus, self.millicpus > free.millicpus, self.memory > free.memory)
         return (
@@ -97,7 +100,7 @@ class Amount:
     def _missing_devices(self, free: Amount) -> Iterable[Shortage]:
         for name, count in self.devices:
             if count > free.count_of(name):
-                yield Shortage(what=name, needed=str(count), free=str(max(free.count_of(name), 0)))
+                yield Shortage(what=name, needed=str(count), free=str(free.count_of(name)))
 
 
 def devices(counts: Iterable[tuple[str, int]]) -> Devices:
