@@ -55,6 +55,7 @@ def test_the_log_of_a_container_that_does_not_run_yet_is_a_bad_request(api: clie
     mounted = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     api.create("pods", client.pod("early", volumes=[missing], container=mounted))
     api.bind("early", node)
+    api.until(lambda pod: pod["status"].get("containerStatuses"), "pods", "early")  # until then it may be 404
     answer = api.log("early", follow="true")
     assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
 

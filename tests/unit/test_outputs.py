@@ -8,7 +8,7 @@ import pytest
 
 from penstock import errors
 from penstock.daemon import outputs
-from tests.unit import test_sessions
+from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
 world = test_sessions.world
@@ -42,6 +42,29 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_less_and_less(world: Wor
     assert await peer.hear() == [b"started"]
     await test_sessions.until(lambda: [call[0] for call in world.kube.calls].count("log") > 100)
     assert world.clock.now() > 1400
+
+
+async def test_the_log_of_a_pod_that_its_kubelet_does_not_know_yet_is_waited_for(world: World) -> None:
+    """A real API answers 404 for a moment after the binding; the output must not be lost for that."""
+    world.run(7)
+    unknown = iter([errors.KubeNotFound("pod not found", status=404)] * 3)
+    world.kube.refuse = test_sessions.RunsOut(("log", "pods"), unknown)
+    world.kube.logs = [b"hello"]
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o", script=b"#!/x\n#K8S_COMMAND=@entrypoint\n")
+    assert await peer.hear() == [b"started"]
+    assert await peer.hear() == [b"output", b"hello", b"1"]
+
+
+async def test_the_log_of_a_pod_that_has_gone_keeps_no_job_from_ending(world: World) -> None:
+    world.run(7)
+    world.kube.refuse["log", "pods"] = errors.KubeNotFound("pod not found", status=404)
+    peer = await test_sessions.connect(world)
+    test_sessions.launch(peer, 7, stdout="/home/o", script=b"#!/x\n#K8S_COMMAND=@entrypoint\n")
+    assert await peer.hear() == [b"started"]
+    world.end(fakes.ended(3))
+    async with asyncio.timeout(10):
+        assert await peer.hear() == [b"exit", b"3"]
 
 
 async def test_output_that_cannot_be_read_in_the_container_is_given_up_in_words(

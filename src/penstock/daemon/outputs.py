@@ -105,9 +105,9 @@ class Output:
                         self.sent[1] += len(fresh)
                 if await self._has_ended():
                     return
-            except errors.KubeNotFound:
-                return
             except errors.KubeError as error:
+                if isinstance(error, errors.KubeNotFound) and self.ended.is_set():
+                    return  # before that, its kubelet may not have heard of the pod yet
                 log.debug("output not there yet: %s", error.message)
                 delay = AT_ONCE if self.sent[1] != before else delay
                 await self.clock.sleep(max(delay, error.retry_after))
