@@ -15,7 +15,7 @@ from pathlib import Path
 from rich import console
 
 from benchmarks import bringup, figures, footprint, intake, scale, start, throughput
-from penstock.lab import testing
+from penstock_lab import testing
 
 Measure = Callable[[testing.RunningLab], list[figures.Figure]]
 SUITES: dict[str, tuple[Measure, tuple[str, ...]]] = {

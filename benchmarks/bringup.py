@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks import figures
-from penstock.lab import testing
+from penstock_lab import testing
 
 BUDGET = 15.0
 SAMPLES = 3

@@ -7,7 +7,7 @@ import statistics
 import time
 
 from benchmarks import figures, parts, processes
-from penstock.lab import testing
+from penstock_lab import testing
 
 RUNNING = 200
 MEGABYTES, HOOK_MILLISECONDS = 4.0, 15.0

@@ -11,7 +11,7 @@ import statistics
 import time
 
 from benchmarks import figures
-from penstock.lab import testing
+from penstock_lab import testing
 
 SAMPLES, FILES, BY_HAND = 60, 1000, 200
 LATENCY_BUDGET, RATE_BUDGET = 1.0, 50.0

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 
 def pids(lab: testing.RunningLab) -> dict[str, int]:

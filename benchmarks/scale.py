@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks import figures, processes
 from penstock.kube import client, kubeconfig
-from penstock.lab import ports, testing
-from penstock.lab.kubernetes import api
+from penstock_lab import ports, testing
+from penstock_lab.kubernetes import api
 
 NODES, PODS = 2_000, 10_000
 NODE_STATUS_SECONDS = 300

@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks import figures
 from penstock.kube import client, kubeconfig
-from penstock.lab import testing
+from penstock_lab import testing
 
 SAMPLES = 9
 FACTOR, ALLOWANCE = 1.1, 0.1

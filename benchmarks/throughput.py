@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import figures, parts, processes
-from penstock.lab import testing
+from penstock_lab import testing
 
 JOBS = 500
 GLUE_JOBS = 30

@@ -23,6 +23,7 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
+DISTRIBUTIONS = (ROOT, ROOT / "lab")  # penstock, and penstock-lab for demo and tests
 SEARCH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
 POLICY = Path("/usr/sbin/policy-rc.d")
 POLICY_TEXT = b"#!/bin/sh\n# Penstock's, only while scripts/bootstrap.py installs packages\nexit 101\n"
@@ -220,8 +221,10 @@ def leave_disabled(unit: str) -> None:
 def make_venv(*, requirements: tuple[str, ...]) -> None:
     """The environment in .venv, exactly as pinned; nothing to do when it is so already."""
     files = [ROOT / "requirements" / f"{name}.txt" for name in requirements]
+    described = (*files, *(place / "pyproject.toml" for place in DISTRIBUTIONS))
+    content = b"".join(file.read_bytes() for file in described)
     stamp = VENV / f"stamp-{requirements[-1]}"
-    wanted = hashlib.sha256(sys.version.encode() + b"".join(file.read_bytes() for file in files)).hexdigest()
+    wanted = hashlib.sha256(sys.version.encode() + content).hexdigest()
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
     if VENV.exists() and not os.access(VENV, os.W_OK):
@@ -239,7 +242,8 @@ def fill_venv(files: list[Path], requirements: tuple[str, ...]) -> None:
         create_venv()
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run([*pip, "--require-hashes", *(part for file in files for part in ("-r", str(file)))], dict(os.environ))
-    run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], dict(os.environ))
+    own = [part for place in DISTRIBUTIONS for part in ("--editable", str(place))]
+    run([*pip, "--no-deps", "--no-build-isolation", *own], dict(os.environ))
     say(f"ready in {time.monotonic() - began:.0f} s")
 
 
@@ -274,7 +278,7 @@ def main(arguments: list[str]) -> None:
     elif arguments == ["k8s-packages"]:
         install(missing_packages(K8S_PROGRAMS))
     elif arguments == ["venv"]:
-        make_venv(requirements=("build", "runtime"))
+        make_venv(requirements=("build", "lab"))
     elif arguments == ["dev-venv"]:
         make_venv(requirements=("build", "dev"))
     else:

@@ -14,7 +14,7 @@ SUFFIXES = {".py", ".lua", ".sh"}
 
 
 def too_long() -> Iterator[str]:
-    for folder in ("src", "scripts", "tests"):
+    for folder in ("src", "lab/src", "scripts", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file():
                 yield from check(path)

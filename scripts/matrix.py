@@ -22,10 +22,10 @@ from rich import console, table
 from scripts import rights
 
 from penstock import errors, wellknown
-from penstock.lab import progress, testing
-from penstock.lab.kubernetes import building, requirements
-from penstock.lab.slurm import programs, suites
 from penstock.model import releases
+from penstock_lab import progress, testing
+from penstock_lab.kubernetes import building, requirements
+from penstock_lab.slurm import programs, suites
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".matrix"

@@ -4,7 +4,7 @@ Kubernetes names its staging modules by paths inside its own repository; each is
 module of the same version. go.sum, which vouches for every later build, is made here once and reviewed like
 code.
 
-usage: pin_kubernetes.py VERSION        such as 1.35.4, into kubernetes/v1.35
+usage: pin_kubernetes.py VERSION        such as 1.35.4, into lab/kubernetes/v1.35
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent / "kubernetes"
+SOURCE = Path(__file__).resolve().parent.parent / "lab" / "kubernetes"
 STAGING = re.compile(r"^\s*(k8s\.io/\S+) => \./staging/src/\S+$", re.MULTILINE)
 ETCD = re.compile(r"go\.etcd\.io/etcd/server/v3 v\S+")
 GO = re.compile(r"^go \S+$", re.MULTILINE)

@@ -22,7 +22,7 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True, timeout=120)
         subprocess.run([str(tools / "bin" / "pip"), "-q", "install", "pip-tools"], check=True, timeout=600)
         environment = os.environ | {"CUSTOM_COMPILE_COMMAND": "make requirements"}
-        for name in ("build", "runtime", "dev"):
+        for name in ("build", "runtime", "lab", "dev"):
             argv = [
                 str(tools / "bin" / "pip-compile"),
                 *OPTIONS,

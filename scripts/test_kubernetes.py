@@ -20,8 +20,8 @@ from scripts import bootstrap, fence, reruns, rights
 from tests import smoke
 
 from penstock import errors, wellknown
-from penstock.lab import progress, spec
-from penstock.lab.kubernetes import building, requirements, watches
+from penstock_lab import progress, spec
+from penstock_lab.kubernetes import building, requirements, watches
 
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]

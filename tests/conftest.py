@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 from tests.e2e import labs
 
 pytest_plugins = ("tests.scheduling", "tests.programs")

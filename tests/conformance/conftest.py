@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 from tests.conformance import client
 
 NODE = "n1"

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import errors
 from penstock.kube import execs, kubeconfig
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.conformance import client
 
 WAITS = "trap 'exit 5' USR1; while :; do sleep 0.1; done"

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 from tests.conformance import client
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import processes, spec, testing
-from penstock.lab.kubernetes import cgroups, choosing, foreign, mounting, registry
+from penstock_lab import processes, spec, testing
+from penstock_lab.kubernetes import cgroups, choosing, foreign, mounting, registry
 
 NODES = ["n1", "n2", "n3", "n4"]
 

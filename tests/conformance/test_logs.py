@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.conformance import client
 
 

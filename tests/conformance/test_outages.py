@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 TICKS = 30
 SCRIPT = f"#!/bin/bash\nfor i in {{1..{TICKS}}}; do echo tick $i; sleep 0.3; done; exit 5\n"

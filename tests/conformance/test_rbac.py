@@ -18,10 +18,10 @@ import pytest
 from penstock import errors
 from penstock.kube import client as kube_client
 from penstock.kube import kubeconfig
-from penstock.lab import spec, testing
-from penstock.lab.kubernetes import api as lab_api
-from penstock.lab.kubernetes import choosing, joining
 from penstock.render import namespaces, rbac
+from penstock_lab import spec, testing
+from penstock_lab.kubernetes import api as lab_api
+from penstock_lab.kubernetes import choosing, joining
 from tests.conformance import client
 
 ROLE_PATH = f"{joining.RBAC_PATH}/clusterroles/{rbac.ROLE}"

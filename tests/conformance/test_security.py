@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.bridge import owners
-from penstock.lab import spec, testing
 from penstock.model import jobs, launches
 from penstock.model import resources as amounts
 from penstock.render import pods
+from penstock_lab import spec, testing
 from tests.conformance import client
 
 LEVEL = "pod-security.kubernetes.io/enforce"

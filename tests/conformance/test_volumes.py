@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.conformance import client
 
 MODE = 0o2771

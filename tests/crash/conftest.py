@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock import wellknown
-from penstock.lab import testing
+from penstock_lab import testing
 
 WHOLE = "PENSTOCK_TEST_CRASH"
 """Environment variable: `all` runs every row, otherwise the quick ones."""

@@ -6,9 +6,9 @@ import json
 from concurrent import futures
 
 from penstock import wellknown
-from penstock.lab import spec, testing
 from penstock.model import jobs
 from penstock.render import pods as rendering
+from penstock_lab import spec, testing
 from tests.crash.tasks import Job
 from tests.e2e import breaking, labs, semantics
 

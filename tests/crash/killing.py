@@ -11,8 +11,8 @@ from pathlib import Path
 
 from penstock import wellknown
 from penstock.hooks import points
-from penstock.lab import components, spec, testing
-from penstock.lab.kubernetes import controlplane
+from penstock_lab import components, spec, testing
+from penstock_lab.kubernetes import controlplane
 from tests.crash import matrix
 from tests.e2e import labs, semantics
 

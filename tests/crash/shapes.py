@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.crash import happenings
 from tests.crash.tasks import Act, Job, Task, nothing
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.e2e import semantics
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.crash import conftest, killing, matrix, shapes, tasks
 from tests.e2e import semantics
 

@@ -17,9 +17,9 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.devcluster import requests, server
-from penstock.devcluster.nodes import NodeSpec
-from penstock.devcluster.statuses import Json
+from penstock_lab.devcluster import requests, server
+from penstock_lab.devcluster.nodes import NodeSpec
+from penstock_lab.devcluster.statuses import Json
 
 TWO_NODES: Final = (
     NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4),

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from penstock import errors
-from penstock.devcluster import requests
+from penstock_lab.devcluster import requests
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 

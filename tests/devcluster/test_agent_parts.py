@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import faults, kinds, logs, processes, statuses, watching
-from penstock.devcluster.store import Store
+from penstock_lab.devcluster import faults, kinds, logs, processes, statuses, watching
+from penstock_lab.devcluster.store import Store
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import collector
+from penstock_lab.devcluster import collector
 from tests.devcluster import clusters as testing
 from tests.devcluster import marks
 from tests.devcluster.clusters import pod

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import discovery, kinds, nodes, podstatus, tables
-from penstock.devcluster.store import Entry
+from penstock_lab.devcluster import discovery, kinds, nodes, podstatus, tables
+from penstock_lab.devcluster.store import Entry
 from tests import goldens
 
 

@@ -66,7 +66,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     argv = [
         sys.executable,
         "-m",
-        "penstock.devcluster",
+        "penstock_lab.devcluster",
         "--data-dir",
         str(home / "data"),
         "--port",

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock.devcluster import agent, processes
+from penstock_lab.devcluster import agent, processes
 from tests.devcluster import clusters as testing
 from tests.devcluster import marks
 from tests.devcluster.clusters import pod
@@ -32,7 +32,7 @@ class Program:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> testing.Client:
-        argv = [sys.executable, "-m", "penstock.devcluster", "--data-dir", str(self.directory / "data")]
+        argv = [sys.executable, "-m", "penstock_lab.devcluster", "--data-dir", str(self.directory / "data")]
         argv += ["--port", str(self.port), "--tokens", str(self.directory / "tokens")]
         argv += ["--nodes", str(self.directory / "nodes")]
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE)
@@ -135,7 +135,7 @@ def test_mistakes_are_one_clear_line(program: Program, change: tuple[str, str], 
     argv = [
         sys.executable,
         "-m",
-        "penstock.devcluster",
+        "penstock_lab.devcluster",
         "--data-dir",
         str(program.directory / "data"),
         "--port",
@@ -151,7 +151,8 @@ def test_mistakes_are_one_clear_line(program: Program, change: tuple[str, str], 
 def test_second_cluster_in_one_directory_is_refused(program: Program) -> None:
     """It would end the pods of the first."""
     with program.start():
-        argv = [sys.executable, "-m", "penstock.devcluster", "--data-dir", str(program.directory / "data")]
+        argv = [sys.executable, "-m", "penstock_lab.devcluster"]
+        argv += ["--data-dir", str(program.directory / "data")]
         argv += ["--port", str(testing.free_port()), "--tokens", str(program.directory / "tokens")]
         argv += ["--nodes", str(program.directory / "nodes")]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

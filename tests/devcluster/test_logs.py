@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.devcluster import logs
+from penstock_lab.devcluster import logs
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 

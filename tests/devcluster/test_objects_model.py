@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.devcluster import kinds, statuses
-from penstock.devcluster.objects import DeleteOptions, Objects
-from penstock.devcluster.store import Change, Store
+from penstock_lab.devcluster import kinds, statuses
+from penstock_lab.devcluster.objects import DeleteOptions, Objects
+from penstock_lab.devcluster.store import Change, Store
 
 NAMES = st.sampled_from(["a", "b", "c"])
 FINALIZERS = st.lists(st.sampled_from(["x.io/1", "x.io/2"]), unique=True, max_size=2)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.devcluster import kinds, patches, statuses
-from penstock.devcluster.store import Entry
+from penstock_lab.devcluster import kinds, patches, statuses
+from penstock_lab.devcluster.store import Entry
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc", max_size=3)
 NAMES = st.text("abcxyz", min_size=1, max_size=2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.devcluster import containers
+from penstock_lab.devcluster import containers
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 

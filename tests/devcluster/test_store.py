@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.devcluster import kinds, statuses, watching
-from penstock.devcluster.store import Change, Entry, Store
+from penstock_lab.devcluster import kinds, statuses, watching
+from penstock_lab.devcluster.store import Change, Entry, Store
 
 CM = kinds.CONFIGMAPS
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.devcluster import (
+from penstock_lab.devcluster import (
     containers,
     kinds,
     nodes,

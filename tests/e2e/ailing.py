@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.e2e import labs
 
-from penstock.lab import testing
 from penstock.render import yamltext
 from penstock.site import loading, reading, schema
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 Ailment = Callable[[Lab], contextlib.AbstractContextManager[schema.Site]]

@@ -33,11 +33,11 @@ from tests.e2e.ailing import (
 )
 
 from penstock import wellknown
-from penstock.lab import components, processes, spec, supervision, testing
-from penstock.lab.kubernetes import controlplane
-from penstock.lab.slurm import programs
 from penstock.model import releases
 from penstock.site import checking, schema
+from penstock_lab import components, processes, spec, supervision, testing
+from penstock_lab.kubernetes import controlplane
+from penstock_lab.slurm import programs
 
 
 def node_has(amounts: dict[str, str]) -> Ailment:

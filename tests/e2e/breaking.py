@@ -9,7 +9,7 @@ import ssl
 import httpx2
 import pytest
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 
 class DevCluster:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from tests.e2e import breaking, semantics
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 Lab = semantics.Lab
 Json = semantics.Json

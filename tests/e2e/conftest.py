@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs
 
-from penstock.lab import paths, spec, testing
-from penstock.lab.faultproxy import control
+from penstock_lab import paths, spec, testing
+from penstock_lab.faultproxy import control
 
 FAILED = pytest.StashKey[bool]()
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import penstock
 from penstock.kube import kubeconfig
-from penstock.lab import spec, supervision, testing
-from penstock.lab.components import PENSTOCKD, all_components
-from penstock.lab.kubernetes import images
 from penstock.render import yamltext
 from penstock.site import reading
+from penstock_lab import spec, supervision, testing
+from penstock_lab.components import PENSTOCKD, all_components
+from penstock_lab.kubernetes import images
 
 NODE = "n1"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e import labs, plainsite
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 EPILOG = '#!/bin/sh\necho "$SLURM_JOB_ID" >> {log}\n'
 TASK_PROLOG = "#!/bin/sh\necho export SITE_WAS_HERE=yes\n"

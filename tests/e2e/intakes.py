@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock.intake import reporting, status
-from penstock.lab import testing
+from penstock_lab import testing
 
 PLAIN = "#!/bin/sh\n#SBATCH --partition=host --output=/dev/null\ntrue\n"
 WRITE = """

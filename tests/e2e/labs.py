@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.lab import paths, processes, state, supervision, testing
+from penstock_lab import paths, processes, state, supervision, testing
 
 LONG = str(10_000_000 + os.getpid())
 """Seconds of a sleep that nobody else on this machine sleeps."""

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from penstock import wellknown
-from penstock.lab import listening, ports, sitefile, spec, supervision, testing
-from penstock.lab.components import COLLECTOR, INTAKE, PENSTOCKD, all_components
-from penstock.lab.kubernetes import images
-from penstock.lab.slurm import programs
 from penstock.render import slurmconf
 from penstock.site import clusters, loading, resolving
+from penstock_lab import listening, ports, sitefile, spec, supervision, testing
+from penstock_lab.components import COLLECTOR, INTAKE, PENSTOCKD, all_components
+from penstock_lab.kubernetes import images
+from penstock_lab.slurm import programs
 
 SITE_LUA = """\
 local count = 0

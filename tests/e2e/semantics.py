@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.lab import testing
-from penstock.lab.kubernetes import api
+from penstock_lab import testing
+from penstock_lab.kubernetes import api
 
 Lab = testing.RunningLab
 POLL = 0.1

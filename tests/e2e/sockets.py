@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from penstock.lab import paths, processes, teardown
+from penstock_lab import paths, processes, teardown
 
 _LISTENING = "0A"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.e2e import semantics
 
-from penstock.lab import processes, supervision
-from penstock.lab.faultproxy import rules
+from penstock_lab import processes, supervision
+from penstock_lab.faultproxy import rules
 
 Lab = semantics.Lab
 Rule = rules.Rule

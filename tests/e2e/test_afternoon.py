@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e import clusters, foreign, plainsite
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
 SCRIPT = "#!/bin/sh\necho said by $0, ${SITE_WAS_HERE:-no} \nexit 7\n"

@@ -20,8 +20,8 @@ import pytest
 from tests.e2e import labs, semantics
 
 from penstock.hooks import armed, wire
-from penstock.lab import testing
 from penstock.slurm import control
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 BROKEN_LIBRARY = "/nonexistent/penstock-attack.so"

@@ -10,8 +10,8 @@ import pytest
 from tests.e2e import labs, semantics
 
 from penstock.kube import reading
-from penstock.lab import testing
 from penstock.model import resources
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 SELECTOR = ("-l", "app=slurm-job")

@@ -15,9 +15,9 @@ from tests.e2e import labs, semantics
 
 from penstock import wellknown
 from penstock.hooks import wire
-from penstock.lab import processes, spec, testing
 from penstock.model import jobs
 from penstock.render import pods as rendering
+from penstock_lab import processes, spec, testing
 
 Lab = testing.RunningLab
 AT_ONCE = ("--patience", "0")

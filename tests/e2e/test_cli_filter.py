@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import testing as lab_testing
 from penstock.render import clifilter
+from penstock_lab import testing as lab_testing
 
 GOOD = "#!/bin/sh\n#SBATCH -p gpu\n#K8S_IMAGE=a/b:1\nhostname\n"
 ELSEWHERE = "#!/bin/sh\n#SBATCH -p v100\n#K8S_IMAGE=a/b:1\nhostname\n"

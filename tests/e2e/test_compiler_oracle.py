@@ -28,8 +28,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.lab import testing as lab_testing
 from penstock.sbatch import compiler, options, testing
+from penstock_lab import testing as lab_testing
 
 PROJECT = Path(__file__).parents[2]
 CORPUS = PROJECT.parent / "shared" / "corpus"

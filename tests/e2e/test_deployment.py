@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e import deployed
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 SEVEN = "#!/bin/sh\necho in a pod\nexit 7\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 

@@ -12,8 +12,8 @@ from tests.e2e import ailing, ailments
 from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
-from penstock.lab import inspecting, spec, testing
 from penstock.site import schema
+from penstock_lab import inspecting, spec, testing
 
 CHECKS = {check.name: check for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
 DEV_ONLY = ("node too small", "node too large", "GPUs away", "node unknown to Kubernetes")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e import semantics
 
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 Lab = testing.RunningLab
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 
-from penstock.lab import testing as lab_testing
+from penstock_lab import testing as lab_testing
 
 SCRIPT = (
     "#!/bin/bash\n#SBATCH -N2 -c2 --mem=1G --gres=gpu:1 -t 5\n#K8S_IMAGE=lab/host-userland:latest\nhostname\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import intakes, semantics
 
-from penstock.lab import passwd, spec, testing
+from penstock_lab import passwd, spec, testing
 
 KILLS, FILES = 30, 200
 POD = "#!/bin/sh\n#SBATCH --output=%x-%j.out\necho $SLURM_JOB_NAME\n"

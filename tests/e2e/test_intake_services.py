@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.e2e import intakes
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 UNIT = Path(__file__).parents[2] / "packaging" / "systemd" / "penstock-intake.service"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import intakes
 
-from penstock.lab import passwd, testing
+from penstock_lab import passwd, testing
 
 KILOBYTE = 1024
 SECRET = "root:$6$secret$"

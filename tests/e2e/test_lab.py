@@ -13,7 +13,7 @@ import signal
 import pytest
 from tests.e2e import labs
 
-from penstock.lab import paths, processes, spec, teardown, testing
+from penstock_lab import paths, processes, spec, teardown, testing
 
 
 class TestJobs:

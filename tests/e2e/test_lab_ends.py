@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs
 
-from penstock.lab import paths, processes, testing
+from penstock_lab import paths, processes, testing
 
 
 class TestDown:
@@ -143,7 +143,7 @@ class TestFaults:
         """The check came too early: whoever runs out of space first, the message is the same."""
         with small_disk(place.directory, megabytes=megabytes):
             program = (
-                "from penstock.lab import places; places.NEW_LAB_MEGABYTES = 0;"
+                "from penstock_lab import places; places.NEW_LAB_MEGABYTES = 0;"
                 "from penstock.cli.main import main; main()"
             )
             argv = (sys.executable, "-c", program, "lab", "up", "--no-bridge", "--dir", str(place.directory))

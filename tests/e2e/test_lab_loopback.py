@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import sockets
 
-from penstock.lab import components, processes, spec, supervision, testing
+from penstock_lab import components, processes, spec, supervision, testing
 
 NAME = "far-away"
 SLURM = {"slurmdbd", "slurmctld", "slurmd"}

@@ -10,8 +10,8 @@ from tests.install import sites
 
 from penstock.install import access
 from penstock.kube import kubeconfig
-from penstock.lab import testing
 from penstock.site import objects
+from penstock_lab import testing
 
 EVERYTHING = (
     ("penstockd:\n", "penstockd:\n  run: deployment\n"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import semantics
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 IDLE = "the pods on the others stay idle, with their GPUs"

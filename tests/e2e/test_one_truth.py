@@ -12,9 +12,9 @@ import pytest
 from tests.e2e import semantics
 from tests.e2e.test_results import results_of
 
-from penstock.lab import testing
 from penstock.render import yamltext
 from penstock.site import reading
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 IMAGE = "docker.io/lab/host-userland:1"

@@ -17,9 +17,9 @@ from tests.e2e import plainsite
 from penstock import wellknown
 from penstock.bridge import sweeping
 from penstock.install import rendering
-from penstock.lab import listening, paths, spec, supervision, testing
-from penstock.lab.components import all_components
 from penstock.site import loading
+from penstock_lab import listening, paths, spec, supervision, testing
+from penstock_lab.components import all_components
 
 WORKER = "n1"
 """A node of the site's own; its slurmd sees none of our files."""

@@ -12,7 +12,7 @@ from tests.e2e import semantics, storms
 from tests.e2e.storms import Rule
 
 from penstock.bridge import following
-from penstock.lab.faultproxy import control
+from penstock_lab.faultproxy import control
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")

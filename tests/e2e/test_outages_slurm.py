@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics, storms
 
-from penstock.lab import files, testing
-from penstock.lab.faultproxy import control
+from penstock_lab import files, testing
+from penstock_lab.faultproxy import control
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e import semantics
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 LABELS = "-o=custom-columns=:.metadata.name,:.metadata.labels.array-job-id,:.metadata.labels.array-task-id"

@@ -12,7 +12,7 @@ from tests.e2e.labs import GUEST
 
 from penstock import wellknown
 from penstock.hooks import wire
-from penstock.lab.faultproxy import control
+from penstock_lab.faultproxy import control
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")

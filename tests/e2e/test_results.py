@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from tests.e2e import semantics
 
-from penstock.lab import spec, testing
 from penstock.results import checksums
+from penstock_lab import spec, testing
 
 Lab = semantics.Lab
 Json = dict[str, Any]

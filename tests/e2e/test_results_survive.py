@@ -15,7 +15,7 @@ import pytest
 from tests.e2e import labs, semantics
 from tests.e2e.test_results import results_of, sha256sum
 
-from penstock.lab import component, testing
+from penstock_lab import component, testing
 
 Lab = semantics.Lab
 

@@ -12,7 +12,7 @@ from tests.e2e import labs, semantics
 
 from penstock import wellknown
 from penstock.cli import asking
-from penstock.lab import testing
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 NOBODY = 65534

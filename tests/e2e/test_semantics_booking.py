@@ -17,8 +17,8 @@ from tests.e2e import semantics
 from penstock.checking import history as history_of
 from penstock.checking import snapshots
 from penstock.kube import reading
-from penstock.lab import testing
 from penstock.model import resources
+from penstock_lab import testing
 
 Lab = semantics.Lab
 JOBS = 64

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e import clusters, semantics
 from tests.e2e.semantics import Record
 
-from penstock.lab import testing
+from penstock_lab import testing
 
 Lab = semantics.Lab
 LOST = Record("FAILED", "1:0")

@@ -12,8 +12,8 @@ import pytest
 from tests.e2e import plainsite
 
 from penstock import wellknown
-from penstock.lab import testing
 from penstock.site import loading
+from penstock_lab import testing
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
 SEVEN = "#!/bin/sh\necho in a pod on $(cat /penstock/slurm_script | head -1)\nexit 7\n"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from penstock.lab import testing
 from penstock.render import yamltext
 from penstock.site import reading
+from penstock_lab import testing
 
 AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
 TYPES = {"n1": ("mi300", AMD), "n2": ("1g.10gb", MIG)}

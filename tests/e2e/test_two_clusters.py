@@ -9,7 +9,7 @@ import pytest
 from tests.e2e import clusters, semantics
 
 from penstock.bridge import sweeping
-from penstock.lab import spec, testing
+from penstock_lab import spec, testing
 
 Lab = semantics.Lab
 IMAGE = "#K8S_IMAGE=lab/host-userland:1\n"

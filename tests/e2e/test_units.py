@@ -14,8 +14,8 @@ import pytest
 from tests.e2e import ailing, deployed
 
 from penstock.install import facts, rendering
-from penstock.lab import components, testing
 from penstock.render import units
+from penstock_lab import components, testing
 
 SEVEN = "#!/bin/sh\nexit 7\n"
 READY_SECONDS = 60.0

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.e2e import intakes, semantics
 
-from penstock.lab import testing
 from penstock.render import folders, yamltext
 from penstock.site import reading
+from penstock_lab import testing
 
 Lab = testing.RunningLab
 WRITES = "#!/bin/sh\necho weights >model.pt; pwd; ls\n"

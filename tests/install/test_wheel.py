@@ -39,7 +39,7 @@ def test_every_file_of_the_package_is_in_it(unpacked: Path) -> None:
     assert {path.name for path in unpacked.iterdir()} == {"penstock", "penstock-0.1.0.dist-info"}
 
 
-@pytest.mark.parametrize("words", [("--version",), ("validate", "--site", "", "-"), ("init", "--help")])
+@pytest.mark.parametrize("words", [("--version",), ("-h",), ("validate", "--site", "", "-"), ("init", "-h")])
 def test_it_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) -> None:
     """In another folder, with nothing of the checkout on the path."""
     argv = (sys.executable, "-P", "-m", "penstock", *words)
@@ -50,3 +50,18 @@ def test_it_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+def test_commands_of_the_lab_name_its_distribution(unpacked: Path, tmp_path: Path) -> None:
+    """A site installs penstock alone; who types `penstock lab` there learns what is missing."""
+    places = [path for path in sys.path if path.endswith("site-packages")]
+    for place in places:
+        for package in Path(place).iterdir():
+            if not package.name.startswith(("penstock", "_penstock", "_editable")):
+                (tmp_path / package.name).symlink_to(package)
+    env = {"PYTHONPATH": f"{unpacked}:{tmp_path}", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    argv = (sys.executable, "-S", "-P", "-m", "penstock", "lab", "up")
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "penstock-lab" in done.stderr
+    assert "Traceback" not in done.stderr

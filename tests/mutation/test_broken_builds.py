@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock import wellknown
-from penstock.lab import testing
+from penstock_lab import testing
 from tests import nested
 
 BUILDS = Path(__file__).resolve().parent / "builds"

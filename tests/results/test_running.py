@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import processes
 from penstock.model import attempts
 from penstock.results import collecting, running, settings
 from penstock.slurm import accounting
+from penstock_lab import processes
 from tests.results import stage as staging
 from tests.results.stage import OTHER, USER, Stage
 

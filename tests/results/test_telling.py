@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import processes
 from penstock.results import settings, telling
+from penstock_lab import processes
 from tests.results import stage as staging
 from tests.results.stage import Stage
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich import console, table
 
-from penstock.lab import testing
+from penstock_lab import testing
 from tests.soak import running
 
 

@@ -11,7 +11,7 @@ import random
 import typing
 from collections.abc import Iterator, Mapping
 
-from penstock.lab.faultproxy import rules
+from penstock_lab.faultproxy import rules
 
 WEIGHTS = {
     "submit": 40,

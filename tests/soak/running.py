@@ -17,7 +17,7 @@ from penstock import clock, wellknown
 from penstock.checking import confirming, looking, rendering, snapshots
 from penstock.checking import running as checking
 from penstock.kube import client, kubeconfig
-from penstock.lab import inspecting, testing
+from penstock_lab import inspecting, testing
 from tests.soak import accounts, judging, plans
 from tests.soak import world as worlds
 

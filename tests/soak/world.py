@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from penstock.lab import spec, testing
-from penstock.lab.faultproxy import control, rules
+from penstock_lab import spec, testing
+from penstock_lab.faultproxy import control, rules
 from tests.e2e import breaking, semantics, storms
 from tests.soak import plans
 

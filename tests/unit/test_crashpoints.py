@@ -13,8 +13,8 @@ import pytest
 
 from penstock import crashpoints, wellknown
 from penstock.hooks import points
-from penstock.lab import testing
 from penstock.render import crashing, hooks
+from penstock_lab import testing
 
 SETTINGS = hooks.HookSettings(
     libexec="/x/libexec",

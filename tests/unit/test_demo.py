@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.demo import scenario
+from penstock_lab.demo import scenario
 
 ALL = (*scenario.JOBS, *scenario.IN_CONTAINERS)
 SUBMITTED = {str(number): job for number, job in enumerate(ALL, start=1)}
@@ -67,9 +67,9 @@ def test_a_log_without_the_output_is_named() -> None:
 
 A_DEMO = """
 import asyncio, contextlib, sys, time
-from penstock.cli import demo
-from penstock.demo import running
-from penstock.lab import actions, bringup, privilege, progress, spec
+from penstock_lab.cli import demo
+from penstock_lab.demo import running
+from penstock_lab import actions, bringup, privilege, progress, spec
 
 @contextlib.contextmanager
 def listener():

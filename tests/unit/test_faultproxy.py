@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock import errors
 from penstock.kube import client, kubeconfig
-from penstock.lab import components, paths, spec
-from penstock.lab.faultproxy import control, lies, messages, proxy, requests, rules, setup
+from penstock_lab import components, paths, spec
+from penstock_lab.faultproxy import control, lies, messages, proxy, requests, rules, setup
 
 Rule = rules.Rule
 ITEMS = [{"metadata": {"name": f"p{number}", "namespace": "a", "uid": str(number)}} for number in range(20)]

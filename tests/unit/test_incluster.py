@@ -15,8 +15,8 @@ from penstock import errors
 from penstock.daemon import settings
 from penstock.install import access
 from penstock.kube import client, incluster, kubeconfig
-from penstock.lab import certificates
 from penstock.site import daemons, loading
+from penstock_lab import certificates
 from tests.install import sites
 
 

@@ -21,9 +21,9 @@ from penstock import errors, service, wellknown
 from penstock.cli import inbox, main
 from penstock.intake import letters, reporting, settings, status, verdicts
 from penstock.intake import running as intake_running
-from penstock.lab import health, paths, sitefile, spec
 from penstock.sbatch import compiler
 from penstock.site import daemons, loading
+from penstock_lab import health, paths, sitefile, spec
 from tests import goldens
 from tests.unit import intakes
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import errors
 from penstock.kube import kubeconfig
-from penstock.lab import certificates
+from penstock_lab import certificates
 
 SERVER = "https://127.0.0.1:1"
 

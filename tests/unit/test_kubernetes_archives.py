@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.lab.kubernetes import archives, stores
+from penstock_lab.kubernetes import archives, stores
 
 BELOW, ABOVE = archives.Blob.of(b"below"), archives.Blob.of(b"above")
 IMAGE = archives.Image(entrypoint=("/x",), layers=(BELOW, ABOVE))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import caching
-from penstock.lab.kubernetes import building
+from penstock_lab import caching
+from penstock_lab.kubernetes import building
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then printf '%s\\nlinux\\namd64\\n' "${FAKE_VERSION:-go1.26.8}"; exit; fi

@@ -18,8 +18,8 @@ import pytest
 
 from penstock import errors
 from penstock.kube import kubeconfig
-from penstock.lab import actions, files, paths, spec
-from penstock.lab.kubernetes import api, choosing, foreign, layout, pretending, setup
+from penstock_lab import actions, files, paths, spec
+from penstock_lab.kubernetes import api, choosing, foreign, layout, pretending, setup
 from tests.unit.test_kubernetes_layout import cluster
 
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors, wellknown
-from penstock.lab import processes
-from penstock.lab.kubernetes import (
+from penstock_lab import processes
+from penstock_lab.kubernetes import (
     building,
     cgroups,
     hostnote,
@@ -100,7 +100,7 @@ class TestCgroups:
         (controllers / "memory/lab/cgroup.procs").write_text("0\n")
         argv = [
             *(sys.executable, "-c"),
-            "import sys; from pathlib import Path; from penstock.lab.kubernetes import cgroups\n"
+            "import sys; from pathlib import Path; from penstock_lab.kubernetes import cgroups\n"
             "try: cgroups.remove('lab', root=Path(sys.argv[1]), rounds=1)\n"
             "except Exception as error: print(error)",
             str(controllers),

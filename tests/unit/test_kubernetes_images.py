@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lab.kubernetes import images
+from penstock_lab.kubernetes import images
 
 
 def layer(**contents: object) -> tarfile.TarFile:

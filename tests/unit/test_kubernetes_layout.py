@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lab import files
-from penstock.lab.kubernetes import controlplane, layout, machines, setup
 from penstock.model import cluster as model
+from penstock_lab import files
+from penstock_lab.kubernetes import controlplane, layout, machines, setup
 
 
 def cluster(nodes: int = 2, *, api_port: int = 26002, first_port: int = 26010) -> layout.Cluster:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.lab.kubernetes import api, authority, controlplane, joining, machines, registry
 from penstock.render import rbac
+from penstock_lab.kubernetes import api, authority, controlplane, joining, machines, registry
 from tests import goldens
 from tests.unit.test_kubernetes_layout import cluster
 

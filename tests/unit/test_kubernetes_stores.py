@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import processes
-from penstock.lab.kubernetes import archives, images, stores
+from penstock_lab import processes
+from penstock_lab.kubernetes import archives, images, stores
 
 pytestmark = [
     pytest.mark.needs("containerd", "ctr", package="containerd"),
@@ -38,7 +38,7 @@ def test_it_makes_nothing_in_opt(folder: Path) -> None:
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from penstock.lab.kubernetes import stores
+from penstock_lab.kubernetes import stores
 folder = Path(sys.argv[1])
 with stores._containerd(folder / "root", folder):
     print("ready", flush=True)

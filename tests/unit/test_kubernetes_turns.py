@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab.kubernetes import turns, watches
+from penstock_lab.kubernetes import turns, watches
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.lab.kubernetes import watches
+from penstock_lab.kubernetes import watches
 
 
 def test_an_instance_more_is_seen() -> None:

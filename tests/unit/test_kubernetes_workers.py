@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts import test_kubernetes
 
-from penstock.lab.kubernetes import watches
+from penstock_lab.kubernetes import watches
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import certificates, environment, paths, privilege, wrapper
+from penstock_lab import certificates, environment, paths, privilege, wrapper
 
 PLACE = paths.LabPaths(Path("/lab"))
 
@@ -108,7 +108,7 @@ class TestWrapper:
         (closed / "package" / "code.py").write_text("x = 1\n")
         closed.parent.chmod(0o700)
         there = Path(wrapper._within_reach(closed, tmp_path / "lib"))
-        assert there == tmp_path / "lib" / "src"
+        assert there == tmp_path / "lib" / "closed-src"
         assert (there / "package" / "code.py").samefile(closed / "package" / "code.py")
 
     def test_code_within_reach_stays_where_it_is(self, tmp_path: Path) -> None:

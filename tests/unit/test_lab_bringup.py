@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import (
+from penstock_lab import (
     bringup,
     files,
     paths,
@@ -29,7 +29,7 @@ from penstock.lab import (
     teardown,
     users,
 )
-from penstock.lab.slurm import programs
+from penstock_lab.slurm import programs
 
 SUDO = {"SUDO_USER": "daemon"}
 LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=2, complete=True)

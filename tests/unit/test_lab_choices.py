@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import bringup, components, passwd, paths, ports, sitefile, spec, users
 from penstock.model import cluster as model
 from penstock.render import slurmconf
 from penstock.site import clusters, daemons, loading, resolving, schema
+from penstock_lab import bringup, components, passwd, paths, ports, sitefile, spec, users
 
 PLACE = paths.LabPaths(Path("/lab"))
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)
@@ -217,7 +217,7 @@ class TestComponents:
         """The options are a contract between two programs."""
         devcluster = components.all_components(PLACE, LAB)[4]
         assert devcluster.argv[1:] == (
-            "-m", "penstock.devcluster", "--data-dir", "/lab/devcluster", "--port", "21002",
+            "-m", "penstock_lab.devcluster", "--data-dir", "/lab/devcluster", "--port", "21002",
             "--tls-cert", "/lab/etc/devcluster.crt", "--tls-key", "/lab/etc/devcluster.key",
             "--tokens", "/lab/etc/devcluster-tokens.csv", "--nodes", "/lab/etc/devcluster-nodes.json",
         )  # fmt: skip

@@ -17,8 +17,7 @@ import pytest
 from click import testing
 from rich import console
 
-from penstock.cli import lab as command
-from penstock.lab import (
+from penstock_lab import (
     accounts,
     actions,
     bringup,
@@ -33,6 +32,7 @@ from penstock.lab import (
     state,
     supervision,
 )
+from penstock_lab.cli import lab as command
 
 LAB = spec.LabSpec(name="x", port_base=21000, user="alice", user_created=False, nodes=1, bridge=False)
 

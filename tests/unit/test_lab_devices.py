@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import devices
+from penstock_lab import devices
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
 

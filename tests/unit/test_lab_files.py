@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock.lab import commands, files, locking, places
+from penstock_lab import commands, files, locking, places
 
 
 def mode(path: Path) -> int:

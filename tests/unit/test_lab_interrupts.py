@@ -13,7 +13,7 @@ import pytest
 
 PROGRAM = """
 import sys, time
-from penstock.lab import interrupts
+from penstock_lab import interrupts
 interrupts.heed()
 try:
     print("ready", flush=True)
@@ -78,7 +78,7 @@ def test_under_nohup_a_hangup_stops_nothing() -> None:
 
 HELPED = """
 import sys
-from penstock.lab import commands, interrupts
+from penstock_lab import commands, interrupts
 interrupts.heed()
 with interrupts.put_off():
     argv = ("sh", "-c", 'touch "$0"; until [ -e "$0.go" ]; do sleep 0.05; done; echo done', sys.argv[1])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import wellknown
-from penstock.lab import commands, components, listening, passwd, paths, spec
+from penstock_lab import commands, components, listening, passwd, paths, spec
 
 MACHINE = "the-machine"
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False, nodes=1)

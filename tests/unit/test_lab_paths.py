@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import paths
+from penstock_lab import paths
 
 LONGEST = Path("/" + "x" * (paths.MAX_DIRECTORY_BYTES - 1))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lab import processes
+from penstock_lab import processes
 
 STUBBORN = """
 import signal, time

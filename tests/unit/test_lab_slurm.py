@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import caching, commands, components, inspecting, paths, spec
-from penstock.lab.slurm import fetching, firststate, programs, suites, unpacking
 from penstock.model import releases
+from penstock_lab import caching, commands, components, inspecting, paths, spec
+from penstock_lab.slurm import fetching, firststate, programs, suites, unpacking
 from tests.unit import test_kubernetes_building as building
 
 LAB = spec.LabSpec(name="x", port_base=21000, user="alice", user_created=False, nodes=1, slurm="24.11")

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.lab import paths, processes, supervision
+from penstock_lab import paths, processes, supervision
 from tests.e2e import sockets
 
 LISTEN = """

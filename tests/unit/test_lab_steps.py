@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.lab import steps
+from penstock_lab import steps
 
 
 class Log:
@@ -164,7 +164,7 @@ def test_what_waits_for_a_worker_is_not_begun_after_a_failure() -> None:
 
 PROGRAM = """
 import sys, threading
-from penstock.lab import steps
+from penstock_lab import steps
 
 has_begun = threading.Event()
 

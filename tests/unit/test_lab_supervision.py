@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.lab import components, health, paths, processes, supervision
+from penstock_lab import components, health, paths, processes, supervision
 
 SERVER = """
 import socket, sys, time

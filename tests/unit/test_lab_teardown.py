@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.devcluster import processes as devcluster
-from penstock.lab import actions, components, paths, processes, spec, supervision, teardown
-from penstock.lab.kubernetes import cgroups, layout, mounting
+from penstock_lab import actions, components, paths, processes, spec, supervision, teardown
+from penstock_lab.devcluster import processes as devcluster
+from penstock_lab.kubernetes import cgroups, layout, mounting
 
 LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=1, bridge=False)
 
@@ -93,7 +93,7 @@ class TestBelonging:
         """Somebody removed run/*.json; another lab's are left alone."""
         python = "/venv/bin/python"
         everything = (
-            process(10, python, "-m", "penstock.devcluster", "--data-dir", str(place.devcluster_data)),
+            process(10, python, "-m", "penstock_lab.devcluster", "--data-dir", str(place.devcluster_data)),
             process(11, python, "-m", "penstock", "daemon", "--config", str(place.penstockd_conf)),
             process(14, python, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
             process(12, python, "-m", "penstock", "daemon", "--config", "/other/etc/penstockd.json"),

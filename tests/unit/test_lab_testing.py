@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.lab import paths, testing
+from penstock_lab import paths, testing
 
 LATER = "2026-11-16T07:00:09"
 

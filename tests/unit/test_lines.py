@@ -10,6 +10,7 @@ import ast
 from pathlib import Path
 
 import penstock
+import penstock_lab
 
 FORBIDDEN = "splitlines"
 
@@ -18,7 +19,8 @@ def test_nothing_breaks_text_at_other_characters() -> None:
     """In no module, whatever it reads: what is harmless today reads a user's text tomorrow."""
     found = {
         f"{path.name}:{node.lineno}"
-        for path in Path(penstock.__file__).parent.rglob("*.py")
+        for package in (penstock, penstock_lab)
+        for path in Path(package.__file__ or "").parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == FORBIDDEN
     }

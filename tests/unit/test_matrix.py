@@ -9,10 +9,10 @@ import pytest
 from scripts import matrix, pin_kubernetes, rights
 
 from penstock import errors
-from penstock.lab import testing
-from penstock.lab.kubernetes import building, requirements
-from penstock.lab.slurm import programs
 from penstock.model import releases
+from penstock_lab import testing
+from penstock_lab.kubernetes import building, requirements
+from penstock_lab.slurm import programs
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="{errors}" failures="{failures}"
  skipped="2" tests="41"></testsuite></testsuites>"""

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.devcluster import containers
 from penstock.model.jobspec import Mount, PodSpec
 from penstock.render import folders, namespaces, pods
 from penstock.sbatch import pods as scripts
+from penstock_lab.devcluster import containers
 from tests import goldens
 from tests.unit import fakes
 

@@ -1,34 +1,54 @@
 """The `penstock` command for click: sub-commands by name, each imported only when it is called.
 
-Apart from main.py, because importing click takes longer than checking a script.
+Apart from main.py, because importing click takes longer than checking a script. Other distributions, such as
+penstock-lab, add sub-commands by an entry point that names a table like ours.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+from importlib import metadata
 
 import click
 
-from penstock import __version__
+from penstock import __version__, errors
 from penstock.cli.main import COMMANDS
+
+ENTRY_POINTS = "penstock.commands"
+IN_THE_LAB = ("demo", "lab")  # what to say where penstock-lab is not installed
+
+
+@functools.cache
+def added() -> dict[str, tuple[str, str]]:
+    """Sub-commands of other distributions; looked up only when ours are not enough."""
+    found: dict[str, tuple[str, str]] = {}
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        found |= point.load()
+    return found
 
 
 class LazyGroup(click.Group):
     """Knows the names of all sub-commands and imports one only when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted(COMMANDS | added())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        entry = COMMANDS.get(cmd_name) or added().get(cmd_name)
+        if entry is None and cmd_name in IN_THE_LAB:
+            raise errors.UsageError(
+                f"`penstock {cmd_name}` is not installed", hint="It comes with the distribution penstock-lab."
+            )
+        if entry is None:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = entry[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, text) for name, (_, text) in sorted((COMMANDS | added()).items())])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,7 +58,8 @@ def cli() -> None:
 
     \b
     Examples:
-      penstock demo                    see it work, leave nothing behind
-      penstock lab up                  a Slurm and a Kubernetes to play with
-      eval "$(penstock lab env)"       then sbatch, squeue, sacct, kubectl work against it
+      penstock validate job.sh         check a script as sbatch would, and say everything that is wrong
+      penstock explain job.sh          what Slurm will be asked and which pods will run
+      penstock jobs                    what waits or runs, with its pods
+      penstock doctor                  is the site well?
     """

@@ -1,0 +1,61 @@
+"""What can be done with a lab that exists: take it down, let somebody in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock import errors
+from penstock_lab import accounts, components, locking, passwd, paths, places, spec, supervision, teardown
+from penstock_lab.kubernetes import choosing
+
+
+def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
+    """Remove the lab; False when there was none. `force` goes on although lab.json cannot be read."""
+    if not spec.exists(place):
+        places.require_ours(place.directory)
+        return False
+    with locking.lock(place.directory):
+        lab = _load_or_none(place) if force else spec.load(place)
+        if lab is None:
+            places.require_only_ours(place.directory)
+        teardown.tear_down(place, lab)
+    return True
+
+
+def is_made(place: paths.LabPaths) -> bool:
+    """Whether a lab has come up here before, whatever of it runs now."""
+    lab = _load_or_none(place)
+    return lab is not None and lab.complete
+
+
+def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
+    """Give an existing user of this machine a folder on the NAS and a place in the accounting."""
+    lab = spec.load(place)
+    passwd.entry_of(name)
+    with locking.lock(place.directory):
+        accounts.add_user(place, name, account=account)
+        places.make_home(place, name)
+        choosing.admit_user(place, lab, name)
+
+
+def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
+    """End these components and start them again, as an administrator does after a change."""
+    lab = spec.load(place)
+    known = {part.name: part for part in components.all_components(place, lab)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise errors.UsageError(
+            f"the lab has no component {', '.join(unknown)}", hint=f"It has: {', '.join(known)}."
+        )
+    with locking.lock(place.directory):
+        supervisor = supervision.Supervisor(place)
+        for name in names:
+            supervisor.stop(known[name])
+            supervisor.start(known[name])
+
+
+def _load_or_none(place: paths.LabPaths) -> spec.LabSpec | None:
+    try:
+        return spec.load(place)
+    except errors.LabError:
+        return None

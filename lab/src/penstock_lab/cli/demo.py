@@ -1,0 +1,70 @@
+"""`penstock demo`: the whole path on this machine, checked, and nothing left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import click
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the lab up afterwards, to play with.")
+@click.option("--name", default="demo", show_default=True, help="Name of the demo's lab.")
+@click.option("--kubernetes", metavar="dev|real", help="Which cluster the lab has [default: dev].")
+def demo(keep: bool, name: str, kubernetes: str | None) -> None:
+    """Show unmodified sbatch scripts become pods under a real Slurm, in about a minute.
+
+    A private lab comes up; a succeeding job, an array, a failing job and a cancelled one run by an ordinary
+    user; every outcome is checked; the lab goes down again, unless it was there before. Exit 0 when all was
+    right. On a real Kubernetes also: a job with an image of its own, and one that is killed at its memory
+    limit.
+
+    \b
+    Examples:
+      penstock demo             see it work, leave nothing behind
+      penstock demo --keep      and keep the lab: eval "$(penstock lab env --name demo)"
+      penstock demo --kubernetes real    in real containers (docs/real-kubernetes.md)
+    """
+    from rich import console
+
+    from penstock_lab import actions, bringup, interrupts, paths, privilege, progress, spec
+    from penstock_lab.demo import running, scenario
+
+    privilege.require_root(sys.argv[1:])
+    os.umask(0o022)
+    interrupts.heed()
+    out = console.Console()
+    place = paths.LabPaths(paths.choose_directory(directory="", name=paths.valid_name(name), environment=""))
+    keep = keep or actions.is_made(place)  # by an earlier --keep: it may hold somebody's files
+    made = None
+    try:
+        with progress.listener() as listener:
+            wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
+            made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
+        real = scenario.IN_CONTAINERS if made.kubernetes != spec.DEV else ()
+        show = running.Demo(place, made.user, out, (*scenario.JOBS, *real))
+        asyncio.run(show.run())
+    finally:
+        if made is not None and not keep:
+            with interrupts.put_off():
+                actions.take_down(place)
+    _verdict(show.problems, keep=keep, name=name)
+
+
+def _verdict(problems: list[str], *, keep: bool, name: str) -> None:
+    if problems:
+        click.secho("The demo found something wrong:", fg="red", err=True)
+        for problem in problems:
+            click.echo(f"  {problem}", err=True)
+        sys.exit(1)
+    click.secho("Every job ran as a pod and ended as Slurm's record says; no pod is left.", fg="green")
+    if keep:
+        click.echo(f'  eval "$(penstock lab env --name {name})"      then try sbatch, squeue, sacct, kubectl')
+        click.echo("  sbatch --wrap 'nproc; sleep 30'            and watch: squeue; kubectl get pods -A -w")
+        click.echo(f"  penstock lab down --name {name}             removes it without a trace")
+    else:
+        click.echo("  penstock demo --keep                       the same, and the lab stays up for you")
+        click.echo('  penstock lab up; eval "$(penstock lab env)"   a lab of your own for sbatch and kubectl')
+        click.echo("  docs/architecture.md                       how it works")

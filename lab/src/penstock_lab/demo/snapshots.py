@@ -1,0 +1,116 @@
+"""What Slurm's queue and the cluster's pods look like at one moment, and whether they tell the same story."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import msgspec
+
+from penstock import errors, wellknown
+from penstock.kube import client, kubeconfig, reading, types
+from penstock.model import jobs
+from penstock.slurm import commands
+from penstock_lab.demo import scenario
+
+_QUEUE = "JobID:|,JobArrayID:|,Name:|,StateCompact:|,TimeUsed:|,ReasonList:|"
+_RECORD = "JobID,JobName,State,ExitCode,Elapsed,NodeList"
+
+
+class PodList(msgspec.Struct):
+    """What a list of pods answers."""
+
+    items: list[types.Pod]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueueLine:
+    """A job as squeue shows it."""
+
+    job_id: int
+    shown_id: str
+    name: str
+    state: str
+    time: str
+    where: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Both sides, read one after the other: pods first."""
+
+    queue: tuple[QueueLine, ...]
+    pods: tuple[types.Pod, ...]
+
+    def strays(self, earlier: Snapshot | None) -> list[str]:
+        """Pods of jobs that Slurm knew neither just before nor just after they were seen."""
+        known = {line.job_id for snapshot in (self, earlier) if snapshot for line in snapshot.queue}
+        return [
+            f"pod {pod.metadata.name} belongs to no job in squeue"
+            for pod in self.pods
+            if reading.job_id(pod) not in known
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Observer:
+    """Reads both sides of one lab."""
+
+    slurm_conf: str
+    kube: client.KubeClient
+
+    async def look(self) -> Snapshot:
+        pods = await self.pods()
+        return Snapshot(queue=await self._queue(), pods=pods)
+
+    async def pods(self) -> tuple[types.Pod, ...]:
+        selector = {"labelSelector": f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"}
+        answer = await self.kube.get("pods", query=selector)
+        return tuple(msgspec.json.decode(answer, type=PodList).items)
+
+    async def log(self, pod: types.Pod) -> bytes:
+        """The container's log, to its end: what `kubectl logs --follow` shows."""
+        found, meta = b"", pod.metadata
+        try:
+            async for chunk in self.kube.log(
+                namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
+            ):
+                found += chunk
+        except errors.KubeError as error:
+            found += f"(the log broke off: {error.message})".encode()
+        return found
+
+    async def _queue(self) -> tuple[QueueLine, ...]:
+        argv = ("squeue", "--noheader", "--array", f"--Format={_QUEUE}")
+        text = await commands.run(argv, slurm_conf=self.slurm_conf)
+        return tuple(_queue_line(line) for line in text.split("\n") if line)
+
+    async def records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
+        """What sacct says of these jobs."""
+        argv = ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(job_ids)}")
+        text = await commands.run((*argv, f"--format={_RECORD}"), slurm_conf=self.slurm_conf)
+        names = ("job", "name", "state", "exit_code", "elapsed", "nodes")
+        return tuple(
+            scenario.Record(**dict(zip(names, line.split("|"), strict=True)))
+            for line in text.split("\n")
+            if line
+        )
+
+    async def ended_records(self, job_ids: tuple[str, ...], *, within: float) -> tuple[scenario.Record, ...]:
+        """The records once the accounting has caught up with the end of all jobs."""
+        for _ in range(int(within / 0.2)):
+            records = await self.records(job_ids)
+            if all(record.state.partition(" ")[0] in jobs.OVER for record in records):
+                return records
+            await asyncio.sleep(0.2)
+        return records
+
+
+def _queue_line(line: str) -> QueueLine:
+    job_id, shown_id, name, state, time, where = (field.strip() for field in line.split("|")[:6])
+    return QueueLine(job_id=int(job_id), shown_id=shown_id, name=name, state=state, time=time, where=where)
+
+
+def observer(*, slurm_conf: Path, kubeconfig_path: Path) -> Observer:
+    return Observer(str(slurm_conf), client.KubeClient(kubeconfig.load(kubeconfig_path)))

@@ -1,0 +1,98 @@
+"""The default scheduler: first node that fits; pods that name another scheduler are not ours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from penstock_lab.devcluster import kinds, nodes, resources
+from penstock_lab.devcluster.objects import Objects
+from penstock_lab.devcluster.statuses import Json
+from penstock_lab.devcluster.store import Change, Entry
+
+NAME: Final = "default-scheduler"
+
+
+class Scheduler:
+    """Looks at the waiting pods whenever a pod or a node changed, once per turn of the event loop."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._store = objects.store
+        self._bound: dict[str, dict[str, resources.Amounts]] = {}  # by node and uid
+        self._waiting: dict[str, Entry] = {}
+        self._planned = False
+        self._store.listen(kinds.PODS, self._on_pod)
+        self._store.listen(kinds.NODES, lambda change: self._plan())
+
+    def _on_pod(self, change: Change) -> None:
+        pod, spec = change.entry, change.entry.obj["spec"]
+        over = change.type == "DELETED" or pod.obj["status"].get("phase") in resources.TERMINAL
+        self._waiting.pop(pod.uid, None)
+        if spec.get("nodeName"):
+            books = self._bound.setdefault(spec["nodeName"], {})
+            if over:
+                books.pop(pod.uid, None)
+            elif pod.uid not in books:
+                books[pod.uid] = resources.claims(pod.obj)
+        elif not over and not pod.is_going and spec["schedulerName"] == NAME:
+            self._waiting[pod.uid] = pod
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._waiting and not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._planned = False
+        known = [entry.obj for entry in self._store.all(kinds.NODES)]
+        for pod in list(self._waiting.values()):
+            problems = {node["metadata"]["name"]: self._problem(pod.obj, node) for node in known}
+            fitting = [name for name, problem in problems.items() if not problem]
+            if fitting:
+                self._objects.bind(pod, fitting[0])
+                message = f"Successfully assigned {'/'.join(pod.key)} to {fitting[0]}"
+                self._objects.event(pod, "Scheduled", message, source=NAME)
+            else:
+                self._refuse(pod, list(problems.values()))
+
+    def _problem(self, pod: Json, node: Json) -> str:
+        """Why the pod cannot go to this node, or nothing."""
+        if node["spec"].get("unschedulable"):
+            return "node(s) were unschedulable"
+        if not selects(pod, node):
+            return "node(s) didn't match Pod's node affinity/selector"
+        if not all(_tolerates(pod, taint) for taint in node["spec"].get("taints") or ()):
+            return "node(s) had untolerated taint"
+        if not nodes.is_ready(node):
+            return "node(s) were not ready"
+        taken = resources.add(self._bound.get(node["metadata"]["name"], {}).values())
+        missing = resources.shortage(node, pod, taken)
+        return f"Insufficient {missing[0]}" if missing else ""
+
+    def _refuse(self, pod: Entry, problems: list[str]) -> None:
+        """Say once why the pod waits; Karpenter and its like act on exactly this condition."""
+        counted = ", ".join(f"{problems.count(one)} {one}" for one in sorted(set(problems))) or "no nodes"
+        message = f"0/{len(problems)} nodes are available: {counted}."
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        if not any(one.get("message") == message for one in pod.obj["status"].get("conditions") or ()):
+            self._objects.set_condition(pod, refusal)
+            self._objects.event(pod, "FailedScheduling", message, source=NAME, warning=True)
+
+
+def selects(pod: Json, node: Json) -> bool:
+    """Does the pod's nodeSelector allow this node?"""
+    labels = node["metadata"].get("labels") or {}
+    return bool((pod["spec"].get("nodeSelector") or {}).items() <= labels.items())
+
+
+def _tolerates(pod: Json, taint: Json) -> bool:
+    if taint.get("effect") not in ("NoSchedule", "NoExecute"):
+        return True
+    for one in pod["spec"].get("tolerations") or ():
+        key_fits = one.get("key") in (None, "", taint["key"])
+        value_fits = one.get("operator") == "Exists" or one.get("value", "") == taint.get("value", "")
+        if key_fits and value_fits and one.get("effect") in (None, "", taint["effect"]):
+            return True
+    return False

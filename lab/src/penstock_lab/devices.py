@@ -1,0 +1,42 @@
+"""Files that stand for GPUs: character devices, because of plain files Slurm only counts how many there are.
+
+For devices it also sets CUDA_VISIBLE_DEVICES, SLURM_JOB_GPUS and the like, and binds tasks to them. They are
+/dev/null under another name: harmless, and empty for whoever reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from penstock_lab import files
+
+NULL = os.makedev(1, 3)
+
+
+def make(path: Path, *, mode: int = 0o644) -> bool:
+    """Make the device; False where this machine or file system allows none: then it is an empty file."""
+    if _is_one(path):
+        path.chmod(mode)
+        return True
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    try:
+        os.mknod(new, stat.S_IFCHR | mode, NULL)
+        new.chmod(mode)
+        new.read_bytes()  # not where devices are ignored (mount option nodev)
+        new.rename(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        files.write(path, b"", mode=mode)
+        return False
+    return True
+
+
+def _is_one(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == NULL

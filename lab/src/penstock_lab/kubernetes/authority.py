@@ -1,0 +1,119 @@
+"""Who is who inside the cluster: one authority signs the certificates, one file lists the tokens.
+
+etcd and the kubelets serve only those with a certificate of this authority, since anybody on the machine can
+reach loopback. Everything is made once and kept: a repair must not lock anybody out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock_lab import certificates, commands, files
+from penstock_lab.kubernetes import layout
+
+DAYS = "3650"
+AUTHORITY = "authority"
+ETCD = "etcd"
+APISERVER = "apiserver"
+API_TO_KUBELET = "apiserver-kubelet-client"
+SERVICE_ACCOUNTS = "service-accounts"
+CONTROLLERS = "controllers"
+SCHEDULER = "scheduler"
+PENSTOCKD = "penstockd"
+VIEWER = "viewer"
+ADMIN = "admin"
+
+
+def ensure(cluster: layout.Cluster, *, penstockd_owner: files.Owner) -> str:
+    """Make what is missing."""
+    files.directory(cluster.etc, mode=0o700)
+    _ensure_authority(cluster)
+    for name in (ETCD, APISERVER):
+        _ensure_signed(cluster, name, subject=f"/CN={name}", names="IP:127.0.0.1,DNS:localhost")
+    _ensure_signed(cluster, API_TO_KUBELET, subject="/O=system:masters/CN=kube-apiserver", names="")
+    if not cluster.key(SERVICE_ACCOUNTS).exists():
+        made = commands.run(("openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"))
+        files.write(cluster.key(SERVICE_ACCOUNTS), made.stdout, mode=0o600)
+    if not cluster.tokens.exists():
+        _make_tokens(cluster, penstockd_owner)
+    return "ready"
+
+
+def identities(cluster: layout.Cluster) -> dict[str, tuple[str, str]]:
+    """Part of the cluster → the user and the group that it is to the API."""
+    own = {
+        ADMIN: ("admin", "system:masters"),
+        CONTROLLERS: ("system:kube-controller-manager", ""),
+        SCHEDULER: ("system:kube-scheduler", ""),
+        PENSTOCKD: (PENSTOCKD, ""),
+        VIEWER: (VIEWER, ""),
+    }
+    nodes = {node.name: (f"system:node:{node.name}", "system:nodes") for node in cluster.nodes}
+    return own | nodes
+
+
+def render_tokens(tokens: Mapping[str, str], who: Mapping[str, tuple[str, str]]) -> str:
+    """The API server's list: token, user, uid, groups."""
+    return "".join(f'{token},{who[role][0]},{role},"{who[role][1]}"\n' for role, token in tokens.items())
+
+
+def _make_tokens(cluster: layout.Cluster, penstockd_owner: files.Owner) -> None:
+    who = identities(cluster)
+    tokens = {role: secrets.token_hex(20) for role in who}
+    for role in tokens:
+        _write_kubeconfig(cluster, role, tokens[role], penstockd_owner)
+    files.write(cluster.tokens, render_tokens(tokens, who), mode=0o600)
+
+
+def _write_kubeconfig(cluster: layout.Cluster, role: str, token: str, penstockd_owner: files.Owner) -> None:
+    content = certificates.render_kubeconfig(
+        port=cluster.api_port, certificate=cluster.authority.read_bytes(), user=role, token=token
+    )
+    if role == PENSTOCKD:
+        files.write(cluster.penstockd_kubeconfig, content, mode=0o600, owner=penstockd_owner)
+    elif role == VIEWER:
+        files.write(cluster.viewer_kubeconfig, content)
+    else:
+        place = cluster.admin_kubeconfig if role == ADMIN else cluster.kubeconfig(role)
+        files.write(place, content, mode=0o600)
+
+
+def _ensure_authority(cluster: layout.Cluster) -> None:
+    key, certificate = cluster.key(AUTHORITY), cluster.authority
+    if certificate.exists():
+        return
+    unfinished = certificate.with_suffix(".new")
+    argv = (*_new_certificate("/CN=penstock-lab-authority"), "-keyout", str(key), "-out", str(unfinished))
+    commands.run(argv)
+    key.chmod(0o600)
+    _publish(unfinished, certificate)
+
+
+def _ensure_signed(cluster: layout.Cluster, name: str, *, subject: str, names: str) -> None:
+    """A key and a certificate that the authority has signed, good for clients and servers."""
+    certificate = cluster.certificate(name)
+    if certificate.exists():
+        return
+    options = (f"subjectAltName={names}",) if names else ()
+    usage = ("extendedKeyUsage=clientAuth,serverAuth", "basicConstraints=critical,CA:FALSE", *options)
+    extensions = tuple(word for option in usage for word in ("-addext", option))
+    signer = ("-CA", str(cluster.authority), "-CAkey", str(cluster.key(AUTHORITY)))
+    unfinished = certificate.with_suffix(".new")
+    key = cluster.key(name)
+    commands.run(
+        (*_new_certificate(subject), *signer, *extensions, "-keyout", str(key), "-out", str(unfinished))
+    )
+    key.chmod(0o600)
+    _publish(unfinished, certificate)
+
+
+def _new_certificate(subject: str) -> tuple[str, ...]:
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    return ("openssl", "req", "-x509", "-nodes", *curve, "-days", DAYS, "-subj", subject)
+
+
+def _publish(unfinished: Path, finished: Path) -> None:
+    """The certificate appears last, so that whoever finds it finds its key, too."""
+    unfinished.replace(finished)

@@ -1,0 +1,80 @@
+"""What a real Kubernetes needs of this machine, and what of it is missing: all of it at once, in words.
+
+Where something is missing a test run says so and goes on without; it is never skipped in silence.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from penstock import errors
+from penstock_lab import commands
+from penstock_lab.kubernetes import building, cgroups, machines
+
+PROGRAMS = {
+    "containerd": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    f"{machines.CNI_PROGRAMS}/ptp": "containernetworking-plugins",
+    f"{machines.CNI_PROGRAMS}/host-local": "containernetworking-plugins",
+    "docker-registry": "docker-registry",
+    "dpkg-query": "dpkg",
+    "ldd": "libc-bin",
+    "openssl": "openssl",
+    "setpriv": "util-linux",
+}
+"""Program → Debian package."""
+_CAP_SYS_ADMIN = 21
+
+
+def missing(environment: Mapping[str, str]) -> list[str]:
+    """Everything that stands in the way; empty when nothing does."""
+    return [*_missing_go(environment), *missing_programs(), *_missing_rights()]
+
+
+def require(environment: Mapping[str, str]) -> None:
+    """Complain about all that is missing."""
+    found = missing(environment)
+    if found:
+        raise errors.LabError(
+            f"a real Kubernetes cannot run here: {'; '.join(found)}",
+            hint="Use the dev cluster, or a cluster you have: --kubernetes KUBECONFIG",
+        )
+
+
+def _missing_go(environment: Mapping[str, str]) -> Iterator[str]:
+    if not (building.SOURCE / "go.mod").is_file():
+        yield f"{building.SOURCE / 'go.mod'} is not there (only a checkout has it)"
+        return
+    try:
+        building.find_go(environment)
+    except errors.LabError as error:
+        yield f"{error.message} (Go {'.'.join(map(str, building.OLDEST_GO))} or newer)"
+
+
+def missing_programs() -> list[str]:
+    """Programs that are not installed, with the packages that bring them."""
+    absent = [name for name in PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
+    packages = " ".join(sorted({PROGRAMS[name] for name in absent}))
+    return [f"not installed: {', '.join(absent)} (apt-get install {packages})"] if absent else []
+
+
+def _missing_rights() -> Iterator[str]:
+    if os.geteuid() != 0:
+        yield "not root"
+        return
+    if not may_mount(Path("/proc/self/status").read_text()):
+        yield "no right to mount (CAP_SYS_ADMIN)"
+    closed = [str(tree) for tree in cgroups.trees() if not cgroups.writable(tree)]
+    if closed:
+        yield f"no right to make cgroups in {', '.join(closed)}"
+
+
+def may_mount(status: str) -> bool:
+    """Whether /proc/PID/status speaks of a process that may mount."""
+    values = dict(line.split(":", 1) for line in status.split("\n") if ":" in line)
+    return bool(int(values.get("CapEff", "0").strip(), 16) >> _CAP_SYS_ADMIN & 1)

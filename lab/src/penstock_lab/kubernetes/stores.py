@@ -1,0 +1,197 @@
+"""What every containerd of every lab has from the start, made once: a store with the images in it.
+
+Unpacking a userland takes a containerd seconds, and a lab has one for each node. So one does it, its store is
+kept by content (installed packages, containerd's release), and nodes get it by hard links: what lies in it is
+never written again, but for the databases, of which each node has its own copy. The small layer that differs
+from lab to lab is imported into each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock import errors
+from penstock_lab import caching, commands, files, health
+from penstock_lab.kubernetes import archives, images, layout
+
+FILES = "lab/host-files:1"
+"""The userland's lower layer under a name of its own, so that no containerd takes it for garbage."""
+NO_REGISTRY = "docker.io"
+"""What containerd puts before a name that says no registry."""
+SHELL = ("/bin/bash",)
+PACKAGES = Path("/var/lib/dpkg/status")
+"""Which packages in which versions the host's files are of."""
+CONTENT = "io.containerd.content.v1.content/blobs"
+"""Where containerd keeps layers, by digest, below its root."""
+CTR_SECONDS = 120.0
+START_SECONDS = 30.0
+POLL_SECONDS = 0.05
+
+
+class Lower(msgspec.Struct, frozen=True):
+    """What is known of the userland's lower layer."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Store:
+    """A finished store."""
+
+    directory: Path
+
+    @property
+    def containerd_root(self) -> Path:
+        return self.directory / "containerd"
+
+    @property
+    def layer(self) -> Path:
+        """The userland's files as a tar."""
+        return self.directory / "files.tar"
+
+    @property
+    def note(self) -> Path:
+        return self.directory / "files.json"
+
+    def userland(self, *, whole: bool = False, **more: str) -> archives.Image:
+        """A shell, the usual tools and the host's users of now; with `whole`, its lower layer is at hand."""
+        lower = msgspec.json.decode(self.note.read_bytes(), type=Lower)
+        content = self.layer.read_bytes() if whole else None
+        upper = archives.Blob.of(images.layer_of(images.names(**more)))
+        layers = (archives.Blob(lower.digest, lower.size, content), upper)
+        return archives.Image(entrypoint=SHELL, layers=layers)
+
+
+def of(cluster: layout.Cluster) -> Store:
+    """The store for the cluster's nodes, which is made unless it is there."""
+    pause, kind = cluster.programs / "pause", snapshotter(cluster.state)
+    finished = caching.root(os.environ) / f"images-{fingerprint(pause, kind)}"
+    return Store(caching.ensure(finished, lambda target: _make(Store(target), pause, kind)))
+
+
+def snapshotter(place: Path) -> str:
+    """overlayfs where the file system can carry it; otherwise whole copies, which are slower."""
+    kind = commands.run(("stat", "--file-system", "--format=%T", str(place))).stdout.strip()
+    known = "overlay" in Path("/proc/filesystems").read_text().split()
+    return "overlayfs" if known and kind not in ("overlayfs", "nfs", "fuseblk", "zfs") else "native"
+
+
+def fingerprint(pause: Path, kind: str) -> str:
+    """The same for the same packages, the same containerd and the same way to describe images."""
+    release = commands.run(("containerd", "--version")).stdout
+    digest = hashlib.sha256(f"{release}\0{kind}\0".encode())
+    for path in (PACKAGES, pause, *(Path(module.__file__ or "") for module in (images, archives))):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _make(store: Store, pause: Path, kind: str) -> None:
+    lower = archives.Blob.of(images.layer_of(images.userland()))
+    files.write(store.layer, lower.content or b"")
+    files.write(store.note, msgspec.json.encode(Lower(lower.digest, lower.size)))
+    holder = archives.Blob.of(images.layer_of(images.pause(pause)))
+    wanted = {
+        images.PAUSE: archives.Image(entrypoint=("/pause",), layers=(holder,)),
+        FILES: archives.Image(entrypoint=SHELL, layers=(lower,)),
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-store-") as folder,
+        _containerd(store.containerd_root, Path(folder)) as socket,
+    ):
+        for reference, image in wanted.items():
+            load(socket, image, reference, kind=kind, scratch=Path(folder))
+
+
+def has_lower_layer(store: Store, root: Path) -> bool:
+    """Whether a node's own store has the files that the userland is made of: it was filled once, and the
+    host's packages may have been upgraded since.
+    """
+    lower = msgspec.json.decode(store.note.read_bytes(), type=Lower)
+    return (root / CONTENT / lower.digest.replace(":", "/")).exists()
+
+
+def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scratch: Path) -> None:
+    """Give an image to the containerd behind the socket."""
+    archive = scratch / "image.tar"
+    archives.write(image, f"{NO_REGISTRY}/{reference}", archive)
+    ctr = ("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import")
+    try:
+        commands.run((*ctr, "--snapshotter", kind, str(archive)), timeout=CTR_SECONDS)
+    finally:
+        archive.unlink()
+
+
+@contextlib.contextmanager
+def _containerd(root: Path, folder: Path) -> Iterator[Path]:
+    """The socket of a containerd that only keeps images, and ends with them safely stored."""
+    socket, log = folder / "c.sock", folder / "log"
+    settings = (
+        f'version = 2\nroot = "{root}"\nstate = "{folder}/run"\n'
+        'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+        f'[grpc]\naddress = "{socket}"\n'
+        f'[plugins."io.containerd.internal.v1.opt"]\npath = "{folder}/opt"\n'
+    )
+    (folder / "containerd.toml").write_text(settings)
+    with_us = ("setpriv", "--pdeathsig", "KILL")  # no lab knows this one, so `down` would never find it
+    argv = [*with_us, "containerd", "--config", str(folder / "containerd.toml")]
+    with log.open("wb") as output:
+        daemon = subprocess.Popen(
+            argv, stdout=output, stderr=output, env=commands.base_environment(), cwd="/"
+        )
+    try:
+        _await(socket, daemon, log)
+        yield socket
+    finally:
+        daemon.terminate()
+        _end(daemon)
+
+
+def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while complaint := health.unix_socket(socket):
+        if daemon.poll() is not None or time.monotonic() > deadline:
+            said = log.read_text(errors="replace").strip().split("\n")[-1:]
+            raise errors.LabError(f"containerd for the images {complaint}", hint=" ".join(said))
+        time.sleep(POLL_SECONDS)
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    try:
+        daemon.wait(START_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait(START_SECONDS)
+
+
+def fill(store: Store, root: Path) -> None:
+    """Give a node its store, in one step; one that is there stays."""
+    if root.exists():
+        return
+    unfinished = root.with_name(f".{root.name}.new")
+    files.remove(unfinished)
+    _copy(store.containerd_root, unfinished)
+    for database in store.containerd_root.glob("io.containerd.*/*.db"):
+        own = unfinished / database.relative_to(store.containerd_root)
+        own.unlink()
+        shutil.copy2(database, own)
+    unfinished.rename(root)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """By hard links; as copies where the lab is on another file system."""
+    copy = ("cp", "--archive", "--no-target-directory")
+    if commands.run((*copy, "--link", str(source), str(target)), check=False).returncode != 0:
+        files.remove(target)
+        commands.run((*copy, "--reflink=auto", str(source), str(target)), timeout=CTR_SECONDS)

@@ -1,0 +1,49 @@
+"""Users of this machine, as the password file knows them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import TypedDict
+
+from penstock import errors
+from penstock_lab import files
+
+
+class ProcessIdentity(TypedDict, total=False):
+    """Arguments of subprocess that decide who a program runs as."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+def entry_of(name: str) -> pwd.struct_passwd:
+    """The password entry of an existing user."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise errors.UsageError(f"there is no user {name} on this machine") from None
+
+
+def current_name() -> str:
+    """Who we are, by name; nothing when our uid has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
+
+
+def owner_of(name: str) -> files.Owner:
+    """Uid and gid of an existing user."""
+    entry = entry_of(name)
+    return files.Owner(entry.pw_uid, entry.pw_gid)
+
+
+def identity(user: str | None) -> ProcessIdentity:
+    """Run as `user`, with that user's groups and no other; as whoever we are when that is root or None."""
+    if user in (None, "root"):
+        return {}
+    entry = entry_of(str(user))
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}

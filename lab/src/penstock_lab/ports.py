@@ -1,0 +1,138 @@
+"""Ports of the lab: one block of loopback ports, chosen once and kept.
+
+They are looked for below the range from which the kernel takes the ports of outgoing connections, so that no
+stranger's connection sits on one of them when a component is started again.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock import errors
+from penstock_lab import processes
+
+LOOPBACK = "127.0.0.1"
+SEARCH_RANGE = range(20000, 32000)
+HIGHEST_PORT = 65535
+_LISTENING = "0A"
+_BLOCK = 16
+POLL_SECONDS = 0.05
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port, whatever the address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+class Claims:
+    """Rows of ports chosen for labs that come up: who chooses at the same time chooses others.
+
+    A lab listens on TCP alone, so the UDP ports of the same numbers serve as marks, one for every block that
+    a row touches. The kernel takes them away with the process that set them.
+    """
+
+    def __init__(self) -> None:
+        self._marks: list[socket.socket] = []
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for mark in self._marks:
+            mark.close()
+
+    def choose_base(self, count: int, *, attempts: int = 200) -> int:
+        """The first of `count` free ports in a row, at a random place."""
+        chance = random.SystemRandom()
+        for _ in range(attempts):
+            base = chance.randrange(SEARCH_RANGE.start, SEARCH_RANGE.stop - count)
+            row = range(base, base + count)
+            if all(is_free(port) for port in row) and self.claim(row):
+                return base
+        raise errors.LabError(
+            f"no {count} free ports in a row between {SEARCH_RANGE.start} and {SEARCH_RANGE.stop}",
+            hint="Choose the first one yourself with --port-base.",
+        )
+
+    def claim(self, row: range) -> bool:
+        """Mark the row as ours until the end; False when a part of it is somebody else's."""
+        before = len(self._marks)
+        for port in range(row.start - row.start % _BLOCK, row.stop, _BLOCK):
+            mark = socket.socket(type=socket.SOCK_DGRAM)
+            self._marks.append(mark)
+            try:
+                mark.bind((LOOPBACK, port))
+            except OSError:
+                for made in self._marks[before:]:
+                    made.close()
+                del self._marks[before:]
+                return False
+        return True
+
+
+def require_row(base: int, count: int) -> None:
+    """Complain about a row of ports that would go on where there are none."""
+    if base + count - 1 > HIGHEST_PORT:
+        raise errors.UsageError(
+            f"this lab needs {count} ports in a row, and from {base} on there are {HIGHEST_PORT - base + 1}",
+            hint=f"Choose a --port-base of at most {HIGHEST_PORT - count + 1}.",
+        )
+
+
+def require_free(wanted: Iterable[tuple[str, int]]) -> None:
+    """Complain about the first port that somebody else already listens on."""
+    for component, port in wanted:
+        if not is_free(port):
+            raise errors.LabError(
+                f"port {port} for {component} is taken{_by_whom(port)}",
+                hint="Stop what uses it, or choose other ports with --port-base.",
+            )
+
+
+def wait_free(component: str, port: int, *, seconds: float) -> None:
+    """Wait until nobody listens on this port any more; complain when somebody still does."""
+    deadline = time.monotonic() + seconds
+    while not is_free(port) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    require_free([(component, port)])
+
+
+def is_listening(port: int, *, tables: tuple[str, ...] = ("tcp", "tcp6")) -> bool:
+    """Whether somebody listens on this port, found out without connecting to it."""
+    return bool(_listening_inodes(port, tables))
+
+
+def _by_whom(port: int) -> str:
+    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port, ("tcp", "tcp6"))}
+    for process in processes.snapshot():
+        if inodes & set(processes.open_targets(process.pid)):
+            return f" by {process.name} (pid {process.pid})"
+    return ""
+
+
+def _listening_inodes(port: int, tables: tuple[str, ...]) -> list[str]:
+    wanted = f":{port:04X}"
+    inodes = []
+    for table in tables:
+        for line in _table_lines(processes.PROC / "net" / table):
+            fields = line.split()
+            if fields[1].endswith(wanted) and fields[3] == _LISTENING:
+                inodes.append(fields[9])
+    return inodes
+
+
+def _table_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().split("\n")[1:-1]
+    except OSError:
+        return []

@@ -1,0 +1,72 @@
+"""What must be there before a daemon starts, made once and kept: munge key, database, certificates."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+
+import msgspec
+
+from penstock import errors
+from penstock_lab import certificates, commands, components, files, passwd, paths, places, spec
+
+MUNGE_KEY_BYTES = 128
+NEEDED_PROGRAMS = (
+    "munged",
+    "mariadbd",
+    "mariadb-install-db",
+    "slurmdbd",
+    "slurmctld",
+    "slurmd",
+    "scontrol",
+    "openssl",
+    "useradd",
+)
+
+
+def require_programs() -> None:
+    """Complain once about every program that is not installed."""
+    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
+    if missing:
+        packages = " ".join(sorted({commands.PACKAGES[name] for name in missing}))
+        raise errors.LabError(f"not installed: {', '.join(missing)}", hint=f"apt-get install {packages}")
+
+
+def make_munge_key(place: paths.LabPaths) -> str:
+    """A key of the lab's own: credentials of the host mean nothing here, nor the other way round."""
+    key = secrets.token_bytes(MUNGE_KEY_BYTES)
+    files.write_once(place.munge_key, key, mode=0o400, owner=passwd.owner_of(places.MUNGE))
+    return "ready"
+
+
+def make_database(place: paths.LabPaths) -> str:
+    """MariaDB's own files; SlurmUser may log in through the socket, by its uid, and nobody else may."""
+    if place.database_made.exists():
+        return "kept"
+    for leftover in place.database.iterdir():
+        files.remove(leftover)
+    argv = (
+        "mariadb-install-db",
+        "--no-defaults",
+        f"--datadir={place.database}",
+        f"--tmpdir={place.database_scratch}",
+        "--skip-test-db",
+        "--auth-root-authentication-method=socket",
+        f"--auth-root-socket-user={places.SLURM}",
+        "--skip-name-resolve",
+        *components.MARIADB_SIZES,
+    )
+    commands.run(argv, user=places.SLURM)
+    files.write(place.database_made, "")
+    return "made"
+
+
+def make_certificates(place: paths.LabPaths, lab: spec.LabSpec) -> str:
+    """What the dev cluster and its clients need to know each other, and the nodes it plays."""
+    certificates.ensure(place, port=lab.devcluster_port, penstockd_owner=passwd.owner_of(places.SLURM))
+    nodes = [
+        {"name": node.name, "cpus": node.cpus, "memory_mb": node.memory_mb, "gpus": node.gpus, "labels": {}}
+        for node in lab.node_specs
+    ]
+    files.write(place.cluster_nodes, msgspec.json.encode(nodes))
+    return "ready"

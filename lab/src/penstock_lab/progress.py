@@ -1,0 +1,65 @@
+"""What a person sees on stderr while a lab comes up: moving lines on a terminal, plain ones elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from rich import console, progress
+
+from penstock_lab import steps
+
+
+class PlainLines:
+    """One line for each step that is done."""
+
+    def __init__(self, out: console.Console) -> None:
+        self._out = out
+
+    def began(self, name: str) -> None:
+        """Only results are worth a line."""
+
+    def ended(self, name: str, what: str, seconds: float) -> None:
+        self._out.print(f"{name:<16} {what} ({seconds:.1f} s)", highlight=False, markup=False)
+
+
+class MovingLines:
+    """One line for each step that is running, which stays with its time when it is done."""
+
+    def __init__(self, shown: progress.Progress) -> None:
+        self._bars = shown
+        self._tasks: dict[str, progress.TaskID] = {}
+        self._lock = threading.Lock()
+
+    def began(self, name: str) -> None:
+        task = self._bars.add_task(name, total=1, what="")
+        with self._lock:
+            self._tasks[name] = task
+
+    def ended(self, name: str, what: str, seconds: float) -> None:
+        with self._lock:
+            task = self._tasks[name]
+        self._bars.update(task, completed=1, what=what)
+
+
+@contextlib.contextmanager
+def listener() -> Iterator[steps.Listener]:
+    """The one that suits where stderr goes."""
+    out = console.Console(stderr=True)
+    if not out.is_terminal:
+        yield PlainLines(out)
+        return
+    with bars(out) as shown:
+        yield MovingLines(shown)
+
+
+def bars(out: console.Console) -> progress.Progress:
+    """A line with a spinner, what was done and the time for each step."""
+    return progress.Progress(
+        progress.SpinnerColumn(finished_text="[green]✓"),
+        progress.TextColumn("{task.description:<16}"),
+        progress.TextColumn("[dim]{task.fields[what]}"),
+        progress.TimeElapsedColumn(),
+        console=out,
+    )

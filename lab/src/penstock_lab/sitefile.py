@@ -1,0 +1,116 @@
+"""The lab as a site: its choices written as the site.yaml that everything else in it is rendered from.
+
+A lab is what a real site is, with ports and paths of its own; only that its file is written by a program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock import wellknown
+from penstock.render import pam, yamltext
+from penstock_lab import paths, places, ports, spec
+from penstock_lab.kubernetes import foreign, images
+from penstock_lab.slurm import programs
+
+HEADER = "# This lab, as a site. Written anew by every `penstock lab up`.\n"
+GROUP = "workers"
+START_TIMEOUT = 60
+"""A lab has its images: what has not started after a minute never will."""
+FOREIGN_START_TIMEOUT = 300
+"""Another's cluster may have to pull them first."""
+
+
+def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, guarded: bool = False) -> str:
+    """site.yaml of this lab; `address` is the one that everything listens on alone, if there is one,
+    `guarded` whether its slurmds have a PAM configuration of their own.
+    """
+    document = {
+        "cluster": lab.name,
+        "slurm": _slurm(place, lab, address, guarded=guarded),
+        "kubernetes": {
+            "kubeconfig": str(
+                place.fault_proxy_kubeconfig if lab.fault_proxy else place.penstockd_kubeconfig
+            ),
+            "admin_kubeconfig": str(place.admin_kubeconfig),
+            "namespace_pattern": spec.NAMESPACE_PATTERN,
+        },
+        "penstockd": _penstockd(place),
+        "nas": {"path": str(place.nas), "drop": wellknown.DROP_FOLDER, "in_pods": not lab.foreign},
+        "registry": {"default_image": foreign.IMAGE if lab.foreign else images.USERLAND},
+        "node_groups": _groups(lab, address or ports.LOOPBACK),
+        "intake": {
+            "config": str(place.intake_conf),
+            "state_dir": str(place.intake_state),
+            "status": str(place.inbox),
+            "workdir": str(place.nas_homes / "{user}"),
+        },
+        "results": {
+            "config": str(place.collector_conf),
+            "state_dir": str(place.attempts),
+        },
+        "timeouts": {"start": FOREIGN_START_TIMEOUT if lab.foreign else START_TIMEOUT},
+        "partitions": {partition.name: _partition(partition.name, lab) for partition in spec.PARTITIONS},
+    }
+    return f"{HEADER}{yamltext.document(document)}\n"
+
+
+def _slurm(place: paths.LabPaths, lab: spec.LabSpec, address: str | None, *, guarded: bool) -> dict[str, Any]:
+    return {
+        "manage": "whole",
+        "conf": str(place.slurm_conf),
+        "user": places.SLURM,
+        "address": address or ports.LOOPBACK,
+        "port": lab.controller_port,
+        "listen_on_address_only": address is not None,
+        "munge_socket": str(place.munge_socket),
+        "state_dir": str(place.controller_state),
+        "spool_dir": str(place.spool),
+        "pid_dir": str(place.slurm_run),
+        "log_dir": str(place.slurm_log),
+        "gpu_device_dir": str(place.gpu_devices),
+        **programs.folders(lab),
+        **({"pam_file": str(place.pam / pam.SERVICE)} if lab.bridge and guarded else {}),
+        "restart": [
+            str(place.bin / "penstock"),
+            "lab",
+            "restart",
+            "slurmctld",
+            "--dir",
+            str(place.directory),
+        ],
+        "accounting": {"address": address or ports.LOOPBACK, "port": lab.accounting_port},
+    }
+
+
+def _penstockd(place: paths.LabPaths) -> dict[str, Any]:
+    return {
+        "run": "none",
+        "socket": str(place.penstockd_socket),
+        "config": str(place.penstockd_conf),
+        "state_dir": str(place.installed),
+        "libexec": str(place.libexec),
+        "program": str(place.bin / "penstock"),
+        "submit_filter": True,
+    }
+
+
+def _groups(lab: spec.LabSpec, address: str) -> dict[str, Any]:
+    """Nodes of one size are one group; somebody else's nodes may each have their own."""
+    groups: dict[str, Any] = {}
+    for node in lab.node_specs:
+        size = {"cpus": node.cpus, "memory": f"{node.memory_mb}Mi", "gpus": node.gpus}
+        last = next(reversed(groups.values()), None)
+        if last is not None and size.items() <= last.items():
+            last["nodes"] += f",{node.name}"
+            continue
+        slurmd = {"address": address, "first_port": node.port}
+        groups[GROUP + str(len(groups) or "")] = {"nodes": node.name, **size, "slurmd": slurmd}
+    return groups
+
+
+def _partition(name: str, lab: spec.LabSpec) -> dict[str, Any]:
+    chosen = next(partition for partition in spec.PARTITIONS if partition.name == name)
+    mode = lab.mode if chosen.bridged and lab.bridge else "host"
+    groups = list(_groups(lab, ports.LOOPBACK))
+    return {"mode": mode, "nodes": groups, **({"default": True} if chosen.default else {})}
