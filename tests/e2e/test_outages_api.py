@@ -11,7 +11,7 @@ import pytest
 from tests.e2e import semantics, storms
 from tests.e2e.storms import Rule
 
-from penstock.bridge import following
+from penstock.bridge import follower
 from penstock_lab.faultproxy import control
 
 Lab = semantics.Lab
@@ -140,7 +140,7 @@ def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:
     """Also when a look at the job's own pod is due: it is asked for by name."""
     job, before = storms.start(lab), struck(switch, LISTS[0])
     with switch.during(LISTS[0], Rule(fault="gone", times=2)):
-        storms.stays_so(job.is_untouched, seconds=following.FIRST_LOOK + 2)
+        storms.stays_so(job.is_untouched, seconds=follower.FIRST_LOOK + 2)
     assert struck(switch, LISTS[0]) > before
     job.end()
     job.check_true_end()

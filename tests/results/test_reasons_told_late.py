@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.model import attempts
@@ -18,7 +20,7 @@ from tests.results.stage import Stage
     ],
 )
 def test_a_reason_that_slurmctld_did_not_take_goes_into_the_accounting(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, end: dict[str, bool], said: list[str]
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], said: list[str]
 ) -> None:
     """Of a job that has ended, and not of one that was sent back to the queue."""
     told: list[str] = []

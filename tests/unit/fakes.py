@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time as unix_time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining, epilogs
-from penstock.kube import types
-from penstock.model import jobs, launches, resources
+from penstock.bridge import context, draining, epilogs
+from penstock.daemon import metrics
+from penstock.kube import reflecting, types
+from penstock.model import jobs, launches, resources, sentences
+from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
 from penstock.slurm import comments
 
@@ -300,9 +303,62 @@ class FakeSlurm:
         )
 
 
+def bridge(
+    *,
+    slurm: FakeSlurm,
+    kube: FakeKube,
+    pods: reflecting.Reflector[types.Pod],
+    nodes: reflecting.Reflector[types.Node],
+    time: ManualClock,
+    wall_clock: Callable[[], float] = unix_time.time,
+    start_timeout: float = 300,
+    state_dir: str = "",
+    results: str = "",
+) -> bridging.Bridge:
+    """All services over these fakes; partition gpu is bridged."""
+    surroundings = context.Context(
+        slurm=slurm,
+        kube=kube,
+        pods=pods,
+        nodes=nodes,
+        settings=SETTINGS,
+        time=time,
+        meter=metrics.Metrics(),
+        wall_clock=wall_clock,
+    )
+    return bridging.assemble(
+        surroundings,
+        partitions=frozenset({"gpu"}),
+        notes=epilogs.Notes(Path("/nowhere")),
+        start_timeout=start_timeout,
+        state_dir=state_dir,
+        results=results,
+    )
+
+
+async def admit(bridge: bridging.Bridge, identity: jobs.JobIdentity) -> tuple[str, ...]:
+    """Why the job cannot start, in words."""
+    return tuple(map(sentences.refusal, await bridge.admission.admit(identity)))
+
+
+def said(kind: RefusalKind) -> tuple[str, ...]:
+    """The words of a refusal of that kind."""
+    return (sentences.refusal(Refusal(kind=kind)),)
+
+
+async def namespace(bridge: bridging.Bridge, allocation: jobs.Allocation) -> str:
+    """Where the job's pods are."""
+    return await bridge.launching._owners.namespace(allocation, bridge.context.settings)
+
+
+def reserved(bridge: bridging.Bridge) -> tuple[int, ...]:
+    """Jobs that hold room."""
+    return tuple(one.identity.job_id for one in bridge.context.store.reservations())
+
+
 def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> draining.Drainer:
     """What drains and frees, with the notes of Epilogs in that folder."""
-    return draining.Drainer(bridge, frozenset({"gpu"}), epilogs.Notes(notes))
+    return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), over={}, left={})
 
 
 class FakeKube:

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import attempts, outcomes, sweeping
 from penstock.bridge import bridge as bridging
+from penstock.bridge import records
 from penstock.kube import reflecting, types
 from penstock.model import attempts as model
-from penstock.model import jobs, jobspec, launches
+from penstock.model import jobs, jobspec, launches, sentences
+from penstock.model.reasons import Outcome, OutcomeKind
 from tests.unit import fakes
 
 
@@ -40,16 +41,15 @@ def world_in(state: Path) -> World:
     nodes.objects = {"/n1": fakes.node("n1")}
     for picture in (pods, nodes):
         picture.listed.set()
-    kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(state), results="/nas/results", now=lambda: 5.0)
-    bridge = bridging.Bridge(
+    bridge = fakes.bridge(
         slurm=slurm,
         kube=kube,
         pods=pods,
         nodes=nodes,
-        settings=fakes.SETTINGS,
         time=clock,
-        start_timeout=300,
-        attempts_kept=kept,
+        wall_clock=lambda: 5.0,
+        state_dir=str(state),
+        results="/nas/results",
     )
     return World(state, kube, slurm, bridge)
 
@@ -64,8 +64,8 @@ async def test_record_is_there_before_the_first_pod(world: World) -> None:
     """Whatever happens afterwards, the attempt is known."""
     seen: list[list[str]] = []
     world.kube.on_bind = lambda key: seen.append(world.names("running"))
-    world.bridge.ledger.hold(fakes.allocation())
-    await world.bridge.launch(fakes.allocation(), fakes.REQUEST, fakes.nobody)
+    world.bridge.context.store.reserve(fakes.allocation())
+    await world.bridge.launching.launch(fakes.allocation(), fakes.REQUEST, fakes.nobody)
     assert seen == [["17-0.json"]]
     found = world.record(folder="running")
     assert (found.uid, found.stdout, found.image) == (1001, fakes.REQUEST.stdout, "site/default:1")
@@ -113,11 +113,11 @@ async def test_record_says_where_the_job_ran_and_in_which_image(world: World) ->
 async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
     """The first of two Epilogs hands over nothing."""
     allocation = fakes.allocation(on=("n1", "n2"))
-    world.bridge.ledger.hold(allocation)
+    world.bridge.context.store.reserve(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-    await world.bridge.release(17, "n2")
+    await world.bridge.releasing.release(17, "n2")
     assert (world.names("running"), world.names("ended")) == (["17-0.json"], [])
-    await world.bridge.release(17, "n1")
+    await world.bridge.releasing.release(17, "n1")
     assert (world.names("running"), world.names("ended")) == ([], ["17-0.json"])
     assert world.record().closed == 5.0
 
@@ -125,15 +125,19 @@ async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
 async def test_end_and_pods_are_in_the_record(world: World) -> None:
     """Exit code, reason, and each pod as it was last seen."""
     allocation = fakes.allocation()
-    world.bridge.ledger.hold(allocation)
+    world.bridge.context.store.reserve(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.running())
-    world.bridge.pods.objects["default/slurm-job-17"] = pod
-    await world.bridge.note_end(allocation.identity, outcomes.Outcome(7, "because"), (pod,))
-    assert world.record(folder="running").end == model.End(at=5.0, exit_code=7, reason="because")
+    world.bridge.context.pods.objects["default/slurm-job-17"] = pod
+    await world.bridge.sessions.ending.record(
+        allocation.identity, Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=7, detail="because"), (pod,)
+    )
+    assert world.record(folder="running").end == model.End(
+        at=5.0, exit_code=7, kind=OutcomeKind.AGENT_FAILED, reason="because"
+    )
     ended = msgspec.structs.replace(pod, status=fakes.ended(7, message="0m1s 0m2s"))
-    world.bridge.pods.objects["default/slurm-job-17"] = ended
-    await world.bridge.release(17, "n1")
+    world.bridge.context.pods.objects["default/slurm-job-17"] = ended
+    await world.bridge.releasing.release(17, "n1")
     (facts,) = world.record().pods
     assert (facts.name, facts.exit_code, facts.message) == ("slurm-job-17", 7, "0m1s 0m2s")
 
@@ -144,9 +148,11 @@ async def test_a_reason_that_slurmctld_did_not_take_is_left_to_the_collector(wor
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     await world.bridge.attempts.untold(allocation.identity)
     assert world.record(folder="running").end is None
-    await world.bridge.note_end(allocation.identity, outcomes.Outcome(7, "because"), ())
+    await world.bridge.sessions.ending.record(
+        allocation.identity, Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=7, detail="because"), ()
+    )
     await world.bridge.attempts.untold(allocation.identity)
-    end = model.End(at=5.0, exit_code=7, reason="because", untold=True)
+    end = model.End(at=5.0, exit_code=7, kind=OutcomeKind.AGENT_FAILED, reason="because", untold=True)
     assert world.record(folder="running").end == end
 
 
@@ -163,10 +169,15 @@ async def test_an_end_that_was_seen_outlives_penstockd_and_the_pod(world: World)
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     assert world.bridge.attempts.end_of(allocation.identity) is None
-    evicted = outcomes.Outcome(143, "Evicted: the node was needed", requeue=True)
-    await world.bridge.note_end(allocation.identity, evicted, ())
+    evicted = Outcome(
+        kind=OutcomeKind.EVICTED, exit_code=143, detail="Evicted: the node was needed", requeue=True
+    )
+    await world.bridge.sessions.ending.record(allocation.identity, evicted, ())
     again = world_in(world.state)
-    assert again.bridge.attempts.end_of(allocation.identity) == evicted
+    found = again.bridge.attempts.end_of(allocation.identity)
+    assert found is not None
+    assert (found.kind, found.exit_code, found.requeue) == (OutcomeKind.EVICTED, 143, True)
+    assert sentences.outcome(found) == sentences.outcome(evicted)
     assert again.bridge.attempts.end_of(fakes.identity(17, restart=1)) is None
 
 
@@ -177,28 +188,28 @@ async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: b
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.ended(0), deleting=True)
     if there:
-        world.bridge.pods.objects["default/slurm-job-17"] = pod
-    await world.bridge.note_end(allocation.identity, outcomes.Outcome(0), (pod,))
+        world.bridge.context.pods.objects["default/slurm-job-17"] = pod
+    await world.bridge.sessions.ending.record(allocation.identity, Outcome(exit_code=0), (pod,))
     again = world_in(world.state)
-    assert again.bridge.attempts.end_of(allocation.identity) == outcomes.Outcome(0)
+    assert again.bridge.attempts.end_of(allocation.identity) == Outcome(exit_code=0)
 
 
 async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     """Only when Slurm said so twice, and never while a pod is left."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-    sweeper = sweeping.Sweeper(world.bridge, frozenset({"gpu"}))
+    sweeper = world.bridge.sweeper
     world.slurm.add(allocation)
     await sweeper.sweep()
     await sweeper.sweep()
     assert world.names("ended") == []
     world.slurm.live.clear()
     pod = fakes.pod("slurm-job-17", job=allocation.identity, deleting=True)
-    world.bridge.pods.objects["default/slurm-job-17"] = pod
+    world.bridge.context.pods.objects["default/slurm-job-17"] = pod
     for _ in range(3):
         await sweeper.sweep()
     assert world.names("ended") == []
-    world.bridge.pods.objects.clear()
+    world.bridge.context.pods.objects.clear()
     await sweeper.sweep()
     assert world.names("ended") == ["17-0.json"]
 
@@ -207,8 +218,8 @@ async def test_list_that_lacks_a_job_ends_no_attempt(world: World) -> None:
     """Slurm is asked for this very job, and its launcher counts, too."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-    sweeper = sweeping.Sweeper(world.bridge, frozenset({"gpu"}))
-    with world.bridge.attending(17):
+    sweeper = world.bridge.sweeper
+    with world.bridge.context.store.attending(17):
         for _ in range(3):
             await sweeper.sweep()
     assert world.names("ended") == []
@@ -220,9 +231,9 @@ async def test_requeued_job_has_a_record_for_each_attempt(world: World) -> None:
     """Under the same id, told apart by the restart count."""
     for restart in (0, 1):
         allocation = fakes.allocation(restart=restart)
-        world.bridge.ledger.hold(allocation)
+        world.bridge.context.store.reserve(allocation)
         await world.bridge.attempts.begin(allocation, fakes.REQUEST)
-        await world.bridge.release(17, "n1")
+        await world.bridge.releasing.release(17, "n1")
     assert world.names("ended") == ["17-0.json", "17-1.json"]
 
 
@@ -240,14 +251,16 @@ async def test_disk_that_takes_nothing_stops_no_job(world: World) -> None:
 
 async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(tmp_path: Path) -> None:
     """Nothing is promised that a pod could not reach."""
-    kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path), results="/srv/results")
+    kept = records.AttemptRecords(
+        world_in(tmp_path).bridge.context, state_dir=str(tmp_path), results="/srv/results"
+    )
     assert await kept.begin(fakes.allocation(), fakes.REQUEST) == ""
 
 
-def test_state_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_state_directory_that_is_not_there_is_said(world: World, tmp_path: Path) -> None:
     """At the start, in words."""
     with pytest.raises(errors.UsageError, match="No such file"):
-        attempts.Attempts(fakes.SETTINGS, state_dir=str(tmp_path / "none"))
+        records.AttemptRecords(world.bridge.context, state_dir=str(tmp_path / "none"))
 
 
 def test_digest_and_times_of_a_pod() -> None:
@@ -257,7 +270,7 @@ def test_digest_and_times_of_a_pod() -> None:
         b'[{"name": "job", "imageID": "reg/x@sha256:12", "state": {"terminated": {"exitCode": 3, '
         b'"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:09Z", "reason": "Error"}}}]}}'
     )
-    facts = attempts.facts_of(msgspec.json.decode(text, type=types.Pod))
+    facts = records.facts_of(msgspec.json.decode(text, type=types.Pod))
     assert (facts.rank, facts.image_id, facts.exit_code) == (1, "reg/x@sha256:12", 3)
     assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
 
@@ -266,10 +279,10 @@ async def test_a_number_that_is_given_anew_begins_anew(world: World) -> None:
     """slurmctld lost its state: the job before keeps its record and folder; one under way is left alone."""
     world.slurm.add(fakes.allocation())
     folder = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)
-    with world.bridge.attending(17):
-        await world.bridge.admit(fakes.identity())
+    with world.bridge.context.store.attending(17):
+        await fakes.admit(world.bridge, fakes.identity())
     assert world.names("running") == ["17-0.json"]
-    await world.bridge.admit(fakes.identity())
+    await fakes.admit(world.bridge, fakes.identity())
     assert (world.names("running"), world.names("ended")) == ([], ["17-0.json"])
     assert world.record().output_dir == folder
     assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) != folder
@@ -279,21 +292,21 @@ async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: W
     """Slurm empties the output file when it starts: what it had is gone then."""
     record = world.state / "ended" / "17-0.json"
     record.write_text("{}")
-    time = Collecting(record, after=3.0)
-    await world.bridge.attempts.wait_for_collector(fakes.identity(restart=2), time)
+    time = world.bridge.context.time = Collecting(record, after=3.0)
+    await world.bridge.attempts.wait_for_collector(fakes.identity(restart=2))
     assert not record.exists()
-    assert time.now() - 1000.0 < attempts.COLLECT_SECONDS
+    assert time.now() - 1000.0 < records.COLLECT_SECONDS
 
 
 async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World) -> None:
     """Nor is one waited for that has nothing to do with this job."""
     (world.state / "ended" / "17-0.json").write_text("{}")
     (world.state / "ended" / "18-0.json").write_text("{}")
-    clock = fakes.ManualClock()
-    await world.bridge.attempts.wait_for_collector(fakes.identity(18, restart=0), clock)
+    clock = world.bridge.context.time
+    await world.bridge.attempts.wait_for_collector(fakes.identity(18, restart=0))
     assert clock.now() == 1000.0
-    await world.bridge.attempts.wait_for_collector(fakes.identity(17, restart=1), clock)
-    assert clock.now() - 1000.0 == pytest.approx(attempts.COLLECT_SECONDS, abs=attempts.LOOK_SECONDS)
+    await world.bridge.attempts.wait_for_collector(fakes.identity(17, restart=1))
+    assert clock.now() - 1000.0 == pytest.approx(records.COLLECT_SECONDS, abs=records.LOOK_SECONDS)
 
 
 class Collecting(fakes.ManualClock):
@@ -312,7 +325,7 @@ class Collecting(fakes.ManualClock):
 async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason(world: World) -> None:
     """Nobody launched it: its files and its end are slurmctld's word."""
     allocation = fakes.allocation(17)
-    world.bridge.ledger.hold(allocation)
+    world.bridge.context.store.reserve(allocation)
     world.slurm.failed[17] = jobs.FailedLaunch(
         exit_code=0,
         signal=53,
@@ -322,20 +335,20 @@ async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason
         stdout="/no/out",
         stderr="/no/err",
     )
-    await world.bridge.release(17, "n1")
+    await world.bridge.releasing.release(17, "n1")
     found = world.record()
     assert found.end is not None
     assert (found.unlaunched, found.end.signal, found.launched, found.stdout) == (True, 53, 4.0, b"/no/out")
     words = "slurmd on n1 could not open its output /no/out or error /no/err"
     assert found.end.reason.startswith(words)
-    assert [step.name for step in world.bridge.timeline.of(17)] == ["not started"]
+    assert [step.name for step in world.bridge.context.store.job(17).steps] == ["not started", "released"]
 
 
 async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world: World) -> None:
     """The number, and where to look."""
-    world.bridge.ledger.hold(fakes.allocation(17))
+    world.bridge.context.store.reserve(fakes.allocation(17))
     world.slurm.failed[17] = jobs.FailedLaunch(exit_code=0, signal=52, started=4.0)
-    await world.bridge.release(17, "n1")
+    await world.bridge.releasing.release(17, "n1")
     end = world.record().end
     assert end is not None
     assert end.reason == "slurmd on n1 could not start it (JobLaunchFailure, 0:52): its log there says why"
@@ -344,11 +357,11 @@ async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world:
 @pytest.mark.parametrize("away", [False, True])
 async def test_a_job_that_was_cancelled_before_its_launch_leaves_no_record(world: World, away: bool) -> None:
     """Nor one of which Slurm does not tell: its node is given back all the same."""
-    world.bridge.ledger.hold(fakes.allocation(17))
+    world.bridge.context.store.reserve(fakes.allocation(17))
     world.slurm.away = away
-    await world.bridge.release(17, "n1")
+    await world.bridge.releasing.release(17, "n1")
     assert world.names("ended") == []
-    assert world.bridge.ledger.of(17) is None
+    assert world.bridge.context.store.reservation(17) is None
 
 
 def task(*patterns: str, number: str = "3", workdir: bytes = b"/nas/home") -> launches.LaunchRequest:
@@ -381,16 +394,16 @@ def test_outputs_are_named_as_in_output_files(pattern: str, number: str, expecte
 async def test_a_task_collects_no_files_of_its_siblings(world: World) -> None:
     """They work in the same folder; where the container has its own, every pattern means its own files."""
     patterns = ("*.csv", "part-%a.*", "%j/**", "%A-all", "%%a")
-    world.bridge.ledger.hold(fakes.allocation(17))
+    world.bridge.context.store.reserve(fakes.allocation(17))
     await world.bridge.attempts.begin(fakes.allocation(17), task(*patterns))
-    found = world.bridge.attempts.of(17)
+    found = world.bridge.context.store.job(17).attempt
     assert found is not None
     assert (found.outputs, found.outputs_left) == (("part-3.*", "23/**"), ("*.csv", "%A-all", "%%a"))
     await world.bridge.attempts.begin(fakes.allocation(18), task(*patterns, workdir=b"/app"))
-    inside = world.bridge.attempts.of(18)
+    inside = world.bridge.context.store.job(18).attempt
     assert inside is not None
     assert (inside.outputs_left, inside.outputs[0]) == ((), "*.csv")
     await world.bridge.attempts.begin(fakes.allocation(19), task(*patterns, number=""))
-    alone = world.bridge.attempts.of(19)
+    alone = world.bridge.context.store.job(19).attempt
     assert alone is not None
     assert (alone.outputs_left, alone.outputs[0]) == ((), "*.csv")

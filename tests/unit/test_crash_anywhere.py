@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.bridge import attempts, gang, outcomes, owners, sweeping
-from penstock.bridge import bridge as bridging
+from penstock.bridge import gang, owners
 from penstock.kube import reflecting, types
+from penstock.model.reasons import Outcome
 from penstock.render import pods as rendering
 from tests.unit import fakes
 
@@ -143,18 +143,16 @@ class World:
         for picture in (pods, nodes):
             picture.listed.set()
             picture._broken_since = None
-        kept = attempts.Attempts(fakes.SETTINGS, state_dir=str(self.state), now=lambda: 5.0)
-        self.bridge = bridging.Bridge(
+        self.bridge = fakes.bridge(
             slurm=self.slurm,
             kube=self.kube,
             pods=pods,
             nodes=nodes,
-            settings=fakes.SETTINGS,
             time=clock,
-            start_timeout=300,
-            attempts_kept=kept,
+            wall_clock=lambda: 5.0,
+            state_dir=str(self.state),
         )
-        self.sweeper = sweeping.Sweeper(self.bridge, frozenset({"gpu"}))
+        self.sweeper = self.bridge.sweeper
         self.kube.on_bind = self._bound
         self.kube.on_delete = self._deleted
 
@@ -165,7 +163,7 @@ class World:
             status = types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu")
         if key == RANK_0:
             self._script_begins()
-        self.bridge.pods._set("/".join(key[1:]), self.kube.show(key, status))
+        self.bridge.context.pods._set("/".join(key[1:]), self.kube.show(key, status))
 
     def _script_begins(self) -> None:
         """Only in a gang that is whole, with the launcher told, and with its own Secret there to stay."""
@@ -178,8 +176,8 @@ class World:
 
     def _deleted(self, key: tuple[str, str, str]) -> None:
         name = "/".join(key[1:])
-        if key[0] == "pods" and name in self.bridge.pods.objects:
-            self.bridge.pods._bury(name, self.bridge.pods.objects[name])
+        if key[0] == "pods" and name in self.bridge.context.pods.objects:
+            self.bridge.context.pods._bury(name, self.bridge.context.pods.objects[name])
 
     async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """As hooks and launchers do: until there is an answer, whoever dies meanwhile."""
@@ -201,8 +199,8 @@ class World:
 
     async def launch(self) -> tuple[types.Pod, ...]:
         if self.told:
-            return await self.bridge.attach(ALLOCATION, fakes.REQUEST)
-        return await self.bridge.launch(ALLOCATION, fakes.REQUEST, self.tell)
+            return await self.bridge.launching.attach(ALLOCATION, fakes.REQUEST)
+        return await self.bridge.launching.launch(ALLOCATION, fakes.REQUEST, self.tell)
 
     async def settle(self) -> None:
         """Slurm is done with the job, and the sweeper has looked often enough."""
@@ -226,14 +224,14 @@ async def a_world(*deaths: tuple[int, bool]) -> AsyncIterator[World]:
 
 async def live(world: World) -> None:
     """A job from its admission until nothing is left of it."""
-    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     made = await world.insist(world.launch)
     others = [f"slurm-job-17-n{rank}" for rank in range(1, len(NODES))]
     assert [pod.metadata.name for pod in made] == ["slurm-job-17", *others]
     assert world.ran == [made[0].metadata.uid], "the script ran twice, or not at all"
-    await world.insist(lambda: world.bridge.note_end(JOB, outcomes.Outcome(3), made))
+    await world.insist(lambda: world.bridge.sessions.ending.record(JOB, Outcome(exit_code=3), made))
     for node in NODES:
-        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+        await world.insist(lambda node=node: world.bridge.releasing.release(17, node))  # type: ignore[misc]  # bound now
         assert not [key for key in world.kube.names("pods") if world_node(world, key) == node]
     await check_nothing_left(world)
 
@@ -246,32 +244,32 @@ def world_node(world: World, name: str) -> str:
 async def check_nothing_left(world: World) -> None:
     await world.settle()
     assert world.kube.names("pods") == []
-    assert world.bridge.ledger.jobs() == ()
+    assert fakes.reserved(world.bridge) == ()
     assert (world.records("running"), world.records("ended")) == ([], ["17-0.json"])
 
 
 async def refused_once(world: World) -> None:
     """A gang that a kubelet refuses in part: told as such, however often penstockd dies over it."""
     world.refusing = 2 * TRIES
-    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     with pytest.raises(gang.GangRefused, match="OutOfcpu") as caught:
         await world.insist(world.launch)
-    assert caught.value.requeue
+    assert caught.value.outcome.requeue
     assert (world.told, world.ran) == (False, [])
     for node in NODES:
-        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+        await world.insist(lambda node=node: world.bridge.releasing.release(17, node))  # type: ignore[misc]  # bound now
     await check_nothing_left(world)
 
 
 async def taken_after_all(world: World) -> None:
     """The kubelet refuses once, penstockd dies before it can say so, and the next try is a whole gang."""
     world.refusing = 1
-    assert await world.insist(lambda: world.bridge.admit(JOB)) == ()
+    assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     with contextlib.suppress(gang.GangRefused):
         made = await world.insist(world.launch)
         assert world.ran == [made[0].metadata.uid]
     for node in NODES:
-        await world.insist(lambda node=node: world.bridge.release(17, node))  # type: ignore[misc]  # bound now
+        await world.insist(lambda node=node: world.bridge.releasing.release(17, node))  # type: ignore[misc]  # bound now
     await check_nothing_left(world)
 
 

@@ -152,15 +152,15 @@ async def test_a_job_is_not_kept_from_its_launcher_by_others_who_name_it(
     monkeypatch.setattr(doors, "SESSIONS", 1)
     world = test_sessions.World(tmp_path / "s")
     world.run(7)
-    known = world.bridge.allocation_for
+    known = world.bridge.launching.allocation_for
 
     async def slow(job_id: int, uid: int) -> None:
         await asyncio.Event().wait()
 
     async with many(world) as say:
-        monkeypatch.setattr(world.bridge, "allocation_for", slow)
+        monkeypatch.setattr(world.bridge.launching, "allocation_for", slow)
         assert await say(7) == b""
-        monkeypatch.setattr(world.bridge, "allocation_for", known)
+        monkeypatch.setattr(world.bridge.launching, "allocation_for", known)
         assert await say(7) != b"wait"
 
 

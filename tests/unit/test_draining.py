@@ -145,10 +145,10 @@ async def test_an_epilog_error_on_a_node_that_kubernetes_does_not_know_stays(
 
 def later(world: World, seconds: float) -> None:
     """Time passes, and the API was there all the time."""
-    clock = world.bridge.time
+    clock = world.bridge.context.time
     assert isinstance(clock, fakes.ManualClock)
     clock.time += seconds
-    world.bridge.pods._broken_since = world.bridge.nodes._broken_since = None
+    world.bridge.context.pods._broken_since = world.bridge.context.nodes._broken_since = None
 
 
 @pytest.mark.parametrize("whose", ["ours", "site"])

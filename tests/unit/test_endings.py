@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import following, outcomes
+from penstock.bridge import follower, outcomes
 from penstock.kube import reflecting, types
+from penstock.model import reasons, sentences
+from penstock.model.reasons import Outcome, OutcomeKind
 from tests.unit import fakes
 
 
@@ -35,43 +37,46 @@ def looking(status: types.PodStatus) -> types.PodStatus:
         (waiting("ErrImagePull"), None),
         (
             waiting("ImagePullBackOff", "no such image"),
-            outcomes.Outcome(1, "ImagePullBackOff: no such image"),
+            Outcome(kind=OutcomeKind.CANNOT_START, exit_code=1, detail="ImagePullBackOff: no such image"),
         ),
-        (fakes.ended(0, reason="Completed"), outcomes.Outcome(0)),
-        (fakes.ended(7), outcomes.Outcome(7)),
-        (fakes.ended(126, message="penstock: no cat\n"), outcomes.Outcome(126, "no cat")),
-        (fakes.ended(126, message="what the job wrote there"), outcomes.Outcome(126)),
+        (fakes.ended(0, reason="Completed"), Outcome(exit_code=0)),
+        (fakes.ended(7), Outcome(exit_code=7)),
+        (
+            fakes.ended(126, message="penstock: no cat\n"),
+            Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=126, detail="no cat"),
+        ),
+        (fakes.ended(126, message="what the job wrote there"), Outcome(exit_code=126)),
         (
             fakes.ended(137, reason="OOMKilled"),
-            outcomes.Outcome(137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)"),
+            Outcome(kind=OutcomeKind.OUT_OF_MEMORY, exit_code=137, detail="0Mi"),
         ),
         (
             fakes.ended(137, reason="OOMKilled", message="signal"),
-            outcomes.Outcome(
-                137, "OOMKilled: the job used more memory than its limit of 0Mi (--mem)", signal=9
-            ),
+            Outcome(kind=OutcomeKind.OUT_OF_MEMORY, exit_code=137, detail="0Mi", signal=9),
         ),
         (
             types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"),
-            outcomes.Outcome(1, "OutOfcpu: no cpu", requeue=True, began=False),
+            Outcome(
+                kind=OutcomeKind.REJECTED, exit_code=1, detail="OutOfcpu: no cpu", requeue=True, began=False
+            ),
         ),
-        (fakes.ended(137, message="signal\n"), outcomes.Outcome(137, signal=9)),
-        (fakes.ended(137, message="0m0.01s 0m0.00s"), outcomes.Outcome(137)),
-        (fakes.ended(137), outcomes.Outcome(137, outcomes.KILLED_FROM_OUTSIDE)),
+        (fakes.ended(137, message="signal\n"), Outcome(exit_code=137, signal=9)),
+        (fakes.ended(137, message="0m0.01s 0m0.00s"), Outcome(exit_code=137)),
+        (fakes.ended(137), Outcome(kind=OutcomeKind.KILLED, exit_code=137)),
         (
             fakes.ended(128, reason="StartError", message='exec: "/bin/sh": no such file'),
-            outcomes.Outcome(1, "StartError: the image has no /bin/sh, which the job's agent needs"),
+            Outcome(kind=OutcomeKind.NO_SHELL, exit_code=1, detail="StartError"),
         ),
         (
             waiting("CreateContainerConfigError", "no\nkey"),
-            outcomes.Outcome(1, "CreateContainerConfigError: no key"),
+            Outcome(kind=OutcomeKind.CANNOT_START, exit_code=1, detail="CreateContainerConfigError: no key"),
         ),
         (
             waiting("CreateContainerConfigError", 'failed to prepare subPath for volumeMount "x"'),
-            outcomes.Outcome(
-                1,
-                f"CreateContainerConfigError: #K8S_MOUNT: {outcomes.NOT_INSIDE} "
-                '(failed to prepare subPath for volumeMount "x")',
+            Outcome(
+                kind=OutcomeKind.MOUNT_FAILED,
+                exit_code=1,
+                detail='CreateContainerConfigError: failed to prepare subPath for volumeMount "x"',
             ),
         ),
         (
@@ -81,17 +86,20 @@ def looking(status: types.PodStatus) -> types.PodStatus:
         (looking(waiting("PodInitializing")), None),
         (
             looking(fakes.ended(1, message="penstock: #K8S_MOUNT=/x: no such folder")),
-            outcomes.Outcome(1, "#K8S_MOUNT=/x: no such folder"),
+            Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=1, detail="#K8S_MOUNT=/x: no such folder"),
         ),
         (
             looking(waiting("ImagePullBackOff", "no such image")),
-            outcomes.Outcome(1, "ImagePullBackOff: no such image"),
+            Outcome(kind=OutcomeKind.CANNOT_START, exit_code=1, detail="ImagePullBackOff: no such image"),
         ),
-        (types.PodStatus(phase="Failed"), outcomes.Outcome(1, "pod failed", requeue=True, began=False)),
-        (types.PodStatus(phase="Succeeded"), outcomes.Outcome(0)),
+        (
+            types.PodStatus(phase="Failed"),
+            Outcome(kind=OutcomeKind.REJECTED, exit_code=1, detail="pod failed", requeue=True, began=False),
+        ),
+        (types.PodStatus(phase="Succeeded"), Outcome(exit_code=0)),
     ],
 )
-def test_the_outcome_is_the_containers(status: types.PodStatus, outcome: outcomes.Outcome | None) -> None:
+def test_the_outcome_is_the_containers(status: types.PodStatus, outcome: Outcome | None) -> None:
     """Exit code and reason, or None while it goes on."""
     assert outcomes.outcome_of(fakes.pod(status=status)) == outcome
 
@@ -99,8 +107,8 @@ def test_the_outcome_is_the_containers(status: types.PodStatus, outcome: outcome
 def test_an_evicted_pod_says_so_although_its_container_has_a_code() -> None:
     """The pod's own reason wins."""
     status = msgspec.structs.replace(fakes.ended(143), reason="Evicted", message="node was low on memory")
-    assert outcomes.outcome_of(fakes.pod(status=status)) == outcomes.Outcome(
-        143, "Evicted: node was low on memory", requeue=True
+    assert outcomes.outcome_of(fakes.pod(status=status)) == Outcome(
+        kind=OutcomeKind.EVICTED, exit_code=143, detail="Evicted: node was low on memory", requeue=True
     )
 
 
@@ -114,30 +122,35 @@ def test_a_drained_nodes_pod_is_run_again() -> None:
     )
     status = msgspec.structs.replace(fakes.ended(143), conditions=[condition])
     outcome = outcomes.outcome_of(fakes.pod(status=status, deleting=True))
-    assert outcome == outcomes.Outcome(143, "EvictionByEvictionAPI: Eviction API: evicting", requeue=True)
+    assert outcome == Outcome(
+        kind=OutcomeKind.EVICTED,
+        exit_code=143,
+        detail="EvictionByEvictionAPI: Eviction API: evicting",
+        requeue=True,
+    )
 
 
 def test_a_pod_deleted_by_hand_says_so() -> None:
     """The exit code is the container's, the reason is told."""
     outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(143), deleting=True))
-    assert outcome == outcomes.Outcome(143, "the job's pod was deleted from outside")
+    assert outcome == Outcome(kind=OutcomeKind.POD_DELETED, exit_code=143)
 
 
 def test_a_script_that_died_as_its_pod_went_still_died_of_a_signal() -> None:
     """Its container may end before the `kill` in it has answered: then the pod is deleted to be sure."""
     ended = fakes.ended(143, message="signal\n0m0.003s 0m0.001s\n")
     outcome = outcomes.outcome_of(fakes.pod(status=ended, deleting=True))
-    assert outcome == outcomes.Outcome(143, outcomes.VANISHED.reason, signal=15)
+    assert outcome == Outcome(kind=OutcomeKind.POD_DELETED, exit_code=143, signal=15)
 
 
 def test_a_success_while_its_pod_went_is_one_only_where_the_end_was_asked_for() -> None:
     """Who deletes a pod by hand fails its job; Slurm's SIGTERM may be answered with exit 0."""
     outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(0, reason="Completed"), deleting=True))
     assert outcome is not None
-    assert (outcome.exit_code, outcome.reason) == (outcomes.LOST, outcomes.VANISHED.reason)
-    assert outcome.as_asked() == outcomes.Outcome(0)
-    assert outcomes.VANISHED.as_asked() == outcomes.Outcome(outcomes.LOST)
-    assert outcomes.NODE_LOST.as_asked() == outcomes.NODE_LOST
+    assert (outcome.exit_code, outcome.kind) == (reasons.LOST, OutcomeKind.POD_DELETED)
+    assert outcome.as_asked() == Outcome(exit_code=0)
+    assert reasons.VANISHED.as_asked() == Outcome(exit_code=reasons.LOST)
+    assert reasons.NODE_LOST.as_asked() == reasons.NODE_LOST
 
 
 class World:
@@ -151,10 +164,18 @@ class World:
         self.kube.add_node(fakes.node("n1"))
         self.follower = self.with_timeout(300.0)
 
-    def with_timeout(self, seconds: float) -> following.Follower:
-        return following.Follower(self.kube, self.pods, self.nodes, self.clock, seconds)
+    def with_timeout(self, seconds: float) -> follower.Follower:
+        bridge = fakes.bridge(
+            slurm=fakes.FakeSlurm(),
+            kube=self.kube,
+            pods=self.pods,
+            nodes=self.nodes,
+            time=self.clock,
+            start_timeout=seconds,
+        )
+        return bridge.follower
 
-    def follow(self, *names: str) -> asyncio.Task[outcomes.Outcome]:
+    def follow(self, *names: str) -> asyncio.Task[Outcome]:
         gang = tuple(fakes.pod(name) for name in names)
         return asyncio.create_task(self.follower.end_of(gang))
 
@@ -174,7 +195,7 @@ async def test_the_end_comes_by_the_watch() -> None:
     end = world.follow("p")
     await settle()
     world.show("p", fakes.ended(7))
-    assert await end == outcomes.Outcome(7)
+    assert await end == Outcome(exit_code=7)
     assert world.kube.calls == []
 
 
@@ -184,7 +205,7 @@ async def test_the_last_state_of_a_deleted_pod_counts() -> None:
     end = world.follow("p")
     await settle()
     world.show("p", fakes.ended(3), deleted=True)
-    assert await end == outcomes.Outcome(3)
+    assert await end == Outcome(exit_code=3)
 
 
 async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
@@ -193,7 +214,7 @@ async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     end = world.follow("p")
     await settle()
     world.show("p", fakes.running(), deleted=True)
-    assert await end == outcomes.VANISHED
+    assert await end == reasons.VANISHED
     assert world.kube.calls == [("get", "pods", "p"), ("get", "nodes", "n1")]
 
 
@@ -204,7 +225,7 @@ async def test_a_pod_that_went_with_its_node_is_run_again() -> None:
     end = world.follow("p")
     await settle()
     world.show("p", fakes.running(), deleted=True)
-    assert await end == outcomes.NODE_LOST
+    assert await end == reasons.NODE_LOST
 
 
 async def test_an_api_that_does_not_answer_ends_nothing() -> None:
@@ -217,7 +238,7 @@ async def test_an_api_that_does_not_answer_ends_nothing() -> None:
     await settle()
     assert not end.done()
     world.show("p", fakes.ended(0, reason="Completed"))
-    assert await end == outcomes.Outcome(0)
+    assert await end == Outcome(exit_code=0)
 
 
 async def test_another_pod_of_the_same_name_is_not_ours() -> None:
@@ -229,7 +250,7 @@ async def test_another_pod_of_the_same_name_is_not_ours() -> None:
     end = world.follow("p")
     await settle()
     world.show("p", fakes.running(), deleted=True)
-    assert await end == outcomes.VANISHED
+    assert await end == reasons.VANISHED
 
 
 async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
@@ -238,7 +259,9 @@ async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
     end = world.follow("p", "q")
     await settle()
     world.show("q", types.PodStatus(phase="Failed", reason="NodeShutdown", message="bye"))
-    assert await end == outcomes.Outcome(1, "rank 1: NodeShutdown: bye", requeue=True)
+    assert await end == Outcome(
+        kind=OutcomeKind.REJECTED, exit_code=1, detail="NodeShutdown: bye", rank=1, requeue=True
+    )
 
 
 async def test_a_rank_that_slurm_takes_is_no_broken_gang() -> None:
@@ -251,7 +274,7 @@ async def test_a_rank_that_slurm_takes_is_no_broken_gang() -> None:
     await settle()
     assert not end.done()
     world.show("p", fakes.ended(3))
-    assert await end == outcomes.Outcome(3)
+    assert await end == Outcome(exit_code=3)
 
 
 async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None:
@@ -268,6 +291,6 @@ async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None
     }
     pod = fakes.pod("p", status=types.PodStatus())
     outcome = await world.follower.end_of((pod,))
-    assert outcome.reason == (
+    assert sentences.outcome(outcome) == (
         "not started within 0 s: FailedMount: hostPath type check failed: /nas is not a directory"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.daemon import outputs
+from penstock.bridge import output
 from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
@@ -36,8 +36,8 @@ async def test_the_first_refusal_after_a_long_launch_is_not_taken_for_the_last(
 ) -> None:
     """Pods of other ranks may take minutes to start; the API server may have been restarted meanwhile."""
     world.run(7)
-    world.bridge.ledger.hold(await world.bridge.allocation_for(7, test_sessions.UID))
-    make = world.bridge.launch
+    world.bridge.context.store.reserve(await world.bridge.launching.allocation_for(7, test_sessions.UID))
+    make = world.bridge.launching.launch
     waits = iter([40.0, 0.0, 0.0])
 
     async def slow(*words: Any) -> Any:
@@ -46,7 +46,7 @@ async def test_the_first_refusal_after_a_long_launch_is_not_taken_for_the_last(
             raise FORBIDDEN
         return await make(*words)
 
-    monkeypatch.setattr(world.bridge, "launch", slow)
+    monkeypatch.setattr(world.bridge.launching, "launch", slow)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
     assert await peer.hear() == [b"started"]
@@ -103,10 +103,10 @@ async def test_output_is_not_given_up_while_the_api_forbids_for_a_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other failures of the command in the container count, this one hardly."""
-    monkeypatch.setattr(outputs, "AT_ONCE", 0.001)
-    monkeypatch.setattr(outputs, "LONGEST", 0.001)
+    monkeypatch.setattr(output, "AT_ONCE", 0.001)
+    monkeypatch.setattr(output, "LONGEST", 0.001)
     world.run(7)
-    world.kube.refuse = test_sessions.RunsOut(("stream", "pods"), iter([FORBIDDEN] * (2 * outputs.TRIES)))
+    world.kube.refuse = test_sessions.RunsOut(("stream", "pods"), iter([FORBIDDEN] * (2 * output.TRIES)))
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7, stdout="/home/o")
     assert await peer.hear() == [b"started"]

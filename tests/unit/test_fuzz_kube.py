@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from penstock import errors, wellknown
-from penstock.bridge import attempts, confirming, outcomes
+from penstock.bridge import confirming, outcomes, records
 from penstock.kube import decoding, execs, reading, refusals, types, warnings
+from penstock.model import sentences
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers(-(2**53), 2**53) | some.text(max_size=8),
@@ -113,10 +114,10 @@ def test_a_job_is_known_by_our_labels_only(pod: types.Pod) -> None:
 @given(pods())
 def test_any_pod_has_facts_and_at_most_one_end(pod: types.Pod) -> None:
     """One line of words, a code that Slurm can record."""
-    assert attempts.facts_of(pod).rank >= 0
+    assert records.facts_of(pod).rank >= 0
     outcome = outcomes.outcome_of(pod)
     assert outcome is None or (0 <= outcome.exit_code <= 255 and 0 <= outcome.signal < 128)
-    assert outcome is None or "\n" not in outcome.reason
+    assert outcome is None or "\n" not in sentences.outcome(outcome)
 
 
 @given(some.text(max_size=20), some.text(max_size=20), LABELS)

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.bridge import attempts
 from penstock.checking import history
 from penstock.install import records, transactions
 from penstock.journal import database
 from penstock.model import attempts as model
-from tests.unit import fakes
+from tests.unit.test_attempts import world_in
 
 TEXT = some.text(some.characters(codec="utf-8"), max_size=10)
 NUMBER = some.integers(0, 2**31)
@@ -66,7 +65,7 @@ def test_a_damaged_attempt_keeps_penstockd_from_nothing(content: bytes, other: m
         running.mkdir()
         (running / "1-0.json").write_bytes(content)
         (running / "2-0.json").write_bytes(msgspec.json.encode(other))
-        known = attempts.Attempts(fakes.SETTINGS, state_dir=state).under_way()
+        known = world_in(Path(state)).bridge.attempts.under_way()
     assert (other.job_id, other.restart) in {(one.job_id, one.restart) for one in known}
 
 

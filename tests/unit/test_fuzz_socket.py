@@ -136,8 +136,8 @@ def test_any_dialogue_ends_in_words(data: bytes) -> None:
         caught, world = asyncio.run(unexpected(data, Path(folder)))
     assert caught == []
     assert not [call for call in world.kube.calls if call[:2] == ("create", "pods")]
-    assert not world.bridge.ledger.jobs()
-    assert not world.bridge.attended
+    assert not fakes.reserved(world.bridge)
+    assert not any(job.launchers for job in world.bridge.context.store.all())
 
 
 K8S_LINES = some.binary(max_size=300) | some.tuples(

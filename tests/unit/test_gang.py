@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import following, gang, namespaces
+from penstock.bridge import gang, namespaces
 from penstock.kube import reflecting, types
 from penstock.model import jobs
 from penstock.render import namespaces as rendering
@@ -34,18 +34,20 @@ async def create(
         node = fakes.node(name)
         able = msgspec.structs.replace(node.status, features=features or types.NodeFeatures())
         nodes.put(msgspec.structs.replace(node, status=able))
-    follower = following.Follower(kube, pods, nodes, fakes.ManualClock(), 5.0)
-    maker = gang.GangMaker(
-        kube,
-        follower,
-        fakes.SETTINGS,
-        namespaces.Namespaces(kube, fakes.SETTINGS),
-        holds or (lambda job_id, node: True),
+    bridge = fakes.bridge(
+        slurm=fakes.FakeSlurm(),
+        kube=kube,
+        pods=pods,
+        nodes=nodes,
+        time=fakes.ManualClock(),
+        start_timeout=5.0,
     )
     wanted = allocation or fakes.allocation(on=("n1", "n2"))
-    return await maker.create(
-        wanted, owner=fakes.OWNER, request=fakes.REQUEST, starting=starting or fakes.nobody
-    )
+    bridge.context.store.reserve(wanted)
+    if holds is not None:
+        bridge.context.store.holds = holds  # type: ignore[method-assign, assignment]  # Slurm takes nodes back
+    plan = gang.Plan(allocation=wanted, owner=fakes.OWNER, request=fakes.REQUEST)
+    return await bridge.launching._maker.create(plan, starting or fakes.nobody)
 
 
 @pytest.mark.parametrize("can", [True, False])
@@ -93,7 +95,7 @@ async def test_a_kubelet_that_refuses_one_pod_stops_the_gang() -> None:
     kube = fakes.FakeKube()
     with pytest.raises(gang.GangRefused, match="rank 1 on n2: OutOfcpu") as caught:
         await create(kube, status=types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"))
-    assert caught.value.requeue
+    assert caught.value.outcome.requeue
     assert [name for verb, _, name in kube.calls if verb == "bind"] == ["slurm-job-17-n1"]
     assert not [key for key in kube.objects if key[0] == "pods"]
 

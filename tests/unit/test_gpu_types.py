@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge import admission, ledger
+from penstock.bridge import capacity, store
 from penstock.checking import booking, snapshots
 from penstock.kube import reading, types
-from penstock.model import audits, jobs, resources
+from penstock.model import audits, jobs, resources, sentences
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
 from penstock.slurm import describing, parsing
@@ -79,7 +79,9 @@ def test_a_pod_asks_for_the_resource_of_its_type() -> None:
 
 def refused(gres: str, there: types.Node, *others: types.Pod) -> tuple[str, ...]:
     allocation = dataclasses.replace(fakes.allocation(), shares=(share_of(gres),))
-    return admission.refusals(allocation, nodes={"/n1": there}, pods=others, promised=ledger.Ledger())
+    empty = store.Store(lambda: 5.0)
+    found = capacity.refusals(allocation, nodes={"/n1": there}, pods=others, reserved=empty)
+    return tuple(map(sentences.refusal, found))
 
 
 def test_a_gpu_of_another_name_is_no_room() -> None:
@@ -95,13 +97,13 @@ def test_a_gpu_of_another_name_is_no_room() -> None:
 
 def test_what_is_promised_is_counted_by_name() -> None:
     """A promise of one type leaves the other type's room alone."""
-    promised = ledger.Ledger()
+    reserved = store.Store(lambda: 5.0)
     held = dataclasses.replace(fakes.allocation(9), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
-    promised.hold(held)
+    reserved.reserve(held)
     both = {"/n1": node(**{"nvidia.com/gpu": "2", AMD: "2"})}
     for gres, free in (("gpu:a100:2(IDX:0-1)", True), ("gpu:mi300:1(IDX:0)", False)):
         wanted = dataclasses.replace(fakes.allocation(10), shares=(share_of(gres),))
-        assert (admission.refusals(wanted, nodes=both, pods=(), promised=promised) == ()) is free
+        assert (capacity.refusals(wanted, nodes=both, pods=(), reserved=reserved) == ()) is free
 
 
 def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:

@@ -22,6 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
 DOCUMENTED: dict[str, type[msgspec.Struct]] = {
     "Job": documents.Job,
     "Reason": documents.Reason,
+    "Refusal": documents.Refusal,
     "Pod": views.PodView,
     "Shown job": documents.ShownJob,
     "Step": documents.Step,
@@ -82,7 +83,7 @@ def test_every_answer_has_a_version(kind: type[msgspec.Struct]) -> None:
 
 def test_times_are_text_that_programs_understand() -> None:
     """UTC, with a Z."""
-    step = documents.Step(at=documents.moment(1769860800.5), name="placed", text="")
+    step = documents.Step(at=documents.moment(1769860800.5), name="placed", text="", kind="")
     assert msgspec.json.decode(msgspec.json.encode(step))["at"] == "2026-01-31T12:00:00.500000Z"
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import bridge as bridging
-from penstock.bridge import following, outcomes, timeline, unattended
+from penstock.bridge import follower, unattended
 from penstock.kube import decoding, reflecting, refusals, types, versions
 from penstock.model import jobs
+from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
 from tests.unit.test_reflecting import Script, event, run
@@ -227,7 +227,7 @@ async def test_a_pod_that_the_watch_has_not_told_of_takes_its_room(world: World)
     """Its event was lost: the API itself is asked about the node before the room is promised."""
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.kube.add_pod(fakes.pod("unseen", gpus=3))
-    (reason,) = await world.bridge.admit(fakes.identity(1))
+    (reason,) = await fakes.admit(world.bridge, fakes.identity(1))
     assert "held by default/unseen" in reason
 
 
@@ -236,23 +236,23 @@ async def test_a_pod_that_the_list_leaves_out_takes_its_room(world: World) -> No
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.add_pod(fakes.pod("left-out", gpus=3))
     world.kube.lists_nothing = {"pods"}
-    (reason,) = await world.bridge.admit(fakes.identity(1))
+    (reason,) = await fakes.admit(world.bridge, fakes.identity(1))
     assert "held by default/left-out" in reason
 
 
 async def test_a_pod_that_only_the_picture_has_takes_nothing(world: World) -> None:
     """Its end has not been told yet."""
     world.slurm.add(fakes.allocation(1, gpus=2))
-    world.bridge.pods.objects["default/ghost"] = fakes.pod("ghost", gpus=3)
-    assert await world.bridge.admit(fakes.identity(1)) == ()
+    world.bridge.context.pods.objects["default/ghost"] = fakes.pod("ghost", gpus=3)
+    assert await fakes.admit(world.bridge, fakes.identity(1)) == ()
 
 
 async def test_an_earlier_attempt_that_only_the_picture_has_holds_nobody_up(world: World) -> None:
     """Its end was not told; the API's own word at its deletion is enough."""
     world.slurm.add(fakes.allocation(1, restart=1))
-    world.bridge.pods.objects["default/old"] = fakes.pod("old", job=fakes.identity(1))
-    assert await world.bridge.admit(fakes.identity(1, restart=1)) != ()
-    assert await world.bridge.admit(fakes.identity(1, restart=1)) == ()
+    world.bridge.context.pods.objects["default/old"] = fakes.pod("old", job=fakes.identity(1))
+    assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) != ()
+    assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) == ()
 
 
 async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> None:
@@ -261,8 +261,8 @@ async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> Non
     pod = fakes.pod("slurm-job-1", job=allocation.identity, status=fakes.running())
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="user-alice"))
     world.kube.add_pod(pod)
-    world.bridge.pods.objects["user-alice/slurm-job-1"] = pod
-    (found,) = await world.bridge.attach(allocation, fakes.REQUEST)
+    world.bridge.context.pods.objects["user-alice/slurm-job-1"] = pod
+    (found,) = await world.bridge.launching.attach(allocation, fakes.REQUEST)
     assert found.metadata.namespace == "user-alice"
 
 
@@ -270,7 +270,9 @@ async def test_a_node_is_taken_as_it_is_now(world: World) -> None:
     """Cordoned a moment ago, and the event is still on its way."""
     world.slurm.add(fakes.allocation(1))
     world.kube.add_node(fakes.node("n1", cordoned=True))
-    assert await world.bridge.admit(fakes.identity(1)) == ("waits for node n1: cordoned in Kubernetes",)
+    assert await fakes.admit(world.bridge, fakes.identity(1)) == (
+        "waits for node n1: cordoned in Kubernetes",
+    )
 
 
 @pytest.mark.parametrize("resource", ["pods", "nodes"])
@@ -278,21 +280,21 @@ async def test_no_answer_is_no_promise(world: World, resource: str) -> None:
     """The picture is fresh, but the API does not confirm it."""
     world.slurm.add(fakes.allocation(1))
     world.kube.refuse["get", resource] = errors.KubeUnavailable("down")
-    assert await world.bridge.admit(fakes.identity(1)) == (bridging.API_AWAY,)
-    assert world.bridge.ledger.jobs() == ()
+    assert await fakes.admit(world.bridge, fakes.identity(1)) == fakes.said(RefusalKind.API_UNAVAILABLE)
+    assert fakes.reserved(world.bridge) == ()
 
 
 async def test_a_promise_is_not_forgotten_by_a_short_list_of_jobs(world: World) -> None:
     """Slurm left the job out of its list; asked for it, it knows it."""
     world.slurm.add(fakes.allocation(1))
-    world.bridge.ledger.hold(fakes.allocation(1))
+    world.bridge.context.store.reserve(fakes.allocation(1))
 
     async def none() -> tuple[jobs.LiveJob, ...]:
         return ()
 
     world.slurm.live_jobs = none  # type: ignore[method-assign]  # a Slurm that lies
     await world.sweeper.sweep()
-    assert world.bridge.ledger.jobs() == (1,)
+    assert fakes.reserved(world.bridge) == (1,)
 
 
 # -- what is ended, freed and deleted ----------------------------------------------------------------------
@@ -315,24 +317,24 @@ async def test_no_pod_is_swept_by_a_short_list_of_jobs(world: World) -> None:
 async def test_a_job_whose_launcher_lives_is_not_swept(world: World) -> None:
     """slurmctld has lost it, slurmd still runs it: slurmd will be told, and then it ends."""
     world.add_pod(fakes.pod("forgotten", job=fakes.identity(5)))
-    with world.bridge.attending(5):
+    with world.bridge.context.store.attending(5):
         for _ in range(3):
             await world.sweeper.sweep()
         assert world.kube.names("pods")
     await world.sweeper.sweep()
     assert not world.kube.names("pods")
-    assert not world.bridge.attended
+    assert not world.bridge.context.store.is_attended(5)
 
 
 @pytest.mark.parametrize("sign", ["none", "launcher", "pod", "pending"])
 async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: str) -> None:
     """Not while anything shows that it lives, and not before Slurm had the time to notice it itself."""
     world.slurm.add(fakes.allocation(5), state="PENDING" if sign == "pending" else "RUNNING")
-    world.bridge.ledger.hold(fakes.allocation(5))
+    world.bridge.context.store.reserve(fakes.allocation(5))
     if sign == "pod":
         world.add_pod(fakes.pod("p", job=fakes.identity(5)))
     if sign == "launcher":
-        world.bridge.attended[5] = 1
+        world.bridge.context.store.job(5).launchers = 1
     for _ in range(unattended.ROUNDS_TO_COME):
         await world.sweeper.sweep()
     assert world.slurm.requeued == []
@@ -343,7 +345,7 @@ async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: 
 async def test_a_job_from_before_slurmctlds_start_is_sent_back_soon(world: World) -> None:
     """A slurmctld that was stopped between admission and launch never starts the script."""
     world.slurm.add(fakes.allocation(5))
-    world.bridge.ledger.hold(fakes.allocation(5))
+    world.bridge.context.store.reserve(fakes.allocation(5))
     world.slurm.older.add(5)
     for _ in range(unattended.ROUNDS_AFTER_RESTART):
         await world.sweeper.sweep()
@@ -355,7 +357,7 @@ async def test_a_job_from_before_slurmctlds_start_is_sent_back_soon(world: World
 async def test_a_job_that_may_not_be_requeued_does_not_run_for_ever(world: World) -> None:
     """Its launcher never came: it is ended with the reason, and the sweep goes on."""
     world.slurm.add(fakes.allocation(5))
-    world.bridge.ledger.hold(fakes.allocation(5))
+    world.bridge.context.store.reserve(fakes.allocation(5))
     world.slurm.older.add(5)
     world.slurm.never_again.add(5)
     for _ in range(unattended.ROUNDS_AFTER_RESTART + 1):
@@ -369,39 +371,39 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     allocation = fakes.allocation(17)
     name = "slurm-job-17"
     pod = fakes.pod(name, job=allocation.identity)
-    namespace = await world.bridge._namespace(allocation)
+    namespace = await fakes.namespace(world.bridge, allocation)
     meta = {"name": name, "uid": pod.metadata.uid, "labels": pod.metadata.labels}
     world.kube.objects["pods", namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}}
     world.kube.lists_nothing = {"pods"}
-    (found,) = await world.bridge.attach(allocation, fakes.REQUEST)
+    (found,) = await world.bridge.launching.attach(allocation, fakes.REQUEST)
     assert found.metadata.uid == pod.metadata.uid
 
 
 async def test_pods_that_had_other_names_when_they_were_made_are_found(world: World) -> None:
     """A penstockd of another release takes up the jobs that run: by label, each rank its own pod."""
     allocation = fakes.allocation(17, on=("n1", "n2"))
-    namespace = await world.bridge._namespace(allocation)
+    namespace = await fakes.namespace(world.bridge, allocation)
     for rank, share in enumerate(allocation.shares):
         pod = fakes.pod(f"slurm-17-0-{rank}", on=share.node, job=allocation.identity, rank=rank)
         meta = msgspec.structs.replace(pod.metadata, namespace=namespace)
         world.add_pod(msgspec.structs.replace(pod, metadata=meta))
-    found = await world.bridge.attach(allocation, fakes.REQUEST)
+    found = await world.bridge.launching.attach(allocation, fakes.REQUEST)
     assert [pod.metadata.name for pod in found] == ["slurm-17-0-0", "slurm-17-0-1"]
-    world.bridge.ledger.hold(allocation)
-    await world.bridge.release(17, "n2")
+    world.bridge.context.store.reserve(allocation)
+    await world.bridge.releasing.release(17, "n2")
     assert world.kube.names("pods") == ["slurm-17-0-0"]
 
 
 async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
     """The pod that must be there is looked for by its name, and goes before the node is free."""
     allocation = fakes.allocation(17)
-    world.bridge.ledger.hold(allocation)
-    namespace = await world.bridge._namespace(allocation)
+    world.bridge.context.store.reserve(allocation)
+    namespace = await fakes.namespace(world.bridge, allocation)
     labels = fakes.pod("p", job=allocation.identity).metadata.labels
     meta = {"name": "slurm-job-17", "namespace": namespace, "uid": "u", "labels": labels}
     world.kube.objects["pods", namespace, "slurm-job-17"] = {"metadata": meta, "spec": {"nodeName": "n1"}}
     world.kube.lists_nothing = {"pods"}
-    await world.bridge.release(17, "n1")
+    await world.bridge.releasing.release(17, "n1")
     assert world.kube.names("pods") == []
 
 
@@ -412,7 +414,7 @@ async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -
     await drainer.abandon(1, "n1")
     world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
     if lies == "nodes":
-        world.bridge.nodes.objects.clear()
+        world.bridge.context.nodes.objects.clear()
     else:
         world.kube.lists_nothing = {"pods"}
     await drainer.lift()
@@ -430,20 +432,21 @@ async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     kube.add_pod(pod)
     kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
-    follower = following.Follower(kube, pods, nodes, clock, 0.0)
-    task = asyncio.create_task(follower.end_of((pod,)))
+    slurm = fakes.FakeSlurm()
+    bridge = fakes.bridge(slurm=slurm, kube=kube, pods=pods, nodes=nodes, time=clock, start_timeout=0.0)
+    task = asyncio.create_task(bridge.follower.end_of((pod,)))
     await asyncio.sleep(0.1)
     assert not task.done()
     del kube.refuse["get", "pods"]
     kube.show(("pods", "default", "p"), fakes.ended(0, reason="Completed"))
     pods.put(fakes.pod("p", status=types.PodStatus(), version="2"))
     clock.time += 1000
-    assert await asyncio.wait_for(task, 60) == outcomes.Outcome(0)
+    assert await asyncio.wait_for(task, 60) == Outcome(exit_code=0)
 
 
 def test_questions_become_rarer() -> None:
     """Soon after an event was due, and then hardly ever."""
-    patience = following.Patience(fakes.ManualClock(), 300)
+    patience = follower.Patience(fakes.ManualClock(), 300)
     patience.news(started=True)
     waits = []
     for _ in range(9):
@@ -458,18 +461,9 @@ def test_a_wall_clock_that_jumps_breaks_no_waiting(monkeypatch: pytest.MonkeyPat
     reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=clock)
     reflector.listed.set()
     reflector._broken_since = None
-    patience = following.Patience(clock, 300)
+    patience = follower.Patience(clock, 300)
     for jump in (86400.0, -2 * 86400.0):
         now = time.time() + jump
         monkeypatch.setattr(time, "time", lambda at=now: at)
         assert reflector.fresh
         assert not patience.is_over()
-
-
-def test_a_timeline_across_a_jump_of_the_clock_claims_nothing() -> None:
-    """A duration that would be negative is none."""
-    times = iter((1000.0, 400.0))
-    steps = timeline.Timeline(lambda: next(times))
-    steps.note(1, "launched")
-    steps.note(1, "placed")
-    assert steps.seconds_between(1, "launched", "placed") is None

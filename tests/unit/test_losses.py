@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors
-from penstock.daemon import launches
+from penstock.bridge import slurmcalls
 from penstock.kube import types
 from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
@@ -86,4 +86,4 @@ async def test_slurm_is_told_the_reason_when_the_record_has_a_number(
     assert await peer.hear() == [b"note", b"no cat"]
     assert await peer.hear() == [b"exit", b"126"]
     assert world.slurm.comments == ({7: "no cat"} if told else {})
-    assert world.clock.now() - began < launches.NUMBER_SECONDS + 10
+    assert world.clock.now() - began < slurmcalls.NUMBER_SECONDS + 10

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from penstock import errors
-from penstock.bridge import gang, ledger
+from penstock.bridge import gang, store
 from penstock.model import jobs
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
@@ -20,7 +20,7 @@ TWO = fakes.allocation(1, on=("n1", "n2"))
 
 def running(world: World, allocation: jobs.Allocation) -> None:
     """Its pods, one on each node."""
-    world.bridge.ledger.hold(allocation)
+    world.bridge.context.store.reserve(allocation)
     for rank, share in enumerate(allocation.shares):
         name = f"slurm-job-1-n{rank}" if rank else "slurm-job-1"
         world.add_pod(
@@ -31,50 +31,54 @@ def running(world: World, allocation: jobs.Allocation) -> None:
 async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: World) -> None:
     """That node's Epilog takes its pod, and the job still ends as its script does."""
     running(world, TWO)
-    gang = tuple(world.bridge.pods.objects.values())
-    end = asyncio.create_task(world.bridge.end_of(1, gang))
+    gang = tuple(world.bridge.context.pods.objects.values())
+    end = asyncio.create_task(
+        world.bridge.follower.end_of(gang, lambda: world.bridge.context.store.is_leaving(1))
+    )
     await asyncio.sleep(0)
-    await world.bridge.release(1, "n2")
-    world.bridge.pods._drop("default/slurm-job-1-n1", gang[1])
+    await world.bridge.releasing.release(1, "n2")
+    world.bridge.context.pods._drop("default/slurm-job-1-n1", gang[1])
     await asyncio.sleep(0.05)
     assert not end.done()
-    world.bridge.pods._set("default/slurm-job-1", fakes.pod("slurm-job-1", status=fakes.ended(3)))
+    world.bridge.context.pods._set("default/slurm-job-1", fakes.pod("slurm-job-1", status=fakes.ended(3)))
     assert (await end).exit_code == 3
 
 
 def test_who_leaves_is_forgotten_with_the_attempt() -> None:
     """A launcher that connects again in the midst of it changes nothing; the next attempt does."""
-    promised = ledger.Ledger()
-    promised.leave(1, "n1")
-    assert not promised.is_leaving(1)
-    promised.hold(TWO)
-    promised.leave(1, "n9")
-    assert not promised.is_leaving(1), "a node of an earlier attempt, which came back"
-    promised.leave(1, "n2")
-    promised.release(1, "n2")
-    promised.hold(dataclasses.replace(TWO, shares=TWO.shares[:1]))
-    assert promised.is_leaving(1)
-    assert (promised.holds(1, "n1"), promised.holds(1, "n2"), promised.holds(2, "n1")) == (True, False, False)
-    promised.hold(fakes.allocation(1, restart=1))
-    assert not promised.is_leaving(1)
+    reserved = store.Store(lambda: 5.0)
+    reserved.leave(1, "n1")
+    assert not reserved.is_leaving(1)
+    reserved.reserve(TWO)
+    reserved.leave(1, "n9")
+    assert not reserved.is_leaving(1), "a node of an earlier attempt, which came back"
+    reserved.leave(1, "n2")
+    reserved.release(1, "n2")
+    reserved.reserve(dataclasses.replace(TWO, shares=TWO.shares[:1]))
+    assert reserved.is_leaving(1)
+    assert (reserved.holds(1, "n1"), reserved.holds(1, "n2"), reserved.holds(2, "n1")) == (True, False, False)
+    reserved.reserve(fakes.allocation(1, restart=1))
+    assert not reserved.is_leaving(1)
 
 
 async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: World) -> None:
     """Not with the first node that Slurm takes back."""
-    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
+    world.bridge.context.settings = dataclasses.replace(
+        fakes.SETTINGS, trusted_partitions=frozenset({"open"})
+    )
     running(world, dataclasses.replace(TWO, partition="open"))
-    await world.bridge.release(1, "n2")
+    await world.bridge.releasing.release(1, "n2")
     assert world.kube.names("pods") == ["slurm-job-1", "slurm-job-1-n1"]
-    await world.bridge.release(1, "n1")
+    await world.bridge.releasing.release(1, "n1")
     assert world.kube.names("pods") == []
 
 
 async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World) -> None:
     """Its Epilog came before the pod was made, and found nothing."""
-    world.bridge.ledger.hold(TWO)
-    await world.bridge.release(1, "n2")
+    world.bridge.context.store.reserve(TWO)
+    await world.bridge.releasing.release(1, "n2")
     with pytest.raises(gang.GangRefused, match="taken node n2 back"):
-        await asyncio.wait_for(world.bridge.launch(TWO, fakes.REQUEST, fakes.nobody), 5)
+        await asyncio.wait_for(world.bridge.launching.launch(TWO, fakes.REQUEST, fakes.nobody), 5)
     assert world.kube.names("pods") == []
     assert not [call for call in world.kube.calls if call[0] == "bind"]
 
@@ -90,7 +94,9 @@ async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) 
 
 async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World) -> None:
     """Their job is alive, and has them where Slurm knows nothing of them."""
-    world.bridge.settings = dataclasses.replace(fakes.SETTINGS, trusted_partitions=frozenset({"open"}))
+    world.bridge.context.settings = dataclasses.replace(
+        fakes.SETTINGS, trusted_partitions=frozenset({"open"})
+    )
     running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
     world.add_pod(fakes.pod("slurm-job-1-n9", on="n2", job=TWO.identity, status=fakes.running()))
     drainer = fakes.drainer(world.bridge)

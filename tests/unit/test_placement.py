@@ -27,8 +27,8 @@ async def test_where_kube_scheduler_places_a_script_reaches_no_other_nodes(
     world: World, line: bytes, words: bytes
 ) -> None:
     """Only with the taints and labels that the site allows there."""
-    world.bridge.settings = dataclasses.replace(
-        world.bridge.settings,
+    world.bridge.context.settings = dataclasses.replace(
+        world.bridge.context.settings,
         trusted_partitions=frozenset({"gpu"}),
         allowed_tolerations={"gpu": ["spot", "pool=a"]},
     )

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from penstock.daemon import server
+from penstock.bridge import admission
 from penstock.model import jobs
 from tests.unit import fakes
 from tests.unit.test_sessions import UID, World, connect, world
@@ -40,7 +40,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
         peer = await connect(world)
         peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
         assert (await peer.hear())[0] == b"no"
-        await asyncio.gather(*world.server.later.values())
+        await asyncio.gather(*world.bridge.admission._followups.values())
     assert world.slurm.delays == {7: 24}
     again = "(refused 2 times, next try in 24 s) [penstock]"
     assert world.slurm.comments[7].endswith(f"held by default/big {again}")
@@ -51,7 +51,7 @@ async def ask_to_admit(world: World, *fields: str) -> list[bytes]:
     peer = await connect(world)
     peer.send("admit", "job", "1", "uid", str(UID), "restart", "0", *fields)
     heard = await peer.hear()
-    await asyncio.gather(*world.server.later.values())
+    await asyncio.gather(*world.bridge.admission._followups.values())
     return heard
 
 
@@ -63,7 +63,7 @@ async def test_a_job_whose_environment_is_armed_is_ended_in_words(world: World) 
     assert b"would run code on the Slurm node (LD_PRELOAD, LOCPATH)" in reason
     assert world.slurm.comments == {1: reason.decode()}
     assert world.slurm.cancelled == [1]
-    assert world.bridge.ledger.of(1) is None
+    assert world.bridge.context.store.reservation(1) is None
 
 
 async def test_a_job_whose_environment_cannot_be_read_waits(world: World) -> None:
@@ -80,12 +80,12 @@ async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World)
     world.slurm.live[7] = dataclasses.replace(world.slurm.live[7], state="PENDING")
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     begun = world.clock.now()
-    world.server.wall_clock = lambda: 1_700_000_000.25 + world.clock.now() - begun
+    world.bridge.context.wall_clock = lambda: 1_700_000_000.25 + world.clock.now() - begun
     peer = await connect(world)
     peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
     assert (await peer.hear())[0] == b"no"
-    assert world.clock.now() - begun == pytest.approx(0.75 + server.CLOCK_SLACK)
-    await asyncio.gather(*world.server.later.values())
+    assert world.clock.now() - begun == pytest.approx(0.75 + admission.CLOCK_SLACK)
+    await asyncio.gather(*world.bridge.admission._followups.values())
 
 
 async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World) -> None:
@@ -95,12 +95,12 @@ async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World)
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     begun = world.clock.now()
     told = iter((1_700_000_000.25,))
-    world.server.wall_clock = lambda: next(told, 1_000_000_000.0)
+    world.bridge.context.wall_clock = lambda: next(told, 1_000_000_000.0)
     peer = await connect(world)
     peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
     assert (await peer.hear())[0] == b"no"
-    assert world.clock.now() - begun <= 1 + server.CLOCK_SLACK
-    await asyncio.gather(*world.server.later.values())
+    assert world.clock.now() - begun <= 1 + admission.CLOCK_SLACK
+    await asyncio.gather(*world.bridge.admission._followups.values())
 
 
 async def test_what_follows_a_refusal_ends_when_slurm_tries_the_job_again(
@@ -120,7 +120,7 @@ async def test_what_follows_a_refusal_ends_when_slurm_tries_the_job_again(
     del world.kube.objects["pods", "default", "big"]
     assert await ask_again(world) == [b"yes"]
     back.set()
-    await asyncio.gather(*world.server.later.values())
+    await asyncio.gather(*world.bridge.admission._followups.values())
     assert world.slurm.comments == {}
 
 

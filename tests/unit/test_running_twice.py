@@ -76,7 +76,7 @@ async def test_a_job_that_kubelet_refuses_waits_again(world: World) -> None:
 async def test_a_job_whose_node_leaves_before_its_start_waits_again(world: World) -> None:
     say(world, False)
     world.slurm.never_again.add(JOB)  # a penstockd that was killed before the start had said so already
-    world.bridge.nodes.objects.clear()
+    world.bridge.context.nodes.objects.clear()
     world.kube.refuse["get", "nodes"] = errors.KubeNotFound("no such node")
     peer = await start(world)
     assert (await peer.hear())[0] == b"note"
@@ -87,7 +87,7 @@ async def test_a_launcher_that_comes_back_to_nothing_does_not_run_again(world: W
     """It was told of the start: whoever lost the pods, the script may have run."""
     say(world, False)
     world.slurm.never_again.add(JOB)
-    world.bridge.nodes.objects.clear()
+    world.bridge.context.nodes.objects.clear()
     world.kube.objects = {key: value for key, value in world.kube.objects.items() if key[0] != "nodes"}
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, JOB, attach="1")
@@ -100,6 +100,6 @@ async def test_a_word_that_was_changed_while_the_job_waited_is_kept(world: World
     """Slurm would cancel it at the next refusal."""
     world.slurm.allocations[JOB] = dataclasses.replace(world.slurm.allocations[JOB], may_go_back=False)
     world.slurm.never_again.add(JOB)
-    await world.bridge.admit(fakes.identity(JOB, uid=test_sessions.UID))
+    await fakes.admit(world.bridge, fakes.identity(JOB, uid=test_sessions.UID))
     assert world.slurm.allocations[JOB].requeue is False
     assert world.slurm.never_again == set()

@@ -13,6 +13,7 @@ from rich import console
 
 from penstock.cli import documents, jobs, screens
 from penstock.model import views
+from penstock.model.reasons import Refusal, RefusalKind
 from penstock.slurm import showing
 
 HOSTILE = "[/x] [red]a [link=http://x]b"
@@ -50,13 +51,17 @@ def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Slurm only knows the time of the next try."""
-    view = views.JobView(17, waits_for="waits for gpu on n1")
+    view = views.JobView(17, refusals=(Refusal(kind=RefusalKind.NODE_CORDONED, node="n1", since=5.0),))
     found = documents.job_of(queued(reason="BeginTime"), view, hidden=False)
     jobs.print_jobs([found])
     shown = capsys.readouterr().out
-    assert "waits for gpu on n1" in shown
+    assert "waits for node n1: cordoned" in shown
     assert "BeginTime" not in shown
-    assert found.reason == documents.Reason(source="kubernetes", code="BeginTime", text="waits for gpu on n1")
+    assert found.reason is not None
+    assert (found.reason.source, found.reason.code) == ("kubernetes", "BeginTime")
+    assert [(one.kind, one.node, one.since.timestamp()) for one in found.reason.refusals] == [
+        ("node-cordoned", "n1", 5.0)
+    ]
     running = queued(state="RUNNING", reason="None")
     assert documents.job_of(running, view, hidden=False).reason is None
 

@@ -9,57 +9,62 @@ import logging
 
 import pytest
 
+from penstock import joblog
 from penstock.bridge import bridge as bridging
-from penstock.bridge import timeline
+from penstock.bridge import store
 from penstock.cli import jobs
 from penstock.daemon import describing, logs, metrics
 from penstock.kube import reflecting, types
 from penstock.model import views
+from penstock.model.reasons import NODE_LOST, Outcome, Refusal, RefusalKind
 from tests.unit import fakes
+
+NO_ROOM = Refusal(kind=RefusalKind.NO_ROOM, node="n1", resource="gpu", wanted="2", free="1")
 
 
 def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays bounded, owners included."""
-    monkeypatch.setattr(timeline, "LATEST_JOBS", 2)
-    story = timeline.Timeline(lambda: 0.0)
+    monkeypatch.setattr(store, "LATEST_JOBS", 2)
+    kept = store.Store(lambda: 0.0)
     for job_id in (1, 2, 1, 3):
-        story.own(job_id, 1001)
-        story.note(job_id, "admitted")
-    assert (len(story.of(1)), story.of(2), len(story.of(3))) == (2, (), 1)
-    assert (story.owner(1), story.owner(2)) == (1001, None)
+        kept.job(job_id).uid = 1001
+        kept.note(job_id, "admitted")
+    assert kept.find(2) is None
+    assert [(job.job_id, job.uid, len(job.steps)) for job in kept.all()] == [(1, 1001, 2), (3, 1001, 1)]
+
+
+def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was touched."""
+    monkeypatch.setattr(store, "LATEST_JOBS", 2)
+    kept = store.Store(lambda: 0.0)
+    kept.reserve(fakes.allocation(1))
+    with kept.attending(2):
+        for job_id in range(3, 9):
+            kept.note(job_id, "admitted")
+        assert kept.reservation(1) is not None
+        assert kept.is_attended(2)
+    assert len(kept.all()) <= 4
 
 
 def test_a_job_that_is_refused_for_days_is_remembered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its latest steps."""
-    monkeypatch.setattr(timeline, "LATEST_STEPS", 3)
-    story = timeline.Timeline(lambda: 0.0)
+    monkeypatch.setattr(store, "LATEST_STEPS", 3)
+    kept = store.Store(lambda: 0.0)
     for number in range(5):
-        story.note(1, views.REFUSED, str(number))
-    assert [step.text for step in story.of(1)] == ["2", "3", "4"]
-
-
-def test_durations_are_of_the_latest_attempt() -> None:
-    """An earlier attempt's end is not this one's."""
-    now = iter((1.0, 2.0, 3.0, 7.0))
-    story = timeline.Timeline(lambda: next(now))
-    for name in ("launched", "ended", "launched"):
-        story.note(1, name)
-    assert story.seconds_between(1, "launched", "ended") is None
-    story.note(1, "ended")
-    assert story.seconds_between(1, "launched", "ended") == 4.0
+        kept.note_refusal(1, (NO_ROOM,), str(number))
+    assert [step.text for step in kept.job(1).steps] == ["2", "3", "4"]
+    assert kept.job(1).refused == 5
 
 
 @pytest.fixture
 def bridge() -> bridging.Bridge:
     kube, clock = fakes.FakeKube(), fakes.ManualClock()
-    return bridging.Bridge(
+    return fakes.bridge(
         slurm=fakes.FakeSlurm(),
         kube=kube,
         pods=reflecting.Reflector(kube, "pods", types.Pod, time=clock),
         nodes=reflecting.Reflector(kube, "nodes", types.Node, time=clock),
-        settings=fakes.SETTINGS,
         time=clock,
-        start_timeout=300,
         wall_clock=lambda: 5.0,
     )
 
@@ -67,11 +72,11 @@ def bridge() -> bridging.Bridge:
 def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge) -> None:
     """Everybody else gets an empty view, not a hint."""
     identity = dataclasses.replace(fakes.identity(1))
-    bridge.pods.objects["default/p"] = fakes.pod(
+    bridge.context.pods.objects["default/p"] = fakes.pod(
         "p", job=identity, status=fakes.ended(137, reason="OOMKilled")
     )
-    bridge.timeline.own(1, 1001)
-    bridge.timeline.note(1, "admitted")
+    bridge.context.store.job(1).uid = 1001
+    bridge.context.store.note(1, "admitted")
     for uid, sees_all, expected in ((1001, False, (1, 1)), (0, True, (1, 1)), (1002, False, (0, 0))):
         (view,) = describing.describe(bridge, (1,), uid=uid, sees_all=sees_all)
         assert (len(view.pods), len(view.timeline)) == expected
@@ -81,9 +86,9 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
 
 async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge: bridging.Bridge) -> None:
     """Each once, the latest last; of a pod that runs nobody is asked."""
-    bridge.pods.objects["default/p"] = fakes.pod("p", job=fakes.identity(1), status=types.PodStatus())
-    bridge.pods.objects["default/q"] = fakes.pod("q", job=fakes.identity(2), status=fakes.running())
-    kube = bridge.follower.kube
+    bridge.context.pods.objects["default/p"] = fakes.pod("p", job=fakes.identity(1), status=types.PodStatus())
+    bridge.context.pods.objects["default/q"] = fakes.pod("q", job=fakes.identity(2), status=fakes.running())
+    kube = bridge.context.kube
     assert isinstance(kube, fakes.FakeKube)
     for number, (kind, reason) in enumerate(
         [("Warning", "FailedMount"), ("Normal", "Pulling"), ("Warning", "Failed"), ("Warning", "FailedMount")]
@@ -112,40 +117,48 @@ def test_warnings_of_pods_are_shown_once_for_all_of_them(capsys: pytest.CaptureF
 
 def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridging.Bridge) -> None:
     """With what it waits for, to its owner and to the site, until something else happens to it."""
-    bridge.timeline.own(1, 1001)
-    bridge.timeline.note(1, views.REFUSED, "waits for gpu on n1")
+    bridge.context.store.job(1).uid = 1001
+    bridge.context.store.note_refusal(1, (NO_ROOM,), "waits")
     for uid, sees_all, expected in (
-        (1001, False, ["waits for gpu on n1"]),
-        (0, True, ["waits for gpu on n1"]),
+        (1001, False, [(NO_ROOM,)]),
+        (0, True, [(NO_ROOM,)]),
     ):
         found = describing.describe(bridge, (), uid=uid, sees_all=sees_all)
-        assert [view.waits_for for view in found] == expected
+        assert [view.refusals for view in found] == expected
         assert [view.timeline for view in found] == [()], "only a job asked for comes with its story"
     assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
-    assert describing.describe(bridge, (1,), uid=1002, sees_all=False)[0].waits_for == ""
-    bridge.timeline.note(1, "admitted")
+    assert describing.describe(bridge, (1,), uid=1002, sees_all=False)[0].refusals == ()
+    bridge.context.store.note(1, "admitted")
     assert describing.describe(bridge, (), uid=0, sees_all=True) == []
 
 
-@pytest.mark.parametrize(
-    ("reason", "label"),
-    [
-        ("waits for gpu on n3: 1 free", "gpu"),
-        ("waits for Kubernetes: the API", "kubernetes"),
-        ("oh", "other"),
-    ],
-)
-def test_refusals_are_counted_by_kind(reason: str, label: str) -> None:
+def test_refusals_are_counted_by_kind() -> None:
     """Few labels, however many nodes and jobs."""
     figures = metrics.Metrics()
-    figures.refusal(reason)
-    assert figures.registry.get_sample_value("penstock_refused_total", {"reason": label}) == 1
+    figures.refused(NO_ROOM)
+    labels = {"kind": "no-room", "resource": "gpu"}
+    assert figures.registry.get_sample_value("penstock_refused_total", labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "how", "kind"),
+    [
+        (Outcome(exit_code=0), "completed", "exited"),
+        (Outcome(exit_code=3), "failed", "exited"),
+        (NODE_LOST, "requeued", "node-lost"),
+    ],
+)
+def test_ends_are_counted_by_how_and_kind(outcome: Outcome, how: str, kind: str) -> None:
+    """Dashboards tell the job's failures from the cluster's."""
+    figures = metrics.Metrics()
+    figures.ended(outcome)
+    assert figures.registry.get_sample_value("penstock_ended_total", {"how": how, "kind": kind}) == 1
 
 
 async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
     """Plain HTTP on loopback."""
     figures = metrics.Metrics()
-    figures.admitted.inc()
+    figures.admitted()
     serving = asyncio.create_task(metrics.serve(figures, unused_tcp_port))
     try:
         for _ in range(6000):
@@ -166,8 +179,14 @@ async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
 
 def test_log_lines_for_machines_carry_the_job() -> None:
     """Whoever collects logs can ask for one job."""
-    record = logging.LogRecord("penstock.x", logging.INFO, "f", 1, "job %d runs as %s", (17, "pod"), None)
-    found = json.loads(logs.JsonLines().format(record))
-    assert (found["job"], found["level"], found["message"]) == (17, "info", "job 17 runs as pod")
+    heard: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = heard.append  # type: ignore[method-assign]  # only to hear
+    log = logging.Logger("penstock.x")
+    log.addHandler(handler)
+    joblog.of(log, 17).warning("runs as %s, 100 %% sure", "pod")
+    found = json.loads(logs.JsonLines().format(heard[0]))
+    assert (found["job"], found["level"]) == (17, "warning")
+    assert found["message"] == "job 17: runs as pod, 100 % sure"
     record = logging.LogRecord("penstock.x", logging.INFO, "f", 1, "listening", (), None)
     assert "job" not in json.loads(logs.JsonLines().format(record))

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from penstock import crashpoints, errors
-from penstock.bridge import bridge as bridging
-from penstock.daemon import launches, metrics, outputs, server
+from penstock.bridge import container, output, run
+from penstock.daemon import metrics, server
 from penstock.hooks import wire
 from penstock.kube import reflecting, types
 from penstock.model import jobs
@@ -39,28 +39,15 @@ class World:
         self.kube.add_node(fakes.node("n1"))
         for picture in (self.pods, nodes):
             picture.listed.set()
-        self.bridge = bridging.Bridge(
-            slurm=self.slurm,
-            kube=self.kube,
-            pods=self.pods,
-            nodes=nodes,
-            settings=fakes.SETTINGS,
-            time=self.clock,
-            start_timeout=300,
+        self.bridge = fakes.bridge(
+            slurm=self.slurm, kube=self.kube, pods=self.pods, nodes=nodes, time=self.clock
         )
         self.kube.on_bind = lambda key: self.pods._set(
             "/".join(key[1:]), self.kube.show(key, fakes.running())
         )
         self.recovered = asyncio.Event()
         self.recovered.set()
-        self.server = server.Server(
-            self.bridge,
-            frozenset({UID}),
-            self.recovered,
-            fakes.drainer(self.bridge),
-            metrics.Metrics(),
-            self.clock,
-        )
+        self.server = server.Server(self.bridge, frozenset({UID}), self.recovered, metrics.Metrics())
 
     def run(self, job_id: int) -> None:
         """A running job of ours."""
@@ -70,8 +57,8 @@ class World:
 
     def allow(self, *prefixes: str, forbidden: str) -> None:
         """From now on these images, and not that directive."""
-        self.bridge.settings = dataclasses.replace(
-            self.bridge.settings, allowed_images=prefixes, forbidden_directives=frozenset({forbidden})
+        self.bridge.context.settings = dataclasses.replace(
+            self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=frozenset({forbidden})
         )
 
     def end(self, status: types.PodStatus) -> None:
@@ -224,7 +211,7 @@ async def test_signals_that_wait_keep_their_order(
         heard.append(number)
 
     monkeypatch.setattr(crashpoints, "reach", reach)
-    monkeypatch.setattr(world.bridge, "signal", signalled)
+    monkeypatch.setattr(container.Container, "signal", signalled)
     launch(peer, 7)
     assert await peer.hear() == [b"started"]
     for number in ("10", "12", "1"):
@@ -295,8 +282,8 @@ async def test_a_stream_that_hangs_is_said_to_be_incomplete(
         await asyncio.Event().wait()
         yield
 
-    monkeypatch.setattr(launches, "UNDER_WAY_SECONDS", 0.05)
-    monkeypatch.setattr(launches, "LAST_OUTPUT_SECONDS", 0.05)
+    monkeypatch.setattr(run, "UNDER_WAY_SECONDS", 0.05)
+    monkeypatch.setattr(run, "LAST_OUTPUT_SECONDS", 0.05)
     monkeypatch.setattr(world.kube, "log", hangs)
     monkeypatch.setattr(world.kube, "stream", hangs)
     world.run(7)
@@ -304,7 +291,7 @@ async def test_a_stream_that_hangs_is_said_to_be_incomplete(
     launch(peer, 7, stdout="/home/o", script=script)
     assert await peer.hear() == [b"started"]
     world.end(fakes.ended(0))
-    assert await peer.hear() == [b"note", outputs.INCOMPLETE.encode()]
+    assert await peer.hear() == [b"note", output.INCOMPLETE.encode()]
     assert await peer.hear() == [b"exit", b"0"]
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.daemon import launches
-from penstock.model import jobs
+from penstock.bridge import container, run
+from penstock.bridge.launch import Launch
 from tests.unit import test_sessions
 from tests.unit.test_sessions import World
 
@@ -18,12 +18,12 @@ async def test_a_flood_of_signals_does_not_fill_penstockd(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever owns a job can send them without end: past a number one of a kind waits, as in a kernel."""
-    sessions: list[launches.LaunchSession] = []
-    serve = launches.LaunchSession.serve
+    runs: list[run.Run] = []
+    prepare = run.Running.prepare
 
-    async def noted(session: launches.LaunchSession, message: object, allocation: jobs.Allocation) -> None:
-        sessions.append(session)
-        await serve(session, message, allocation)  # type: ignore[arg-type]  # passed on as it is
+    def noted(running: run.Running, launch: Launch, sent: dict[int, int]) -> run.Run:
+        runs.append(prepare(running, launch, sent))
+        return runs[-1]
 
     under_way = asyncio.Event()
 
@@ -31,8 +31,8 @@ async def test_a_flood_of_signals_does_not_fill_penstockd(
         under_way.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(launches.LaunchSession, "serve", noted)
-    monkeypatch.setattr(world.bridge, "signal", never)
+    monkeypatch.setattr(run.Running, "prepare", noted)
+    monkeypatch.setattr(container.Container, "signal", never)
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
@@ -44,5 +44,5 @@ async def test_a_flood_of_signals_does_not_fill_penstockd(
     peer.send("signal", "number", "15", "everyone", "1")
     for _ in range(400):
         assert await peer.hear() == [b"delivered"]
-    (session,) = sessions
-    await test_sessions.until(lambda: session.signals.qsize() == 101)
+    (found,) = runs
+    await test_sessions.until(lambda: found._signals.qsize() == 101)

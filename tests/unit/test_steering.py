@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge import ledger, rooms, steering
+from penstock.bridge import rooms, steering
 from penstock.kube import reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
@@ -30,20 +30,20 @@ class World:
         self.clock, self.slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
         self.pods = reflecting.Reflector(kube, "pods", types.Pod, time=self.clock)
         self.nodes = reflecting.Reflector(kube, "nodes", types.Node, time=self.clock)
-        self.promised = ledger.Ledger()
         self.slurm.places = tuple(target(name) for name in NODES)
         for name in NODES:
             self.nodes.objects[f"/{name}"] = fakes.node(name)
         for picture in (self.pods, self.nodes):
             picture.listed.set()
-        self.steering = steering.Steering(
+        bridge = fakes.bridge(
             slurm=self.slurm,
+            kube=kube,
             pods=self.pods,
             nodes=self.nodes,
-            promised=self.promised,
             time=self.clock,
             wall_clock=self.clock.now,
         )
+        self.steering, self.store = bridge.steering, bridge.context.store
 
     def fill(self, *names: str, gpus: int = 3) -> None:
         """Somebody else's pods."""
@@ -55,7 +55,7 @@ class World:
             del self.pods.objects[f"default/{name}"]
 
     def run(self, job_id: int, *on: str, gpus: int = 2) -> None:
-        self.promised.hold(fakes.allocation(job_id, on=on, gpus=gpus))
+        self.store.reserve(fakes.allocation(job_id, on=on, gpus=gpus))
 
     async def refuse(self, job_id: int = 7, *, on: tuple[str, ...] = ("n1",), gpus: int = 2) -> bool:
         """Whether it goes elsewhere."""
@@ -226,12 +226,12 @@ async def test_a_job_that_ran_and_waits_again_is_kept_from_nothing(world: World)
     world.fill("n1", "n2", "n4")
     await world.refuse()
     started = fakes.allocation(7, on=("n3",), gpus=2)
-    world.promised.hold(started)
+    world.store.reserve(started)
     world.steering.admitted(started)
     world.empty("n1", "n2", "n4")
     await world.steering.look()
     assert world.excluded() == ("n1", "n2", "n4"), "a running job's list cannot be changed"
-    world.promised.forget(7)
+    world.store.unreserve(7)
     await world.steering.look()
     assert world.excluded() == ()
 
@@ -313,9 +313,7 @@ def test_enough_nodes_are_always_left_that_slurm_can_use(
     targets = tuple(target(name, is_up=name in up) for name in NODES)
     job = fakes.allocation(7, on=NODES[:count], gpus=gpus)
     wanted = rooms.Wanted(shares=job.shares, model=targets[:count])
-    plan = rooms.Rooms.of(world.nodes.objects, world.pods.objects.values(), world.promised).plan(
-        wanted, targets
-    )
+    plan = rooms.Rooms.of(world.nodes.objects, world.pods.objects.values(), world.store).plan(wanted, targets)
     left = [each.name for each in targets if each.is_up and each.name not in plan.avoids]
     assert not plan.avoids or len(left) >= count
     assert len(plan.on) in (0, count)

@@ -1,137 +1,221 @@
-"""Does every node of an allocation really have the room? A pure function over what is known of nodes, pods
-and promises.
+"""PrologSlurmctld asks: may the job start on the nodes that Slurm gave it? And what follows a no.
 
-Taken on a node is what the ledger holds for jobs, plus every pod that has not ended and whose job holds
-nothing: everybody else's, and ours of jobs that are being cleaned up. A pod that is being deleted still takes
-its room until it is gone. Where pods of a job ask for more than is held for it, the pods count: of a job that
-is ending Slurm does not tell the GPUs any more, and its promise may have been read anew since.
+Yes reserves the room. No makes Slurm requeue the job by itself, without holding it or draining a node; after
+that the job is told why it waits, and is steered to other nodes, put off, or cancelled where it could never
+start. All of it may be asked again after a crash: what was done is found, not repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import logging
+from collections.abc import Sequence
 
-from penstock import wording
-from penstock.bridge import ledger
-from penstock.kube import reading, types
-from penstock.model import jobs, resources
+import msgspec
 
-NAMED_HOLDERS = 3  # how many pods a refusal names
+from penstock import crashpoints, errors, joblog
+from penstock.bridge import placement, podremoval, records, steering
+from penstock.bridge.context import Context
+from penstock.kube import reading
+from penstock.model import jobs, sentences
+from penstock.model.reasons import Refusal, RefusalKind
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT = 12  # seconds: Slurm's own, its credential's lifetime and a second
+LONGEST_WAIT = 120
+CLOCK_SLACK = 0.05  # slurmctld may run on another host
+PENDING_LOOKS, PENDING_SECONDS = 20, 0.5  # until a job that was sent back is in the queue again
+
+API_UNAVAILABLE = Refusal(kind=RefusalKind.API_UNAVAILABLE)
 
 
-def refusals(
-    allocation: jobs.Allocation,
-    *,
-    nodes: Mapping[str, types.Node],
-    pods: Iterable[types.Pod],
-    promised: ledger.Ledger,
-) -> tuple[str, ...]:
-    """Why the job cannot start now, a line per node; empty when it can."""
-    return tuple(by_node(allocation, nodes=nodes, pods=pods, promised=promised).values())
+class Admission:
+    """Decides, and sees to what follows."""
 
+    def __init__(
+        self,
+        context: Context,
+        *,
+        placements: placement.Placements,
+        attempts: records.AttemptRecords,
+        waiting: steering.Steering,
+    ) -> None:
+        self._context, self._placements = context, placements
+        self._attempts, self._steering = attempts, waiting
+        self._followups: dict[int, asyncio.Task[None]] = {}
 
-def by_node(
-    allocation: jobs.Allocation,
-    *,
-    nodes: Mapping[str, types.Node],
-    pods: Iterable[types.Pod],
-    promised: ledger.Ledger,
-) -> dict[str, str]:
-    """The same, by the names of the nodes that cannot hold it."""
-    own = allocation.identity.job_id
-    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
-    others, beyond = _unpromised_by_node(pods, promised), _beyond_promises(pods, promised, besides=own)
-    found = {
-        share.node: _refusal(
-            share,
-            allocation,
-            nodes,
-            others.get(share.node, []),
-            promised.held_on(share.node, besides=own) + beyond.get(share.node, resources.Amount()),
+    # -- the answer --------------------------------------------------------------------------------
+
+    async def decide(
+        self, identity: jobs.JobIdentity, *, found: Sequence[Refusal] = ()
+    ) -> tuple[Refusal, ...]:
+        """Why the job cannot start now; empty when it can. `found` is what the hook itself has against it."""
+        later_second = self._later_second()
+        job_id = identity.job_id
+        await self._cancel_followup(job_id)
+        self._context.store.job(job_id).uid = identity.uid
+        refusals = tuple(found) or await self.admit(identity)
+        if not refusals:
+            crashpoints.reach("admit.held")
+            self._context.store.note(job_id, "admitted")
+            self._context.meter.admitted()
+            return ()
+        refusals = self._since(job_id, refusals)
+        text = sentences.refusals(refusals)
+        self._context.store.note_refusal(job_id, refusals, text)
+        self._context.meter.refused(refusals[0])
+        joblog.of(log, job_id).info("%s", text)
+        await self._wait_until(later_second)
+        return refusals
+
+    def _since(self, job_id: int, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """The same, each with the moment since when the job has been refused for it."""
+        before, now = self._context.store.job(job_id).refusals, self._context.wall_clock()
+        known = [next((old.since for old in before if one.is_same(old)), now) for one in refusals]
+        return tuple(
+            msgspec.structs.replace(one, since=since) for one, since in zip(refusals, known, strict=True)
         )
-        for share in allocation.shares
-    }
-    return {node: words for node, words in found.items() if words}
+
+    def _later_second(self) -> float:
+        """Slurm tells records of a job apart by whole seconds. 24.11 makes one too many when it sends a job
+        back; of the second in which the job was submitted that would be the newest, and pending for ever.
+        """
+        return self._context.time.now() + 1 - self._context.wall_clock() % 1 + CLOCK_SLACK
+
+    async def _wait_until(self, moment: float) -> None:
+        left = moment - self._context.time.now()
+        if left > 0:
+            await self._context.time.sleep(left)
+
+    # -- is there room? ----------------------------------------------------------------------------
+
+    async def admit(self, identity: jobs.JobIdentity) -> tuple[Refusal, ...]:
+        """Why the job cannot start on its nodes now; empty when it can, and then the room is reserved."""
+        job_id = identity.job_id
+        if not self._context.is_fresh:
+            self._steering.unseen(job_id)
+            return (API_UNAVAILABLE,)
+        job = self._context.store.job(job_id)
+        job.uid, job.is_admitting = identity.uid, True
+        try:
+            await self._attempts.wait_for_collector(identity)
+            details = await self._context.slurm.details(job_id)
+            allocation = details.allocation(identity)
+            if not details.may_go_back:  # its owner has changed that while it waited
+                await self._context.slurm.let_wait(job_id)
+            place = self._placements.of(allocation.partition)
+            view = await place.look(allocation)
+            is_cancelled = details.is_over or not job.is_admitting
+        except (errors.KubeError, TimeoutError) as error:
+            joblog.of(log, job_id).info("is not admitted: %s", error or "the API is slow")
+            self._steering.unseen(job_id)
+            return (API_UNAVAILABLE,)
+        finally:
+            job.is_admitting = False
+        if is_cancelled:
+            return (Refusal(kind=RefusalKind.CANCELLED),)
+        if not details.prepared:
+            return (Refusal(kind=RefusalKind.NOT_PREPARED),)
+        left = await self._earlier_pods(identity, details.submitted)
+        refusals = () if left else place.refusals(allocation, view)
+        if refusals:
+            self._steering.refused(allocation, on={one.node for one in refusals})
+        if left or refusals:
+            self._context.store.unreserve(job_id)
+            return left or refusals
+        self._context.store.reserve(allocation)
+        job.refused = 0
+        self._steering.admitted(allocation, details.avoids)
+        await self._give_comment_back(job_id, details.own_comment)
+        return ()
+
+    async def _earlier_pods(self, identity: jobs.JobIdentity, submitted: int) -> tuple[Refusal, ...]:
+        """Pods of this job from before: a job never runs beside itself, so they have to go first.
+
+        So have those of another job that Slurm has forgotten since and given the number anew.
+        """
+        pods = [pod for pod in self._context.pods.objects.values() if reading.job_id(pod) == identity.job_id]
+        if not pods and not self._context.store.is_attended(identity.job_id):
+            await self._attempts.close(identity)  # of such a job; this one has not begun
+        left = [
+            pod
+            for pod in pods
+            if not reading.belongs_to(pod, identity) or reading.is_older_than(pod, submitted)
+        ]
+        for pod in left:
+            await podremoval.delete(self._context, pod)
+        return tuple(Refusal(kind=RefusalKind.EARLIER_POD, pod=pod.metadata.name) for pod in left)
+
+    async def _give_comment_back(self, job_id: int, own: str | None) -> None:
+        """The job starts: its comment need not say any more why it waits. If that fails it still starts."""
+        if own is None:
+            return
+        try:
+            await self._context.slurm.set_comment(job_id, own)
+        except errors.SlurmError as error:
+            joblog.of(log, job_id).info("keeps the comment that says why it waited: %s", error.message)
+
+    # -- after a no --------------------------------------------------------------------------------
+
+    async def follow_up(self, job_id: int, refusals: tuple[Refusal, ...]) -> None:
+        """The hook has its answer, and Slurm sends the job back: see to the rest in the background."""
+        await self._cancel_followup(job_id)
+        text = sentences.refusals(refusals)
+        is_final = any(one.is_final for one in refusals)
+        work = self._cancel_job(job_id, text) if is_final else self._put_off(job_id, text)
+        task = self._followups[job_id] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._followups.pop(job_id, None))
+
+    async def _cancel_followup(self, job_id: int) -> None:
+        """What follows the job's last refusal and is not done yet holds no more: Slurm tries it again.
+
+        slurmctld may have been away; what it hears now would be said of a job that runs.
+        """
+        task = self._followups.get(job_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _put_off(self, job_id: int, text: str) -> None:
+        """Say why the job waits; send it to other nodes, or let it wait longer after repeated refusals."""
+        slurm, count = self._context.slurm, self._context.store.job(job_id).refused
+        seconds = wait_after(count)
+        try:
+            await slurm.say_why_it_waits(job_id, text)
+            crashpoints.reach("admit.commented")
+            await self._until_pending(job_id)
+            goes = await self._steering.put_off(job_id, seconds, tries=count)
+            if count > 1 and not goes:
+                again = f" (refused {count} times, next try in {seconds} s)"
+                await slurm.say_why_it_waits(job_id, text + again)
+        except errors.SlurmError as error:
+            joblog.of(log, job_id).warning("could not be put off: %s", error.message)
+
+    async def _cancel_job(self, job_id: int, text: str) -> None:
+        """Such a job will never start. Slurm sends a job whose PrologSlurmctld says no back to the queue,
+        also one that was cancelled meanwhile: so it is cancelled there. If not, it asks again, and so do we.
+        """
+        slurm = self._context.slurm
+        try:
+            await slurm.set_comment(job_id, text)
+        except errors.SlurmError as error:
+            joblog.of(log, job_id).warning("is not told why it ends: %s", error.message)
+        try:
+            await self._until_pending(job_id)
+            await slurm.cancel(job_id)
+        except errors.SlurmError as error:
+            joblog.of(log, job_id).warning("could not be ended: %s", error.message)
+
+    async def _until_pending(self, job_id: int) -> None:
+        """Slurm takes a start time only once the job is back in the queue."""
+        for _ in range(PENDING_LOOKS):
+            job = await self._context.slurm.live_job(job_id)
+            if job is None or job.state == "PENDING":
+                return
+            await self._context.time.sleep(PENDING_SECONDS)
 
 
-def free(
-    nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], promised: ledger.Ledger
-) -> dict[str, resources.Amount]:
-    """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
-    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
-    others, beyond = _unpromised_by_node(pods, promised), _beyond_promises(pods, promised, besides=0)
-    left = {}
-    for node in nodes.values():
-        if node.ready and not node.spec.unschedulable:
-            name = node.metadata.name
-            taken = promised.held_on(name, besides=0) + beyond.get(name, resources.Amount())
-            taken += sum(map(reading.requested, others.get(name, [])), start=resources.Amount())
-            left[name] = reading.amount(node.status.allocatable) - taken
-    return left
-
-
-def _unpromised_by_node(pods: Iterable[types.Pod], promised: ledger.Ledger) -> dict[str, list[types.Pod]]:
-    by_node: dict[str, list[types.Pod]] = {}
-    for pod in pods:
-        job_id = reading.job_id(pod)
-        if job_id is None or promised.of(job_id) is None:
-            by_node.setdefault(pod.spec.node_name, []).append(pod)
-    return by_node
-
-
-def _beyond_promises(
-    pods: Iterable[types.Pod], promised: ledger.Ledger, *, besides: int
-) -> dict[str, resources.Amount]:
-    """What pods of jobs take of each node over and above what is held for their jobs."""
-    taken: dict[tuple[str, int], resources.Amount] = {}
-    for pod in pods:
-        job_id, node = reading.job_id(pod), pod.spec.node_name
-        if job_id is not None and job_id != besides and promised.of(job_id) is not None:
-            taken[node, job_id] = taken.get((node, job_id), resources.Amount()) + reading.requested(pod)
-    found: dict[str, resources.Amount] = {}
-    for (node, job_id), amount in taken.items():
-        more = amount.beyond(promised.share_of(job_id, node))
-        found[node] = found.get(node, resources.Amount()) + more
-    return found
-
-
-def _refusal(
-    share: jobs.NodeShare,
-    allocation: jobs.Allocation,
-    nodes: Mapping[str, types.Node],
-    others: list[types.Pod],
-    held: resources.Amount,
-) -> str:
-    node = nodes.get(f"/{share.node}")
-    if node is None:
-        return f"waits for node {share.node}: Kubernetes does not know it"
-    if not node.ready:
-        return f"waits for node {share.node}: not Ready in Kubernetes"
-    if node.spec.unschedulable:
-        return f"waits for node {share.node}: cordoned in Kubernetes"
-    free = reading.amount(node.status.allocatable) - held
-    for pod in others:
-        if not reading.belongs_to(pod, allocation.identity):
-            free -= reading.requested(pod)
-    return _in_words(share, share.amount.shortages(free), others)
-
-
-def _in_words(
-    share: jobs.NodeShare, shortages: tuple[resources.Shortage, ...], others: list[types.Pod]
-) -> str:
-    if not shortages:
-        return ""
-    first = shortages[0]
-    text = f"waits for {first.what} on {share.node}: {first.free} free of {first.needed} needed"
-    holders = sorted(
-        f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in others if _takes(pod, first.what)
-    )
-    if holders:
-        text += f", held by {wording.some(holders, NAMED_HOLDERS)}"
-    return text
-
-
-def _takes(pod: types.Pod, what: str) -> bool:
-    amount = reading.requested(pod)
-    usual = {"gpu": amount.gpus, "cpu": amount.millicpus, "memory": amount.memory}
-    return usual.get(what, amount.count_of(what)) > 0
+def wait_after(refusals: int) -> int:
+    """Seconds until a job that was refused so often in a row is tried again: a little longer each time."""
+    return min(FIRST_WAIT << min(max(refusals - 1, 0), 10), LONGEST_WAIT)

@@ -13,9 +13,9 @@ import logging
 import re
 from collections.abc import Sequence
 
-from penstock import crashpoints, errors
-from penstock.bridge import bridge as bridging
-from penstock.bridge import confirming, epilogs
+from penstock import crashpoints, errors, joblog
+from penstock.bridge import confirming, epilogs, placement
+from penstock.bridge.context import Context
 from penstock.kube import reading
 from penstock.model import jobs
 
@@ -39,7 +39,8 @@ class Drainer:
     word to us.
     """
 
-    bridge: bridging.Bridge
+    context: Context
+    placements: placement.Placements
     partitions: frozenset[str]
     """The bridged ones: no other node is touched."""
     notes: epilogs.Notes
@@ -52,18 +53,18 @@ class Drainer:
         """Nothing new on this node until the job's pods are known to be gone. One that is drained already
         keeps its reason: ours would be lifted, and the other forgotten.
         """
-        drained = {each.node for each in await self.bridge.slurm.drained(self.partitions)}
+        drained = {each.node for each in await self.context.slurm.drained(self.partitions)}
         if node not in drained:
-            await self.bridge.slurm.drain(node, f"penstock: pods of job {job_id} may still run here")
-        self.bridge.ledger.release(job_id, node)
+            await self.context.slurm.drain(node, f"penstock: pods of job {job_id} may still run here")
+        self.context.store.release(job_id, node)
         crashpoints.reach("drain.done")
-        log.warning("node %s drained: pods of job %d may still run there", node, job_id)
+        joblog.of(log, job_id).warning("node %s is drained: pods of the job may still run there", node)
 
     async def lift(self) -> None:
         """Free what is clean again."""
-        if not (self.bridge.pods.fresh and self.bridge.nodes.fresh):
+        if not self.context.is_fresh:
             return
-        drained = await self.bridge.slurm.drained(self.partitions)
+        drained = await self.context.slurm.drained(self.partitions)
         notes = self.notes.read()
         self._forget(drained, notes)
         for drain in drained:
@@ -77,7 +78,7 @@ class Drainer:
 
     def _forget(self, drained: Sequence[jobs.Drain], notes: Sequence[epilogs.Note]) -> None:
         """Notes of nodes that somebody else has freed must not free them the next time."""
-        nodes, now = {drain.node for drain in drained}, self.bridge.time.now()
+        nodes, now = {drain.node for drain in drained}, self.context.time.now()
         over = [note for note in notes if note.node not in nodes and not note.is_running]
         known = {note: self.over.get(note, now) for note in over}
         self.over.clear()
@@ -116,7 +117,7 @@ class Drainer:
     async def _resume(self, node: str) -> None:
         """One that Slurm does not give back keeps no other waiting."""
         try:
-            await self.bridge.slurm.resume(node)
+            await self.context.slurm.resume(node)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
@@ -126,10 +127,10 @@ class Drainer:
 
     async def _is_clean(self, drain: jobs.Drain) -> bool:
         """No pod of ours there that no promise covers, by the API's own word."""
-        bridge = self.bridge
-        if await confirming.node(bridge.kube, drain.node) is None:
+        kube = self.context.kube
+        if await confirming.node(kube, drain.node) is None:
             return drain.reason != SLURMS_OWN or self._leave(drain, "Kubernetes does not know it")
-        found = await confirming.pods_on(bridge.kube, (drain.node,), bridge.pods)
+        found = await confirming.pods_on(kube, (drain.node,), self.context.pods)
         return not any(
             not self._is_covered(job_id, drain.node) and not reading.is_over(pod)
             for pod in found
@@ -138,6 +139,5 @@ class Drainer:
 
     def _is_covered(self, job_id: int, node: str) -> bool:
         """Whether the job has a right to be there: to its nodes, or to any that kube-scheduler chose."""
-        held = self.bridge.ledger.of(job_id)
-        trusted = held is not None and self.bridge.settings.is_trusted(held.partition)
-        return trusted or self.bridge.ledger.holds(job_id, node)
+        held = self.context.store.reservation(job_id)
+        return held is not None and self.placements.of(held.partition).covers(job_id, node)

@@ -1,10 +1,10 @@
-"""Makes all pods of a job's attempt or none: unbound pods first, then the Secret, then the bindings, rank 0
-last.
+"""Makes all pods of a job's attempt or none: pods first, then the Secret and the places, in the order of the
+partition's placement.
 
 Every step may have been done before by a penstockd that was killed: a conflict means "it is there", and what
-is there is checked to be of this attempt before it is used. Rank 0 is bound only when all others run: the
-script never starts in a gang that kubelets refuse in part. Before the step that lets it start the launcher
-is told, and from then on it asks for this gang only: should its pods vanish unseen, no second one is made.
+is there is checked to be of this attempt before it is used. Before the step that lets the script start the
+launcher is told, and from then on it asks for this gang only: should its pods vanish unseen, no second one is
+made.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from penstock import crashpoints, errors
-from penstock.bridge import confirming, following, namespaces, ports
+from penstock.bridge import confirming, follower, namespaces, placement, podremoval
+from penstock.bridge.context import Context
 from penstock.kube import decoding, reading, types
-from penstock.model import jobs, launches
+from penstock.model import jobs, launches, sentences
+from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
 
 class GangRefused(errors.PenstockError):
-    """Kubernetes does not take a part of the gang; nothing of it is left."""
+    """A part of the gang is not taken; nothing of it is left."""
 
-    def __init__(self, message: str, *, requeue: bool = False) -> None:
-        super().__init__(message)
-        self.requeue = requeue
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(sentences.outcome(outcome))
+        self.outcome = outcome
 
 
 Starting = Callable[[], Awaitable[None]]
@@ -41,61 +43,55 @@ async def _announced() -> None:
     """The launcher knows already."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a gang is made from."""
+
+    allocation: jobs.Allocation
+    owner: launches.Owner
+    request: launches.LaunchRequest
+
+    @property
+    def identity(self) -> jobs.JobIdentity:
+        return self.allocation.identity
+
+
 @dataclasses.dataclass(frozen=True)
 class GangMaker:
     """Makes gangs."""
 
-    kube: ports.Kube
-    follower: following.Follower
-    settings: rendering.PodSettings
+    context: Context
+    follower: follower.Follower
     namespaces: namespaces.Namespaces
-    holds: Callable[[int, str], bool]
-    """Whether a node is still a job's."""
+    placements: placement.Placements
     bare: set[str] = dataclasses.field(default_factory=set)
     """uids of pods that we have made and that have no Secret of theirs yet, as far as we know."""
 
-    async def create(
-        self,
-        allocation: jobs.Allocation,
-        *,
-        owner: launches.Owner,
-        request: launches.LaunchRequest,
-        starting: Starting,
-    ) -> tuple[types.Pod, ...]:
+    async def create(self, plan: Plan, starting: Starting) -> tuple[types.Pod, ...]:
         """The gang's pods, all placed; `starting` is awaited before the script can run."""
         made: list[types.Pod] = []
         async with self._all_or_none(made):
-            await self.namespaces.ensure(owner)
+            await self.namespaces.ensure(plan.owner)
             crashpoints.reach("launch.namespace-made")
-            for rank in range(len(allocation.shares)):
-                manifest = rendering.render_pod(
-                    allocation,
-                    rank,
-                    owner=owner,
-                    request=request,
-                    settings=self.settings,
-                    strict_groups=self._strict_groups(allocation, rank),
-                )
-                made.append(await self._create_pod(manifest, allocation.identity, owner))
+            for rank in range(len(plan.allocation.shares)):
+                made.append(await self._create_pod(self._manifest(plan, rank), plan))
                 crashpoints.reach("launch.a-pod-made")
             crashpoints.reach("launch.pods-made")
-            await self._start(made, allocation, owner=owner, request=request, starting=starting)
+            await self._place(made, plan, starting)
         self.bare.difference_update(pod.metadata.uid for pod in made)
         return tuple(made)
 
-    async def complete(
-        self,
-        found: tuple[types.Pod, ...],
-        allocation: jobs.Allocation,
-        *,
-        owner: launches.Owner,
-        request: launches.LaunchRequest,
-    ) -> tuple[types.Pod, ...]:
+    async def complete(self, found: tuple[types.Pod, ...], plan: Plan) -> tuple[types.Pod, ...]:
         """Place a gang whose maker was stopped after it had announced the start."""
         made = list(found)
         async with self._all_or_none(made):
-            await self._start(made, allocation, owner=owner, request=request, starting=_announced)
+            await self._place(made, plan, _announced)
         return tuple(made)
+
+    async def _place(self, made: list[types.Pod], plan: Plan, starting: Starting) -> None:
+        gang = _Gang(self, made, plan, starting)
+        await self.placements.of(plan.allocation.partition).place(gang)
+        crashpoints.reach("launch.all-bound")
 
     @contextlib.asynccontextmanager
     async def _all_or_none(self, made: list[types.Pod]) -> AsyncIterator[None]:
@@ -109,75 +105,44 @@ class GangMaker:
             raise
         except (errors.KubeError, errors.UsageError) as error:
             await self._remove(made)
-            raise GangRefused(error.message) from error
+            raise GangRefused(not_started(OutcomeKind.API_REFUSED, error.message)) from error
         except ValueError as error:  # what cannot be rendered or sent now never can
             log.exception("the objects of a job cannot be made")
             await self._remove(made)
-            raise GangRefused(f"its objects cannot be made: {error}") from error
+            detail = f"its objects cannot be made: {error}"
+            raise GangRefused(not_started(OutcomeKind.API_REFUSED, detail)) from error
 
-    def _strict_groups(self, allocation: jobs.Allocation, rank: int) -> bool:
-        """Whether the pod's node can keep groups out that the image gives its user; a kubelet that cannot
-        refuses the pod. Where kube-scheduler chooses the node, all must be able to.
+    def _manifest(self, plan: Plan, rank: int) -> rendering.Manifest:
+        """Groups that the image gives its user are kept out where every node that the pod may come to can do
+        so; a kubelet that cannot refuses the pod.
         """
-        nodes = self.follower.nodes.objects
-        trusted = self.settings.is_trusted(allocation.partition)
-        places = list(nodes.values()) if trusted else [nodes.get(f"/{allocation.shares[rank].node}")]
-        return all(place and place.status.features.supplemental_groups_policy for place in places)
+        share = plan.allocation.shares[rank]
+        nodes = self.placements.of(plan.allocation.partition).candidates(share)
+        return rendering.render_pod(
+            plan.allocation,
+            rank,
+            owner=plan.owner,
+            request=plan.request,
+            settings=self.context.settings,
+            strict_groups=all(node and node.status.features.supplemental_groups_policy for node in nodes),
+        )
 
-    async def _start(
-        self,
-        made: list[types.Pod],
-        allocation: jobs.Allocation,
-        *,
-        owner: launches.Owner,
-        request: launches.LaunchRequest,
-        starting: Starting,
-    ) -> None:
-        """Secret and bindings. In mode trust the Secret is all that the script still lacks."""
-        trusted = self.settings.is_trusted(allocation.partition)
-        if trusted:
-            await starting()
-        await self._create_secret(made[0], allocation.identity, owner=owner, request=request)
-        crashpoints.reach("launch.secret-made")
-        await self._place(made, allocation, bound=not trusted, starting=starting)
-
-    async def _place(
-        self, made: list[types.Pod], allocation: jobs.Allocation, *, bound: bool, starting: Starting
-    ) -> None:
-        """Bind ranks 1 and up, see them run, then bind rank 0; in mode trust, only see them run."""
-        nodes = [share.node for share in allocation.shares]
-        for rank in range(1, len(made)) if bound else ():
-            made[rank] = await self._bind(made[rank], allocation.identity, nodes[rank])
-            crashpoints.reach("launch.another-bound")
-        for rank in range(1, len(made)):
-            outcome = await self.follower.started(made[rank])
-            if outcome is not None:
-                raise GangRefused(f"rank {rank} on {nodes[rank]}: {outcome.reason}", requeue=outcome.requeue)
-        crashpoints.reach("launch.others-run")
-        if bound:
-            await starting()
-            crashpoints.reach("launch.announced")
-            made[0] = await self._bind(made[0], allocation.identity, nodes[0])
-        crashpoints.reach("launch.all-bound")
-
-    async def _create_pod(
-        self, manifest: rendering.Manifest, identity: jobs.JobIdentity, owner: launches.Owner
-    ) -> types.Pod:
+    async def _create_pod(self, manifest: rendering.Manifest, plan: Plan) -> types.Pod:
         try:
-            return await self._make_pod(manifest, identity)
+            return await self._make_pod(manifest, plan.identity)
         except errors.KubeNotFound:
-            await self.namespaces.ensure(owner, anew=True)
-            return await self._make_pod(manifest, identity)
+            await self.namespaces.ensure(plan.owner, anew=True)
+            return await self._make_pod(manifest, plan.identity)
 
     async def _make_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
         meta = manifest["metadata"]
         try:
-            made = self._ours(await self.kube.create("pods", manifest, namespace=meta["namespace"]))
+            made = self._ours(await self.context.kube.create("pods", manifest, namespace=meta["namespace"]))
             self.bare.add(made.metadata.uid)
             return made
         except errors.KubeConflict as error:
             try:
-                answer = await self.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
+                answer = await self.context.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
             except errors.KubeNotFound:
                 raise errors.KubeUnavailable(f"no pod was made: {error.message}") from error
         pod = self._ours(answer)
@@ -190,24 +155,20 @@ class GangMaker:
         return pod
 
     def _ours(self, answer: bytes) -> types.Pod:
-        cluster = rendering.label_of(self.settings.cluster)
-        return reading.as_seen_by(cluster, decoding.decode(answer, types.Pod))
+        return reading.as_seen_by(self.context.cluster, decoding.decode(answer, types.Pod))
 
-    async def _create_secret(
-        self,
-        first: types.Pod,
-        identity: jobs.JobIdentity,
-        *,
-        owner: launches.Owner,
-        request: launches.LaunchRequest,
-    ) -> None:
+    async def create_secret(self, first: types.Pod, plan: Plan) -> None:
         """One that is there already was made before a crash, or goes with a pod that was removed."""
         uid = first.metadata.uid
         manifest = rendering.render_secret(
-            identity, owner=owner, request=request, settings=self.settings, owner_pod_uid=uid
+            plan.identity,
+            owner=plan.owner,
+            request=plan.request,
+            settings=self.context.settings,
+            owner_pod_uid=uid,
         )
         try:
-            await self.kube.create("secrets", manifest, namespace=first.metadata.namespace)
+            await self.context.kube.create("secrets", manifest, namespace=first.metadata.namespace)
         except errors.KubeConflict as error:
             if error.reason == namespaces.UNCOUNTED:
                 raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
@@ -218,35 +179,66 @@ class GangMaker:
             raise
         self.bare.discard(uid)
 
-    async def _bind(self, pod: types.Pod, identity: jobs.JobIdentity, node: str) -> types.Pod:
+    async def bind(self, pod: types.Pod, job_id: int, node: str) -> types.Pod:
         """The pod, on its node. One that is there unbound is found and removed by the node's Epilog; bound
         after that it would be on a node that Slurm has given to others.
         """
         if pod.spec.node_name == node:
             return pod
-        if not self.holds(identity.job_id, node):
-            raise GangRefused(f"Slurm has taken node {node} back")
-        seen = f"/{node}" in self.follower.nodes.objects
-        if not seen and await confirming.node(self.kube, node) is None:  # the API would take the binding
-            raise GangRefused(f"node {node} has left Kubernetes", requeue=True)
+        if not self.context.store.holds(job_id, node):
+            raise GangRefused(not_started(OutcomeKind.NODE_TAKEN_BACK, "", node=node))
+        kube, seen = self.context.kube, f"/{node}" in self.context.nodes.objects
+        if not seen and await confirming.node(kube, node) is None:  # the API would take the binding
+            raise GangRefused(not_started(OutcomeKind.NODE_LOST, "", node=node, requeue=True))
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         try:
-            await self.kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
+            await kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
         except errors.KubeConflict:  # an earlier try came late, or somebody was faster
-            found = await confirming.pod(self.kube, meta.namespace, meta.name)
+            found = await confirming.pod(kube, meta.namespace, meta.name)
             if found is None or (found.metadata.uid, found.spec.node_name) != (meta.uid, node):
                 raise
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
     async def _remove(self, made: list[types.Pod]) -> None:
         for pod in made:
-            meta = pod.metadata
-            self.bare.discard(meta.uid)
+            self.bare.discard(pod.metadata.uid)
             try:
-                await self.kube.delete(
-                    "pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=1
-                )
+                await podremoval.delete(self.context, pod)
                 crashpoints.reach("refuse.one-removed")
             except errors.KubeError as error:
-                log.warning("pod %s of a refused gang is left to the Epilog: %s", meta.name, error.message)
+                name = pod.metadata.name
+                log.warning("pod %s of a refused gang is left to the Epilog: %s", name, error.message)
+
+
+class _Gang:
+    """The pods of one plan, for its placement."""
+
+    def __init__(self, maker: GangMaker, made: list[types.Pod], plan: Plan, starting: Starting) -> None:
+        self._maker, self._made, self._plan, self._starting = maker, made, plan, starting
+        self._nodes = [share.node for share in plan.allocation.shares]
+
+    @property
+    def ranks(self) -> range:
+        return range(len(self._made))
+
+    async def make_secret(self) -> None:
+        await self._maker.create_secret(self._made[0], self._plan)
+        crashpoints.reach("launch.secret-made")
+
+    async def bind(self, rank: int) -> None:
+        job_id, node = self._plan.identity.job_id, self._nodes[rank]
+        self._made[rank] = await self._maker.bind(self._made[rank], job_id, node)
+        if rank:
+            crashpoints.reach("launch.another-bound")
+
+    async def others_run(self) -> None:
+        for rank in self.ranks[1:]:
+            outcome = await self._maker.follower.started(self._made[rank])
+            if outcome is not None:
+                raise GangRefused(outcome.of_rank(rank, self._nodes[rank]))
+        crashpoints.reach("launch.others-run")
+
+    async def announce(self) -> None:
+        await self._starting()
+        crashpoints.reach("launch.announced")

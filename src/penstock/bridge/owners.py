@@ -19,6 +19,7 @@ import threading
 
 from penstock import errors
 from penstock.model import jobs, launches
+from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,13 @@ class Owners:
         """The job's user, in the group that the job was submitted with, charged to the job's account."""
         found = await self.of(allocation.identity.uid, allocation.gid)
         return dataclasses.replace(found, account=allocation.account)
+
+    async def namespace(self, allocation: jobs.Allocation, settings: rendering.PodSettings) -> str:
+        """Where the job's pods are; nothing when there is no place for them, and so no pods."""
+        try:
+            return rendering.namespace_of(await self.of_job(allocation), settings)
+        except errors.UsageError:
+            return ""
 
     async def of(self, uid: int, gid: int | None = None) -> launches.Owner:
         """A uid that the host has never known keeps its number and has no groups; KubeUnavailable while

@@ -1,11 +1,14 @@
-"""What the bridge may call, declared where it is used: tests can stand in for Slurm and Kubernetes."""
+"""What the bridge may call, declared where it is used: tests stand in for Slurm, Kubernetes and launchers."""
 
 from __future__ import annotations
 
+import dataclasses
+import signal
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.model import jobs
+from penstock.model.reasons import Outcome, Refusal
 
 
 class Slurm(Protocol):
@@ -82,3 +85,57 @@ class Kube(Protocol):
     def stream(
         self, command: Sequence[str], *, namespace: str, name: str, container: str
     ) -> AsyncIterator[tuple[int, bytes]]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Signal:
+    """What Slurm sent to the launcher."""
+
+    number: signal.Signals
+    everyone: bool
+    """For all processes of the job, not for the script alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Synced:
+    """The launcher has written all output that it was sent."""
+
+
+class Launcher(Protocol):
+    """A job's launcher, at the other end of a connection."""
+
+    async def hear(self) -> Signal | Synced | None:
+        """What it says next; None when it has gone."""
+
+    async def started(self) -> None:
+        """The script may run: from now on the launcher only asks for the gang that it knows."""
+
+    async def note(self, text: str) -> None:
+        """A line for the job's stderr."""
+
+    async def output(self, chunk: bytes, stream: int) -> None: ...
+
+    async def sync(self) -> None:
+        """That was all output; to be answered with Synced when it is written."""
+
+    async def delivered(self) -> None:
+        """Its oldest signal has reached the job."""
+
+    async def die(self, number: int) -> None:
+        """End by this signal."""
+
+    async def exit(self, code: int) -> None: ...
+
+
+class Meter(Protocol):
+    """Counts for the metrics page."""
+
+    def admitted(self) -> None: ...
+
+    def refused(self, refusal: Refusal) -> None: ...
+
+    def started(self, seconds: float) -> None: ...
+
+    def ended(self, outcome: Outcome) -> None: ...
+
+    def released(self, seconds: float) -> None: ...

@@ -1,76 +1,133 @@
-"""Takes a job's pods off a node and says so only when they are gone: 404 from the API, never just missing
-from a cache or from a list.
+"""The Epilog asks: Slurm takes a node back, and frees it when the job's pods there are gone.
 
-A job's pods are looked for in the shared picture and by the names that they must have; by label only where
-neither finds one. A list may leave out what is there, a name cannot.
+A job's pods are looked for in the cache and by the names that they must have; by label only where neither
+finds one. A list may leave out what is there, a name cannot.
 """
 
 from __future__ import annotations
 
 from penstock import crashpoints, errors, wellknown
-from penstock.bridge import confirming, ports
-from penstock.kube import reading, reflecting, types
-
-# Slurm has given the job its KillWait already. Never 0: that would remove the object without asking the node.
-GRACE = 1
-LOOK_AGAIN = 2.0
-
-
-async def remove_from_node(
-    job_id: int,
-    node: str,
-    *,
-    names: tuple[str, ...],
-    waiting: bool,
-    cluster: str,
-    namespace: str,
-    kube: ports.Kube,
-    pods: reflecting.Reflector[types.Pod],
-) -> None:
-    """Returns when no pod of the job is left on the node (empty: anywhere) or, if `waiting` ones may be meant
-    for it, without a node; KubeUnavailable when that cannot be known. `names` are those that the job's pods
-    there would have.
-    """
-    places = ("", node) if waiting else (node,)
-    found = [pod for pod in pods.objects.values() if reading.job_id(pod) == job_id]
-    for name in names:
-        pod = await confirming.pod(kube, namespace, name)
-        if pod is not None and reading.job_id(pods.view(pod)) == job_id:
-            found.append(pod)
-    found = [pod for pod in found if not node or pod.spec.node_name in places]
-    if not found:
-        labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}
-        labels |= {wellknown.LABEL_CLUSTER: cluster} if cluster else {}
-        selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        found += await confirming.pods(kube, namespace=namespace, query={"labelSelector": selector})
-    for pod in {pod.metadata.uid: pod for pod in found}.values():
-        if not node or pod.spec.node_name in places:
-            await remove(pod, kube=kube, pods=pods)
+from penstock.bridge import confirming, owners, placement, podremoval, records, unlaunched
+from penstock.bridge.context import Context
+from penstock.kube import reading, types
+from penstock.model import jobs
+from penstock.render import pods as rendering
 
 
-async def remove(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]) -> None:
-    """Delete one pod and wait until it is gone; then it is so in the shared picture, too, however late its
-    watch may be: the job's next attempt would be sent back because of a pod that is not there.
-    """
-    await _until_gone(pod, kube=kube, pods=pods)
-    known = pods.objects.get(reflecting.key_of(pod.metadata))
-    if known is not None and known.metadata.uid == pod.metadata.uid:
-        pods.gone(known)
+class Releasing:
+    """Takes jobs off nodes."""
 
+    def __init__(
+        self,
+        context: Context,
+        *,
+        placements: placement.Placements,
+        attempts: records.AttemptRecords,
+        known: owners.Owners,
+    ) -> None:
+        self._context, self._store = context, context.store
+        self._placements, self._attempts, self._owners = placements, attempts, known
 
-async def _until_gone(pod: types.Pod, *, kube: ports.Kube, pods: reflecting.Reflector[types.Pod]) -> None:
-    meta = pod.metadata
-    with pods.subscribe(reflecting.key_of(meta)) as changes:
+    async def release(self, job_id: int, node: str) -> None:
+        """The job's pods are gone from the node when this returns; an admission under way is called off."""
+        began = self._context.time.now()
+        await self._release(job_id, node)
+        self._context.meter.released(self._context.time.now() - began)
+        self._store.note(job_id, "released", node)
+        crashpoints.reach("release.done")
+
+    async def _release(self, job_id: int, node: str) -> None:
+        now = await self._attempt_now_on(job_id, node)
+        if now is not None:
+            await self._remove_earlier(now, node)
+            return
+        self._store.job(job_id).is_admitting = False
+        self._store.leave(job_id, node)
+        crashpoints.reach("release.asked")
+        allocation = self._store.reservation(job_id)
+        with self._attempts.watching(job_id):
+            await self._remove_pods(job_id, node, allocation)
+        crashpoints.reach("release.gone")
+        self._store.release(job_id, node)
+        crashpoints.reach("release.freed")
+        if allocation is not None and self._store.reservation(job_id) is None:
+            await unlaunched.note(self._context, self._attempts, allocation)
+            await self._attempts.close(allocation.identity)
+
+    async def _attempt_now_on(self, job_id: int, node: str) -> jobs.JobIdentity | None:
+        """The attempt that Slurm runs on the node; then its Epilog there is an earlier attempt's.
+
+        Its node was lost, came back and has the job again. An Epilog does not say which attempt it is about,
+        but Slurm starts none on a node of a job that runs there.
+        """
+        held = self._store.reservation(job_id)
+        if held is None or not held.identity.restart:
+            return None
         try:
-            await kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=GRACE)
-        except errors.KubeNotFound:
+            details = await self._context.slurm.details(job_id)
+        except errors.SlurmUnavailable:
+            raise
+        except errors.SlurmError:  # it has no nodes any more
+            return None
+        runs_here = details.state in jobs.AT_WORK and any(share.node == node for share in details.shares)
+        return held.identity if runs_here else None
+
+    async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:
+        """What earlier attempts of the job have left on the node."""
+        for pod in self._cached(now.job_id):
+            if pod.spec.node_name == node and not reading.belongs_to(pod, now):
+                await podremoval.remove(self._context, pod)
+
+    def _cached(self, job_id: int) -> list[types.Pod]:
+        return [pod for pod in self._context.pods.objects.values() if reading.job_id(pod) == job_id]
+
+    async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
+        """An Epilog may come late, after its node was lost and the job sent elsewhere: pods that wait for
+        other nodes are none of its business.
+        """
+        place: str | None = node
+        namespace = ""
+        if allocation is not None:
+            place = self._placements.of(allocation.partition).released_with(job_id, node)
+            namespace = await self._owners.namespace(allocation, self._context.settings)
+        if place is None:
             return
-        except errors.KubeConflict as error:  # another pod has its name by now; if not, that was no answer
-            if await confirming.is_there(kube, meta):
-                raise errors.KubeUnavailable(f"pod {meta.name} is not deleted: {error.message}") from error
-            return
-        crashpoints.reach("release.deleted")
-        while True:
-            change = await changes.next(within=LOOK_AGAIN)
-            if (change is None or change.deleted) and not await confirming.is_there(kube, meta):
-                return
+        waiting = allocation is None or self._store.holds(job_id, node)
+        places = ("", place) if waiting else (place,)
+        for pod in await self._pods_on(job_id, place, places, allocation, namespace):
+            await podremoval.remove(self._context, pod)
+
+    async def _pods_on(
+        self,
+        job_id: int,
+        place: str,
+        places: tuple[str, ...],
+        allocation: jobs.Allocation | None,
+        namespace: str,
+    ) -> list[types.Pod]:
+        """Pods of the job in one of the places, or in any; KubeUnavailable when that cannot be known."""
+
+        def here(pods: list[types.Pod]) -> list[types.Pod]:
+            return [pod for pod in pods if place == placement.ANYWHERE or pod.spec.node_name in places]
+
+        found = self._cached(job_id)
+        if allocation is not None and namespace:
+            found += await self._by_name(allocation.identity, self._store.ranks(job_id, place), namespace)
+        found = here(found) or here(await self._by_label(job_id, namespace))
+        return list({pod.metadata.uid: pod for pod in found}.values())
+
+    async def _by_name(
+        self, identity: jobs.JobIdentity, ranks: tuple[int, ...], namespace: str
+    ) -> list[types.Pod]:
+        names = [rendering.pod_name(identity, rank) for rank in ranks]
+        found = [await confirming.pod(self._context.kube, namespace, name) for name in names]
+        view = self._context.pods.view
+        return [pod for pod in found if pod is not None and reading.job_id(view(pod)) == identity.job_id]
+
+    async def _by_label(self, job_id: int, namespace: str) -> list[types.Pod]:
+        labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}
+        if self._context.cluster:
+            labels[wellknown.LABEL_CLUSTER] = self._context.cluster
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        query = {"labelSelector": selector}
+        return await confirming.pods(self._context.kube, namespace=namespace, query=query)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from penstock.bridge import admission, ledger
+from penstock.bridge import capacity, store
 from penstock.kube import types
 from penstock.model import jobs, resources
 
@@ -37,10 +37,10 @@ class Rooms:
     """By Slurm's jobs, as Slurm knows."""
 
     @classmethod
-    def of(cls, nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], promised: ledger.Ledger) -> Rooms:
+    def of(cls, nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: store.Store) -> Rooms:
         """Only of nodes that Kubernetes can use now."""
-        free = admission.free(nodes, pods, promised)
-        return cls(free, {name: promised.held_on(name, besides=0) for name in free})
+        free = capacity.free(nodes, pods, reserved)
+        return cls(free, {name: reserved.reserved_on(name, besides=0) for name in free})
 
     def take(self, node: str, amount: resources.Amount) -> None:
         """A job is on its way there."""

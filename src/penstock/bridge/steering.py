@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time as unix_time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from penstock import clock, errors
-from penstock.bridge import ledger, ports, rooms
-from penstock.kube import reflecting, types
+from penstock import errors, joblog
+from penstock.bridge import rooms
+from penstock.bridge.context import Context
 from penstock.model import jobs
 
 log = logging.getLogger(__name__)
@@ -52,19 +51,10 @@ class Waiting:
 class Steering:
     """All jobs that wait for Kubernetes."""
 
-    def __init__(
-        self,
-        *,
-        slurm: ports.Slurm,
-        pods: reflecting.Reflector[types.Pod],
-        nodes: reflecting.Reflector[types.Node],
-        promised: ledger.Ledger,
-        time: clock.Clock,
-        wall_clock: Callable[[], float] = unix_time.time,
-    ) -> None:
+    def __init__(self, context: Context) -> None:
         self.waiting: dict[int, Waiting] = {}
-        self._slurm, self._pods, self._nodes = slurm, pods, nodes
-        self._promised, self._time, self._wall_clock = promised, time, wall_clock
+        self._context, self._slurm, self._time = context, context.slurm, context.time
+        self._pods, self._nodes, self._store = context.pods, context.nodes, context.store
         self._targets: dict[str, tuple[float, tuple[jobs.Target, ...]]] = {}
         self._on_its_way: dict[int, tuple[float, tuple[str, ...]]] = {}
         self._blind: set[int] = set()
@@ -108,7 +98,7 @@ class Steering:
             self.waiting.pop(job_id, None)
             return False
         if waiting is None:
-            until = int(self._wall_clock()) + seconds
+            until = int(self._context.wall_clock()) + seconds
             await self._slurm.steer(job, avoids=job.avoids, seconds=seconds, until=until)
             return False
         await self._understand(waiting, job)
@@ -137,15 +127,14 @@ class Steering:
     ) -> None:
         """Tell Slurm; a job that goes counts where it probably goes to. `seconds` as Slurm.steer has them."""
         avoids = plan.avoids - job.own_excluded
-        until = int(self._wall_clock()) + seconds if seconds else 0
+        until = int(self._context.wall_clock()) + seconds if seconds else 0
         await self._slurm.steer(job, avoids=avoids, seconds=seconds, until=until)
         waiting.avoids, waiting.sleeps = avoids, not plan.goes
         if plan.on:
             until_when = self._time.now() + ON_ITS_WAY_SECONDS
             self._on_its_way[job.job_id] = until_when, plan.on
-        log.info(
-            "job %d %s%s",
-            job.job_id,
+        joblog.of(log, job.job_id).info(
+            "%s%s",
             "goes on" if plan.goes else f"waits {seconds} s",
             f", not to {','.join(sorted(avoids))}" if avoids else "",
         )
@@ -154,13 +143,13 @@ class Steering:
 
     async def look(self) -> None:
         """Lift what need not be any more, and wake jobs for which there is room, by Slurm's priority."""
-        if not (self._pods.fresh and self._nodes.fresh):
+        if not self._context.is_fresh:
             return
         await self._wake_blind()
         candidates = [
             job_id
             for job_id, each in self.waiting.items()
-            if each.settled and self._promised.of(job_id) is None
+            if each.settled and self._store.reservation(job_id) is None
         ]
         if not candidates:
             return
@@ -214,7 +203,7 @@ class Steering:
         if job is None:
             return
         if _is_owners(job):
-            log.info("job %d begins when its owner or Slurm wants it to", job_id)
+            joblog.of(log, job_id).info("begins when its owner or Slurm wants it to")
             self.waiting.pop(job_id, None)
             if job.avoids:
                 await self._slurm.steer(job, avoids=(), seconds=None, until=0)
@@ -224,7 +213,7 @@ class Steering:
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
-            log.info("job %d is left as it is: %s", job_id, error.message)
+            joblog.of(log, job_id).info("is left as it is: %s", error.message)
             self.waiting.pop(job_id, None)
 
     async def recover(self) -> None:
@@ -237,12 +226,12 @@ class Steering:
     # -- what is known -----------------------------------------------------------------------------
 
     def _rooms(self) -> rooms.Rooms:
-        found = rooms.Rooms.of(self._nodes.objects, self._pods.objects.values(), self._promised)
+        found = rooms.Rooms.of(self._nodes.objects, self._pods.objects.values(), self._store)
         now = self._time.now()
         self._on_its_way = {
             job_id: each
             for job_id, each in self._on_its_way.items()
-            if each[0] > now and job_id in self.waiting and self._promised.of(job_id) is None
+            if each[0] > now and job_id in self.waiting and self._store.reservation(job_id) is None
         }
         for job_id, (_, nodes) in self._on_its_way.items():
             for share, node in zip(self.waiting[job_id].allocation.shares, nodes, strict=False):

@@ -1,4 +1,4 @@
-"""Finds what belongs to no live job (I2), and writes the ledger anew after a restart.
+"""Finds what belongs to no live job (I2), and reserves anew after a restart what running jobs hold.
 
 A pod is removed only when Slurm, asked twice some time apart, has left its job out both times, says of this
 very job that it is not there or not running that attempt, and no launcher of it is alive: a list that lacks
@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 
-from penstock import crashpoints, errors, wellknown
-from penstock.bridge import bridge as bridging
-from penstock.bridge import release, unattended
+from penstock import crashpoints, errors, joblog, wellknown
+from penstock.bridge import podremoval, records, steering, unattended
+from penstock.bridge.context import Context
 from penstock.kube import reading, types
 from penstock.model import jobs
 
@@ -39,32 +39,34 @@ def _has_a_right(pod: types.Pod, live: dict[int, jobs.LiveJob]) -> bool:
 class Sweeper:
     """Remembers what looked orphaned last time."""
 
-    bridge: bridging.Bridge
+    context: Context
+    attempts: records.AttemptRecords
+    steering: steering.Steering
     bridged_partitions: frozenset[str]
     suspects: set[str] = dataclasses.field(default_factory=set)
     ending: set[jobs.JobIdentity] = dataclasses.field(default_factory=set)
     """Attempts that looked over last time."""
 
     def __post_init__(self) -> None:
-        self.unattended = unattended.Unattended(self.bridge)
+        self.unattended = unattended.Unattended(self.context)
 
     async def recover(self) -> None:
         """After a start: hold again what running jobs hold already."""
-        for job in await self.bridge.slurm.live_jobs():
+        for job in await self.context.slurm.live_jobs():
             if job.partition in self.bridged_partitions and job.holds_resources:
                 await self._hold(job)
 
     async def _hold(self, job: jobs.LiveJob) -> None:
         try:
-            details = await self.bridge.slurm.details(job.identity.job_id)
+            details = await self.context.slurm.details(job.identity.job_id)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
-            log.info("job %d ended while it was being looked at: %s", job.identity.job_id, error.message)
+            joblog.of(log, job.identity.job_id).info("ended while it was being looked at: %s", error.message)
             return
         allocation = details.allocation(job.identity)
-        self.bridge.ledger.hold(allocation)
-        self.bridge.steering.admitted(allocation, details.avoids)
+        self.context.store.reserve(allocation)
+        self.steering.admitted(allocation, details.avoids)
         crashpoints.reach("recover.held")
 
     async def sweep(self) -> None:
@@ -72,14 +74,14 @@ class Sweeper:
 
         Pods and promises are noted before Slurm is asked: whatever is younger than the answer is left alone.
         """
-        ours = [pod for pod in self.bridge.pods.objects.values() if reading.job_id(pod) is not None]
-        promised = self.bridge.ledger.jobs()
-        begun = self.bridge.attempts.under_way()
-        if not self.bridge.pods.fresh or not (ours or promised or begun):
+        ours = [pod for pod in self.context.pods.objects.values() if reading.job_id(pod) is not None]
+        reserved = [one.identity.job_id for one in self.context.store.reservations()]
+        begun = self.attempts.under_way()
+        if not self.context.pods.fresh or not (ours or reserved or begun):
             self.suspects, self.ending = set(), set()
             return
-        live = {job.identity.job_id: job for job in await self.bridge.slurm.live_jobs()}
-        for job_id in promised:
+        live = {job.identity.job_id: job for job in await self.context.slurm.live_jobs()}
+        for job_id in reserved:
             if job_id not in live or not live[job_id].holds_resources:
                 await self._forget(job_id)
         found = orphans(ours, live)
@@ -89,14 +91,14 @@ class Sweeper:
         self.suspects = found
         await self._close(begun, live)
         with_pods = {reading.job_id(pod) for pod in ours}
-        running = [one for one in promised if one in live and live[one].state == "RUNNING"]
+        running = [one for one in reserved if one in live and live[one].state == "RUNNING"]
         await self.unattended.look(one for one in running if one not in with_pods)
 
     async def _forget(self, job_id: int) -> None:
         """The promise goes when Slurm, asked for this very job, says that it holds nothing."""
-        job = await self.bridge.slurm.live_job(job_id)
+        job = await self.context.slurm.live_job(job_id)
         if job is None or not job.holds_resources:
-            self.bridge.ledger.forget(job_id)
+            self.context.store.unreserve(job_id)
 
     async def _try_to_remove(self, pod: types.Pod) -> None:
         """One pod that may not be deleted, or whose webhook is away, keeps nobody from the rest."""
@@ -112,34 +114,34 @@ class Sweeper:
     async def _remove(self, pod: types.Pod) -> None:
         """Delete, unless Slurm or the job's own launcher says that the job lives."""
         job_id = reading.job_id(pod)
-        if job_id is None or self.bridge.attended[job_id]:
+        if job_id is None or self.context.store.is_attended(job_id):
             return
-        job = await self.bridge.slurm.live_job(job_id)
+        job = await self.context.slurm.live_job(job_id)
         if job is not None and _has_a_right(pod, {job_id: job}):
             return
         log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
         crashpoints.reach("sweep.found")
-        await self.bridge.delete(pod, grace=release.GRACE)
+        await podremoval.delete(self.context, pod)
 
     async def _close(self, begun: tuple[jobs.JobIdentity, ...], live: dict[int, jobs.LiveJob]) -> None:
         """Hand over attempts that nobody saw end: twice not running in Slurm, and without a pod."""
         left = {
             (job_id, pod.metadata.labels.get(wellknown.LABEL_RESTART))
-            for pod in self.bridge.pods.objects.values()
+            for pod in self.context.pods.objects.values()
             if (job_id := reading.job_id(pod)) is not None
         }
         over = {identity for identity in begun if not _runs(identity, live)}
         for identity in over & self.ending:
             if (identity.job_id, str(identity.restart)) not in left and await self._is_over(identity):
-                log.info("job %d: attempt %d was over unseen", identity.job_id, identity.restart)
-                await self.bridge.attempts.close(identity)
+                joblog.of(log, identity.job_id).info("attempt %d was over unseen", identity.restart)
+                await self.attempts.close(identity)
         self.ending = over
 
     async def _is_over(self, identity: jobs.JobIdentity) -> bool:
         """Slurm says so of this very job, and no launcher of it is alive."""
-        job = await self.bridge.slurm.live_job(identity.job_id)
+        job = await self.context.slurm.live_job(identity.job_id)
         ended = job is None or not _runs(identity, {identity.job_id: job})
-        return ended and not self.bridge.attended[identity.job_id]
+        return ended and not self.context.store.is_attended(identity.job_id)
 
 
 def _runs(identity: jobs.JobIdentity, live: dict[int, jobs.LiveJob]) -> bool:

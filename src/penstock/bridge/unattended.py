@@ -13,8 +13,8 @@ import dataclasses
 import logging
 from collections.abc import Iterable
 
-from penstock import errors
-from penstock.bridge import bridge as bridging
+from penstock import errors, joblog
+from penstock.bridge.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,12 @@ ENDED = "ended: Slurm says that it runs, but its launcher never came, and it may
 class Unattended:
     """Counts rounds in a row in which a running job had neither a launcher nor a pod."""
 
-    bridge: bridging.Bridge
+    context: Context
     rounds: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
 
     async def look(self, running_without_pods: Iterable[int]) -> None:
         """One round over jobs that Slurm says are running and that have no pod."""
-        missing = [job_id for job_id in running_without_pods if not self.bridge.attended[job_id]]
+        missing = [job_id for job_id in running_without_pods if not self.context.store.is_attended(job_id)]
         self.rounds = collections.Counter({one: self.rounds[one] + 1 for one in missing})
         for job_id in missing:
             if await self._is_due(job_id):
@@ -44,17 +44,17 @@ class Unattended:
     async def _is_due(self, job_id: int) -> bool:
         rounds = self.rounds[job_id]
         if ROUNDS_AFTER_RESTART < rounds <= ROUNDS_TO_COME:
-            return await self.bridge.slurm.is_older_than_controller(job_id)
+            return await self.context.slurm.is_older_than_controller(job_id)
         return rounds > ROUNDS_TO_COME
 
     async def _send_back(self, job_id: int) -> None:
-        log.warning("job %d is %s", job_id, NEVER_CAME)
-        await self.bridge.slurm.set_comment(job_id, NEVER_CAME)
+        joblog.of(log, job_id).warning("is %s", NEVER_CAME)
+        await self.context.slurm.set_comment(job_id, NEVER_CAME)
         try:
-            await self.bridge.slurm.requeue(job_id)
+            await self.context.slurm.requeue(job_id)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
-            log.warning("job %d is %s: %s", job_id, ENDED, error.message)
-            await self.bridge.slurm.set_comment(job_id, ENDED)
-            await self.bridge.slurm.cancel(job_id)
+            joblog.of(log, job_id).warning("is %s: %s", ENDED, error.message)
+            await self.context.slurm.set_comment(job_id, ENDED)
+            await self.context.slurm.cancel(job_id)

@@ -9,35 +9,36 @@ on a job that has ended.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from penstock import errors
+from penstock import errors, joblog
+from penstock.bridge import records
+from penstock.bridge.context import Context
 from penstock.model import jobs
-
-if TYPE_CHECKING:
-    from penstock.bridge import bridge as bridging
+from penstock.model.reasons import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
 
 IO_ERROR = 53  # the "signal" by which Slurm says that it could not open the script's files (ESLURMD_IO_ERROR)
 
 
-async def note(bridge: bridging.Bridge, allocation: jobs.Allocation) -> None:
+async def note(context: Context, attempts: records.AttemptRecords, allocation: jobs.Allocation) -> None:
     """If the job whose nodes were given back is such a one, keep why."""
     identity = allocation.identity
-    if bridge.attempts.has_begun(identity):
+    if attempts.find(identity) is not None:
         return
     try:
-        failed = await bridge.slurm.failed_launch(identity.job_id)
+        failed = await context.slurm.failed_launch(identity.job_id)
     except errors.SlurmError as error:
-        log.warning("job %d was never launched, and why is not known: %s", identity.job_id, error.message)
+        joblog.of(log, identity.job_id).warning("was never launched, and why is not known: %s", error.message)
         return
     if failed is None:
         return
     reason = words(failed, allocation.shares[0].node)
-    log.info("job %d: %s", identity.job_id, reason)
-    bridge.timeline.note(identity.job_id, "not started", reason)
-    bridge.attempts.never_began(allocation, failed, reason)
+    joblog.of(log, identity.job_id).info("%s", reason)
+    kind = OutcomeKind.LAUNCH_FAILED
+    context.store.note(identity.job_id, "not started", reason, kind=kind)
+    outcome = Outcome(kind=kind, exit_code=failed.exit_code, signal=failed.signal, detail=reason)
+    attempts.never_began(allocation, failed, outcome)
 
 
 def words(failed: jobs.FailedLaunch, node: str) -> str:

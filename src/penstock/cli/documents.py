@@ -14,11 +14,26 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from penstock.model import views
+from penstock.model import reasons, sentences, views
 from penstock.results import finding
-from penstock.slurm import comments, reasons, showing
+from penstock.slurm import comments, showing
+from penstock.slurm import reasons as codes
 
 VERSION = 1
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why admission sent a job back to the queue; docs/reference/reasons.md lists the kinds."""
+
+    kind: str
+    node: str
+    resource: str
+    wanted: str
+    free: str
+    held_by: tuple[str, ...]
+    pod: str
+    detail: str
+    since: datetime.datetime
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +42,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     source: Literal["slurm", "kubernetes"]
     code: str
     text: str
+    refusals: tuple[Refusal, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +80,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime.datetime
     name: str
     text: str
+    kind: str
 
 
 class ShownJob(Job, frozen=True, kw_only=True):
@@ -167,13 +184,23 @@ def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
     """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
     if state != "PENDING":
         return None
-    if view is not None and view.waits_for:
-        return Reason(source="kubernetes", code=code, text=view.waits_for)
-    return Reason(source="slurm", code=code, text=reasons.words(code)) if code else None
+    if view is not None and view.refusals:
+        return Reason(
+            source="kubernetes",
+            code=code,
+            text=sentences.refusals(view.refusals),
+            refusals=tuple(map(_refusal, view.refusals)),
+        )
+    return Reason(source="slurm", code=code, text=codes.words(code)) if code else None
+
+
+def _refusal(one: reasons.Refusal) -> Refusal:
+    values = {field: getattr(one, field) for field in one.__struct_fields__}
+    return Refusal(**values | {"since": moment(one.since)})
 
 
 def _step(step: views.StepView) -> Step:
-    return Step(at=moment(step.at), name=step.name, text=step.text)
+    return Step(at=moment(step.at), name=step.name, text=step.text, kind=step.kind)
 
 
 def moment(seconds: float) -> datetime.datetime:

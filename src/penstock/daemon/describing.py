@@ -9,6 +9,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.bridge import bridge as bridging
+from penstock.bridge import store
 from penstock.kube import reading, reflecting, types
 from penstock.model import audits, views
 
@@ -23,13 +24,13 @@ def describe(
     shorter ones of all that have pods or were sent back to the queue.
     """
     by_job: dict[int, list[types.Pod]] = {}
-    for pod in bridge.pods.objects.values():
+    for pod in bridge.context.pods.objects.values():
         job_id = reading.job_id(pod)
         if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
             by_job.setdefault(job_id, []).append(pod)
-    story = bridge.timeline
     asked = tuple(job_ids)
-    waiting = () if asked else (job for job in story.waiting() if sees_all or story.owner(job) == uid)
+    known = () if asked else bridge.context.store.all()
+    waiting = (job.job_id for job in known if job.refusals and (sees_all or job.uid == uid))
     found = (
         _view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all)
         for job_id in asked or sorted({*by_job, *waiting})
@@ -43,7 +44,8 @@ async def with_warnings(bridge: bridging.Bridge, found: list[views.JobView]) -> 
         pod
         for view in found
         for each in view.pods
-        if (pod := bridge.pods.objects.get(f"{each.namespace}/{each.name}")) and not reading.has_started(pod)
+        if (pod := bridge.context.pods.objects.get(f"{each.namespace}/{each.name}"))
+        and not reading.has_started(pod)
     ][:MOST_ASKED_ABOUT]
     try:
         async with asyncio.timeout(SECONDS_FOR_WARNINGS):
@@ -72,15 +74,15 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
             gpus=share.amount.gpus,
             devices=share.amount.devices,
         )
-        for allocation in bridge.ledger.allocations()
+        for allocation in bridge.context.store.reservations()
         for share in allocation.shares
     )
     return audits.DaemonView(
         bridged_partitions=tuple(bridged_partitions),
-        trusted_partitions=tuple(bridge.settings.trusted_partitions),
-        gpu_resources=dict(bridge.settings.gpu_resources),
+        trusted_partitions=tuple(bridge.context.settings.trusted_partitions),
+        gpu_resources=dict(bridge.context.settings.gpu_resources),
         held=tuple(held),
-        ends=bridge.timeline.ends(),
+        ends=tuple(job.end for job in bridge.context.store.all() if job.end),
     )
 
 
@@ -88,16 +90,17 @@ def _view(
     bridge: bridging.Bridge, job_id: int, pods: list[types.Pod], *, uid: int, sees_all: bool
 ) -> views.JobView:
     shown = tuple(sorted(map(_pod_view, pods), key=lambda pod: (pod.restart, pod.rank)))
-    may_see = sees_all or bridge.timeline.owner(job_id) == uid
-    attempt = bridge.attempts.of(job_id)
+    job = bridge.context.store.find(job_id) or store.Job(job_id)
+    may_see = sees_all or job.uid == uid
+    attempt = job.attempt
     own = attempt is not None and (sees_all or attempt.uid == uid)
     return views.JobView(
         job_id=job_id,
         pods=shown,
-        timeline=bridge.timeline.of(job_id) if may_see else (),
+        timeline=tuple(job.steps) if may_see else (),
         stdout=attempt.stdout if attempt and own else b"",
         stderr=attempt.stderr if attempt and own else b"",
-        waits_for=bridge.timeline.waits_for(job_id) if may_see else "",
+        refusals=job.refusals if may_see else (),
     )
 
 

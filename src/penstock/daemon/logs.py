@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 
 import msgspec
 
-_JOB = re.compile(r"\bjob (\d+)")
+from penstock import joblog
+
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: at, level, from, job (when the message speaks of one), message."""
+    """One object a line: at, level, from, job (when the line is about one), message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
-        match = _JOB.search(message)
         found: dict[str, object] = {
             "at": round(record.created, 3),
             "level": record.levelname.lower(),
             "from": record.name,
-            "message": message,
+            "message": record.getMessage(),
         }
-        if match:
-            found["job"] = int(match[1])
+        if hasattr(record, joblog.FIELD):
+            found["job"] = getattr(record, joblog.FIELD)
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return msgspec.json.encode(found).decode()

@@ -7,6 +7,8 @@ import logging
 
 import prometheus_client as prometheus
 
+from penstock.model.reasons import Outcome, Refusal
+
 log = logging.getLogger(__name__)
 
 _LATENCIES = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -18,20 +20,22 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
         kept = self.registry
-        self.admitted = prometheus.Counter(
+        self._admitted = prometheus.Counter(
             "penstock_admitted", "Jobs that were let through to start.", registry=kept
         )
-        self.refused = prometheus.Counter(
-            "penstock_refused", "Starts that were put off, by what was missing.", ["reason"], registry=kept
+        self._refused = prometheus.Counter(
+            "penstock_refused", "Starts that were put off, by why.", ["kind", "resource"], registry=kept
         )
-        self.ended = prometheus.Counter("penstock_ended", "Jobs that ended, by how.", ["how"], registry=kept)
-        self.start_seconds = prometheus.Histogram(
+        self._ended = prometheus.Counter(
+            "penstock_ended", "Jobs that ended, by how.", ["how", "kind"], registry=kept
+        )
+        self._start_seconds = prometheus.Histogram(
             "penstock_gang_start_seconds",
             "From launch to all pods placed.",
             buckets=_LATENCIES,
             registry=kept,
         )
-        self.release_seconds = prometheus.Histogram(
+        self._release_seconds = prometheus.Histogram(
             "penstock_release_seconds",
             "From Epilog's question to pods gone.",
             buckets=_LATENCIES,
@@ -52,11 +56,21 @@ class Metrics:
         """All figures, as Prometheus reads them."""
         return bytes(prometheus.generate_latest(self.registry))
 
-    def refusal(self, reason: str) -> None:
-        """Count a refusal by its kind: "waits for gpu on n3 …" counts as gpu."""
-        words = reason.split()
-        known = len(words) > 2 and words[:2] == ["waits", "for"]
-        self.refused.labels(words[2].rstrip(":").lower() if known else "other").inc()
+    def admitted(self) -> None:
+        self._admitted.inc()
+
+    def refused(self, refusal: Refusal) -> None:
+        self._refused.labels(refusal.kind, refusal.resource).inc()
+
+    def started(self, seconds: float) -> None:
+        self._start_seconds.observe(seconds)
+
+    def ended(self, outcome: Outcome) -> None:
+        how = "requeued" if outcome.requeue else "failed" if outcome.exit_code else "completed"
+        self._ended.labels(how, outcome.kind).inc()
+
+    def released(self, seconds: float) -> None:
+        self._release_seconds.observe(seconds)
 
 
 async def serve(metrics: Metrics, port: int) -> None:

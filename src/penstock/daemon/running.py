@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from penstock import clock, crashpoints, errors, service
-from penstock.bridge import attempts, draining, epilogs, steering, sweeping
 from penstock.bridge import bridge as bridging
+from penstock.bridge import context, epilogs, steering, sweeping
 from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
@@ -86,29 +86,23 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))
     pods = reflecting.Reflector(kube, "pods", types.Pod, time=time, on_list=on_list, view=ours)
     nodes = reflecting.Reflector(kube, "nodes", types.Node, time=time, on_list=on_list)
-    bridge = bridging.Bridge(
-        slurm=slurm,
-        kube=kube,
-        pods=pods,
-        nodes=nodes,
-        settings=shapes,
-        time=time,
-        start_timeout=settings.start_timeout,
-        attempts_kept=attempts.Attempts(
-            settings.pods, state_dir=settings.state_dir, results=settings.results.rstrip("/")
-        ),
+    surroundings = context.Context(
+        slurm=slurm, kube=kube, pods=pods, nodes=nodes, settings=shapes, time=time, meter=figures
     )
-    bridged = frozenset(settings.bridged_partitions)
-    drainer = draining.Drainer(bridge, bridged, epilogs.Notes(Path(settings.socket).parent))
-    sweeper = sweeping.Sweeper(bridge, bridged)
+    bridge = bridging.assemble(
+        surroundings,
+        partitions=frozenset(settings.bridged_partitions),
+        notes=epilogs.Notes(Path(settings.socket).parent),
+        start_timeout=settings.start_timeout,
+        state_dir=settings.state_dir,
+        results=settings.results.rstrip("/"),
+    )
     recovered = asyncio.Event()
     server = serving.Server(
         bridge,
         frozenset(settings.hook_uids),
         recovered,
-        drainer,
         figures,
-        time,
         bridged_partitions=tuple(settings.bridged_partitions),
         fingerprint=fingerprint,
     )
@@ -119,7 +113,7 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
         loops = (
             pods.run(),
             nodes.run(),
-            _recover_then_sweep(sweeper, drainer, recovered, time),
+            _recover_then_sweep(bridge, recovered, time),
             _steer(bridge.steering, recovered, time),
         )
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -150,21 +144,19 @@ async def _listen(path: Path, server: serving.Server) -> asyncio.Server:
     return listening
 
 
-async def _recover_then_sweep(
-    sweeper: sweeping.Sweeper, drainer: draining.Drainer, recovered: asyncio.Event, time: clock.Clock
-) -> None:
-    await sweeper.bridge.pods.listed.wait()
-    await sweeper.bridge.nodes.listed.wait()
+async def _recover_then_sweep(bridge: bridging.Bridge, recovered: asyncio.Event, time: clock.Clock) -> None:
+    await bridge.context.pods.listed.wait()
+    await bridge.context.nodes.listed.wait()
     while not recovered.is_set():
         try:
-            await sweeper.recover()
+            await bridge.sweeper.recover()
             recovered.set()
         except errors.SlurmError as error:
             log.warning("cannot read Slurm's jobs yet: %s", error.message)
             await time.sleep(1.0)
     while True:
         await time.sleep(sweeping.INTERVAL)
-        for work in (sweeper.sweep, drainer.lift):
+        for work in (bridge.sweeper.sweep, bridge.drainer.lift):
             try:
                 await work()
             except (errors.SlurmError, errors.KubeError) as error:

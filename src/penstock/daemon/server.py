@@ -7,18 +7,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import time as unix_time
-from collections.abc import Callable
 
 import msgspec
 
-from penstock import clock, crashpoints, errors, wellknown
+from penstock import crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
-from penstock.bridge import draining
+from penstock.bridge.launch import NotYours
 from penstock.daemon import connections, describing, doors, launches
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
-from penstock.model import jobs, numbers, views
+from penstock.model import jobs, numbers, sentences
+from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods
 
 log = logging.getLogger(__name__)
@@ -26,9 +25,8 @@ log = logging.getLogger(__name__)
 RELEASE_PATIENCE = 20.0  # seconds after which the Epilog is told to ask again, so that it knows we are alive
 MOST_DESCRIBED = 1000  # jobs in one question: everybody else waits while they are looked up
 LARGEST_ATTACH = 4 * pods.SECRET_LIMIT  # what a launcher repeats; the kernel gives it 2 MB of variables
-CLOCK_SLACK = 0.05  # slurmctld may run on another host
-ARMED = "ended: its environment would run code on the Slurm node ({}): submit it again without that"
-UNREAD = "waits for the administrator: the environment that Slurm keeps of it cannot be read ({})"
+FINDINGS = {"armed": RefusalKind.UNSAFE_ENVIRONMENT, "unread": RefusalKind.UNREADABLE_ENVIRONMENT}
+"""What PrologSlurmctld, which has looked at the job's environment, may have against it."""
 
 
 @dataclasses.dataclass
@@ -38,16 +36,11 @@ class Server:
     bridge: bridging.Bridge
     hook_uids: frozenset[int]
     recovered: asyncio.Event
-    drainer: draining.Drainer
     metrics: measuring.Metrics
-    clock: clock.Clock
     doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
     bridged_partitions: tuple[str, ...] = ()
     fingerprint: str = ""
     """Of the settings file, for whoever asks whether a restart is due."""
-    later: dict[int, asyncio.Task[None]] = dataclasses.field(default_factory=dict)
-    """What still follows a refusal, by job."""
-    wall_clock: Callable[[], float] = unix_time.time
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from its first message to its end."""
@@ -63,7 +56,7 @@ class Server:
         except (wire.WireError, ValueError) as error:
             log.warning("uid %d sent nonsense: %s", connection.uid, error)
             await connection.send("error", str(error))
-        except bridging.NotYours as error:
+        except NotYours as error:
             log.warning("refused: %s", error.message)
             await connection.send("note", error.message)
             await connection.send("exit", "126")
@@ -89,7 +82,7 @@ class Server:
 
     async def _dispatch(self, connection: connections.Connection, message: connections.Message) -> None:
         if message.verb == wellknown.VERB_PING:
-            word = "pong" if self.recovered.is_set() and self.bridge.pods.fresh else "starting"
+            word = "pong" if self.recovered.is_set() and self.bridge.context.pods.fresh else "starting"
             await connection.send(word, self.fingerprint)
             return
         if message.verb == wellknown.VERB_LAUNCH:
@@ -110,7 +103,8 @@ class Server:
         elif message.verb == wellknown.VERB_RELEASE:
             await self._release(connection, message)
         elif message.verb == wellknown.VERB_ABANDON:
-            await self.drainer.abandon(message.number("job"), message.one("node").decode("ascii", "replace"))
+            node = message.one("node").decode("ascii", "replace")
+            await self.bridge.drainer.abandon(message.number("job"), node)
             await connection.send("drained")
         else:
             raise wire.WireError(f"unknown verb {message.verb!r}")
@@ -124,13 +118,19 @@ class Server:
             await self.recovered.wait()
         crashpoints.reach("launch.asked")
         with self.doors.asking(connection.uid):
-            allocation = await self.bridge.allocation_for(job_id, connection.uid)
-        if message.all("attach") == (b"1",) and message.size > LARGEST_ATTACH:
+            allocation = await self.bridge.launching.allocation_for(job_id, connection.uid)
+        attaching = launches.is_attaching(message)
+        if attaching and message.size > LARGEST_ATTACH:
             raise wire.WireError(f"{message.size} bytes are more than the job can have been launched with")
         connection.kept.close()
         with self.doors.session(job_id):
-            session = launches.LaunchSession(connection, self.bridge, self.metrics, self.clock)
-            await session.serve(message, allocation)
+            await self.bridge.sessions.serve(
+                launches.SocketLauncher(connection),
+                allocation,
+                launches.request_of(message),
+                attaching=attaching,
+                sent=launches.bytes_sent(message),
+            )
 
     def _report(self, verb: str) -> bytes:
         if verb == wellknown.VERB_METRICS:
@@ -141,97 +141,23 @@ class Server:
         identity = jobs.JobIdentity(
             job_id=message.number("job"), restart=message.number("restart"), uid=message.number("uid")
         )
-        later_second = self.clock.now() + 1 - self.wall_clock() % 1 + CLOCK_SLACK
         crashpoints.reach("admit.asked")
-        await self._leave_refusal(identity.job_id)
-        self.bridge.timeline.own(identity.job_id, identity.uid)
-        reasons = _unfit(message) or await self.bridge.admit(identity)
-        if not reasons:
-            crashpoints.reach("admit.held")
-            self.bridge.timeline.note(identity.job_id, "admitted")
-            self.metrics.admitted.inc()
+        refusals = await self.bridge.admission.decide(identity, found=_findings(message))
+        if not refusals:
             await connection.send("yes")
             crashpoints.reach("admit.answered")
             return
-        seconds = self.bridge.backoff.refused(identity.job_id)
-        text = "; ".join(reasons)
-        self.bridge.timeline.note(identity.job_id, views.REFUSED, text)
-        self.metrics.refusal(reasons[0])
-        log.info("job %d %s", identity.job_id, text)
-        await self._wait_for_the(later_second)
-        await connection.send("no", text)
+        await connection.send("no", sentences.refusals(refusals))
         crashpoints.reach("admit.refused")
-        await self._leave_refusal(identity.job_id)
-        never = bool(message.all("armed"))
-        later = self._end(identity.job_id, text) if never else self._put_off(identity.job_id, text, seconds)
-        task = self.later[identity.job_id] = asyncio.create_task(later)
-        task.add_done_callback(lambda _: self.later.pop(identity.job_id, None))
-
-    async def _leave_refusal(self, job_id: int) -> None:
-        """What follows the job's last refusal and is not done yet holds no more: Slurm tries it again.
-
-        slurmctld may have been away; what it hears now would be said of a job that runs.
-        """
-        task = self.later.get(job_id)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
-
-    async def _wait_for_the(self, later_second: float) -> None:
-        """Slurm tells records of a job apart by whole seconds. 24.11 makes one too many when it sends a job
-        back; of the second in which the job was submitted that would be the newest, and pending for ever.
-        """
-        left = later_second - self.clock.now()
-        if left > 0:
-            await self.clock.sleep(left)
-
-    async def _put_off(self, job_id: int, text: str, seconds: int) -> None:
-        """Say why the job waits; send it to other nodes, or let it wait longer after repeated refusals."""
-        count = self.bridge.backoff.count(job_id)
-        try:
-            await self.bridge.slurm.say_why_it_waits(job_id, text)
-            crashpoints.reach("admit.commented")
-            await self._when_pending(job_id)
-            goes = await self.bridge.steering.put_off(job_id, seconds, tries=count)
-            if count > 1 and not goes:
-                again = f" (refused {count} times, next try in {seconds} s)"
-                await self.bridge.slurm.say_why_it_waits(job_id, text + again)
-        except errors.SlurmError as error:
-            log.warning("job %d could not be put off: %s", job_id, error.message)
-
-    async def _end(self, job_id: int, text: str) -> None:
-        """Such a job will never start. Slurm sends a job whose PrologSlurmctld says no back to the queue,
-        also one that was cancelled meanwhile: so it is cancelled there. If not, it asks again, and so do we.
-        """
-        try:
-            await self.bridge.slurm.set_comment(job_id, text)
-        except errors.SlurmError as error:
-            log.warning("job %d is not told why it ends: %s", job_id, error.message)
-        try:
-            await self._when_pending(job_id)
-            await self.bridge.slurm.cancel(job_id)
-        except errors.SlurmError as error:
-            log.warning("job %d could not be ended: %s", job_id, error.message)
-
-    async def _when_pending(self, job_id: int) -> None:
-        """Slurm takes a start time only once the job is back in the queue."""
-        for _ in range(20):
-            job = await self.bridge.slurm.live_job(job_id)
-            if job is None or job.state == "PENDING":
-                return
-            await self.clock.sleep(0.5)
+        await self.bridge.admission.follow_up(identity.job_id, refusals)
 
     async def _release(self, connection: connections.Connection, message: connections.Message) -> None:
         job_id, node = message.number("job"), message.one("node").decode("ascii", "replace")
-        began = self.clock.now()
         try:
-            await asyncio.wait_for(self.bridge.release(job_id, node), RELEASE_PATIENCE)
+            await asyncio.wait_for(self.bridge.releasing.release(job_id, node), RELEASE_PATIENCE)
         except TimeoutError:
             await connection.send("wait")
             return
-        self.metrics.release_seconds.observe(self.clock.now() - began)
-        self.bridge.timeline.note(job_id, "released", node)
-        crashpoints.reach("release.done")
         await connection.send("gone")
         crashpoints.reach("release.answered")
 
@@ -253,10 +179,10 @@ class Server:
                 connection.abort()
 
 
-def _unfit(message: connections.Message) -> tuple[str, ...]:
-    """Why PrologSlurmctld, which has looked at the job's environment, would not let it start anywhere."""
-    for name, text in (("armed", ARMED), ("unread", UNREAD)):
+def _findings(message: connections.Message) -> tuple[Refusal, ...]:
+    """Why the job would not be let start anywhere."""
+    for name, kind in FINDINGS.items():
         found = ", ".join(value.decode("utf-8", "replace") for value in message.all(name))
         if found:
-            return (text.format(found),)
+            return (Refusal(kind=kind, detail=found),)
     return ()

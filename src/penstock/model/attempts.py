@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.model.reasons import OutcomeKind
+
 
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A pod as it was last seen."""
@@ -43,7 +45,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     exit_code: int
     signal: int = 0
+    kind: OutcomeKind = OutcomeKind.EXITED
     reason: str = ""
+    """In words; empty when it is the script's own doing."""
     requeue: bool = False
     """The cluster's doing: Slurm was to run it again."""
     untold: bool = False

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.model import jobs, resources
+from penstock.model.reasons import OutcomeKind
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     restart: int
     exit_code: int
     signal: int = 0
+    kind: OutcomeKind = OutcomeKind.EXITED
     reason: str = ""
 
 

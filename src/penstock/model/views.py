@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-REFUSED = "refused"
-"""The step of a job that was not admitted; its text says why."""
+from penstock.model.reasons import Refusal
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -29,6 +28,8 @@ class StepView(msgspec.Struct, frozen=True):
     at: float
     name: str
     text: str = ""
+    kind: str = ""
+    """Of the refusal or the outcome that it is about."""
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -40,5 +41,5 @@ class JobView(msgspec.Struct, frozen=True):
     stdout: bytes = b""
     """Where the attempt under way writes, as the kernel names it; empty when there is none."""
     stderr: bytes = b""
-    waits_for: str = ""
+    refusals: tuple[Refusal, ...] = ()
     """Why it was sent back to the queue, if nothing has happened to it since."""

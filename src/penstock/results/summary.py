@@ -88,6 +88,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None
     exit_code: int | None
     signal: int | None
+    kind: str | None
     reason: str
     restarts: int
     attempt_id: str
@@ -142,6 +143,7 @@ def summarise(
         state=record.state if record else None,
         exit_code=code,
         signal=signal,
+        kind=attempt.end.kind if attempt.end else None,
         reason=attempt.end.reason if attempt.end else "",
         restarts=attempt.restart,
         attempt_id=attempt_id(attempt),

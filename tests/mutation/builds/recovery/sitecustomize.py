@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.bridge import following, outcomes
+from penstock.bridge import follower
+from penstock.model import reasons
 
 
-async def _believe(self: following.Follower, *pod: Any) -> outcomes.Outcome:
-    return outcomes.VANISHED
+async def _believe(self: follower.Follower, *pod: Any) -> reasons.Outcome:
+    return reasons.VANISHED
 
 
-assert callable(following.Follower._ask), "the follower is not what it was: break it anew"
-following.Follower._ask = _believe  # type: ignore[assignment, method-assign]  # that is the breakage
+assert callable(follower.Follower._ask), "the follower is not what it was: break it anew"
+follower.Follower._ask = _believe  # type: ignore[assignment, method-assign]  # that is the breakage

@@ -18,9 +18,9 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock import clock, crashpoints, errors, wellknown
-from penstock.bridge import bridge as bridging
-from penstock.daemon import connections
-from penstock.kube import types
+from penstock.bridge import ports
+from penstock.bridge.container import Container
+from penstock.bridge.follower import Follower
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ GIVEN_UP = "the rest of the output cannot be read in the container and is lost"
 class Output:
     """The output of one job, over one connection to its launcher."""
 
-    connection: connections.Connection
-    bridge: bridging.Bridge
+    launcher: ports.Launcher
+    container: Container
+    follower: Follower
     clock: clock.Clock
-    pod: types.Pod
     sent: dict[int, int]
     """Bytes that the launcher has of each stream."""
     synced: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -50,13 +50,13 @@ class Output:
 
     async def fetch(self, streams: Sequence[int]) -> None:
         """Until all of it is with the launcher, and the agent knows; what cannot be had is said."""
-        if await self.bridge.follower.started(self.pod) is not None:
+        if await self.follower.started(self.container.pod) is not None:
             return
         ways = (functools.partial(self._collect, stream) for stream in streams)
         whole = await asyncio.gather(*(self._persist(way) for way in ways))
         if not all(whole):
-            await self.connection.send("note", INCOMPLETE if self.ended.is_set() else GIVEN_UP)
-        await self.connection.send("sync")
+            await self.launcher.note(INCOMPLETE if self.ended.is_set() else GIVEN_UP)
+        await self.launcher.sync()
         await self.synced.wait()
         crashpoints.reach("run.output-written")
         await self._persist(self._acknowledge, tries=math.inf)  # without it the agent would never end
@@ -70,7 +70,7 @@ class Output:
                 await attempt()
                 return True
             except errors.KubeError as error:
-                log.debug("output of %s broke off: %s", self.pod.metadata.name, error.message)
+                log.debug("output of %s broke off: %s", self.container.pod.metadata.name, error.message)
                 progress = self.sent != before
                 failures = 0 if progress else failures + _weight(error)
                 delay = AT_ONCE if progress else min(delay * 2, LONGEST)
@@ -80,15 +80,15 @@ class Output:
 
     async def _collect(self, stream: int) -> None:
         """All of one stream: what the command prints on its stdout; its stderr would be its own troubles."""
-        printed = self.bridge.in_container(self.pod, "collect", str(stream), str(self.sent[stream]))
+        printed = self.container.agent("collect", str(stream), str(self.sent[stream]))
         async for channel, chunk in printed:
             if channel == STDOUT:
-                await self.connection.send("output", chunk, str(stream))
+                await self.launcher.output(chunk, stream)
                 crashpoints.reach("run.output-sent")
                 self.sent[stream] += len(chunk)
 
     async def _acknowledge(self) -> None:
-        await self.bridge.touch(self.pod, f"{wellknown.OUTPUT_MOUNT}/collected")
+        await self.container.touch(f"{wellknown.OUTPUT_MOUNT}/collected")
 
     async def follow_log(self) -> None:
         """The container's log into the job's stdout, from where an earlier connection stopped."""
@@ -97,11 +97,11 @@ class Output:
             before = self.sent[1]
             try:
                 at = 0
-                async for chunk in self.bridge.output_of(self.pod):
+                async for chunk in self.container.log():
                     fresh = chunk[max(self.sent[1] - at, 0) :]
                     at += len(chunk)
                     if fresh:
-                        await self.connection.send("output", fresh, "1")
+                        await self.launcher.output(fresh, 1)
                         self.sent[1] += len(fresh)
                 if await self._has_ended():
                     return

@@ -12,8 +12,10 @@ import dataclasses
 from collections.abc import Callable
 
 from penstock import clock, errors
-from penstock.bridge import confirming, outcomes, ports
+from penstock.bridge import confirming, outcomes
+from penstock.bridge.context import Context
 from penstock.kube import reading, reflecting, types, warnings
+from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 
 FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
 LAST_LOOK = 300.0
@@ -55,15 +57,12 @@ class Patience:
 class Follower:
     """Follows gangs to their end."""
 
-    kube: ports.Kube
-    pods: reflecting.Reflector[types.Pod]
-    nodes: reflecting.Reflector[types.Node]
-    clock: clock.Clock
+    context: Context
     start_timeout: float
 
     async def end_of(
         self, gang: tuple[types.Pod, ...], is_leaving: Callable[[], bool] = lambda: False
-    ) -> outcomes.Outcome:
+    ) -> Outcome:
         """The outcome, however long it takes. Trouble with the API is never an outcome.
 
         `is_leaving` tells whether Slurm takes the job's nodes back.
@@ -76,27 +75,25 @@ class Follower:
             if tasks[0].done():
                 return tasks[0].result()
             broken = next(rank for rank, task in enumerate(tasks) if task in done)
-            outcome = tasks[broken].result()
-            reason = outcome.reason or f"its pod ended with exit code {outcome.exit_code}"
-            return outcomes.Outcome(outcomes.LOST, f"rank {broken}: {reason}", requeue=outcome.requeue)
+            return tasks[broken].result().of_rank(broken)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def started(self, pod: types.Pod) -> outcomes.Outcome | None:
+    async def started(self, pod: types.Pod) -> Outcome | None:
         """None when the pod's container runs; the outcome when it never will."""
         return await self._follow(pod, until_started=True)
 
-    async def end_of_pod(self, pod: types.Pod) -> outcomes.Outcome:
+    async def end_of_pod(self, pod: types.Pod) -> Outcome:
         outcome = await self._follow(pod, until_started=False)
         assert outcome is not None  # noqa: S101  # only until_started ends without one
         return outcome
 
-    async def _follow(self, pod: types.Pod, *, until_started: bool) -> outcomes.Outcome | None:
-        patience = Patience(self.clock, self.start_timeout)
-        self.pods.put(pod)
-        with self.pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
+    async def _follow(self, pod: types.Pod, *, until_started: bool) -> Outcome | None:
+        patience = Patience(self.context.time, self.start_timeout)
+        self.context.pods.put(pod)
+        with self.context.pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
             while True:
                 change = await changes.next(within=patience.seconds())
                 seen = change.obj if change and change.obj.metadata.uid == pod.metadata.uid else None
@@ -110,39 +107,39 @@ class Follower:
                 if patience.is_over():
                     return await self._never_started(pod)
 
-    async def _ask(self, pod: types.Pod, patience: Patience) -> outcomes.Outcome | None:
+    async def _ask(self, pod: types.Pod, patience: Patience) -> Outcome | None:
         """What the API itself says: an end, certainly gone, or nothing new. No answer is no time spent."""
         patience.asked()
         try:
-            found = await confirming.pod(self.kube, pod.metadata.namespace, pod.metadata.name)
+            found = await confirming.pod(self.context.kube, pod.metadata.namespace, pod.metadata.name)
             if found is None or found.metadata.uid != pod.metadata.uid:
                 return await self._vanished(pod)
         except errors.KubeError:
             patience.extend()
             return None
-        self.pods.put(found)
+        self.context.pods.put(found)
         if reading.has_started(found):
             patience.started = True
         return outcomes.outcome_of(found)
 
-    async def _vanished(self, pod: types.Pod) -> outcomes.Outcome:
+    async def _vanished(self, pod: types.Pod) -> Outcome:
         """Deleted by somebody, or gone with its node, for which the job is not to blame."""
         node = pod.spec.node_name
-        lost = bool(node) and await confirming.node(self.kube, node) is None
-        return outcomes.NODE_LOST if lost else outcomes.VANISHED
+        lost = bool(node) and await confirming.node(self.context.kube, node) is None
+        return NODE_LOST if lost else VANISHED
 
-    async def _never_started(self, pod: types.Pod) -> outcomes.Outcome:
-        known = self.pods.objects.get(reflecting.key_of(pod.metadata), pod)
+    async def _never_started(self, pod: types.Pod) -> Outcome:
+        known = self.context.pods.objects.get(reflecting.key_of(pod.metadata), pod)
         waiting = reading.container_state(known).waiting
-        said = (await self.warnings(pod) or ("",))[-1] or (
-            waiting.reason if waiting else "no word from the cluster"
-        )
-        return outcomes.Outcome(outcomes.LOST, f"not started within {self.start_timeout:g} s: {said}")
+        known_cause = waiting.reason if waiting else "no reason given"
+        said = (await self.warnings(pod) or ("",))[-1] or known_cause
+        detail = f"not started within {self.start_timeout:g} s: {said}"
+        return Outcome(kind=OutcomeKind.START_TIMEOUT, exit_code=LOST, detail=detail)
 
     async def warnings(self, pod: types.Pod) -> tuple[str, ...]:
         """What the cluster complains of about this pod, the latest last; nothing when it does not answer."""
         try:
-            answer = await self.kube.get(
+            answer = await self.context.kube.get(
                 "events", namespace=pod.metadata.namespace, query=warnings.query(pod.metadata.uid)
             )
             return warnings.words(answer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge import admission, ledger
+from penstock.bridge import capacity, store
 from penstock.kube import types
-from penstock.model import jobs
+from penstock.model import jobs, sentences
 from tests.unit import fakes
 
 
@@ -17,11 +17,12 @@ def refusals(
     nodes: tuple[types.Node, ...] = (),
     held: tuple[jobs.Allocation, ...] = (),
 ) -> tuple[str, ...]:
-    promised = ledger.Ledger()
+    reserved = store.Store(lambda: 5.0)
     for other in held:
-        promised.hold(other)
+        reserved.reserve(other)
     known = {f"/{node.metadata.name}": node for node in nodes or (fakes.node("n1"), fakes.node("n2"))}
-    return admission.refusals(allocation, nodes=known, pods=pods, promised=promised)
+    found = capacity.refusals(allocation, nodes=known, pods=pods, reserved=reserved)
+    return tuple(map(sentences.refusal, found))
 
 
 def test_an_empty_node_has_room() -> None:
@@ -132,13 +133,13 @@ def test_no_sequence_of_admissions_overbooks_a_node(
 ) -> None:
     """I1: promises and foreign pods never exceed what a node has; foreign pods alone may."""
     pods = tuple(fakes.pod(f"f{n}", on=on, gpus=gpus) for n, (on, gpus) in enumerate(foreign))
-    promised = ledger.Ledger()
+    reserved = store.Store(lambda: 5.0)
     nodes = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
     for job_id, (gpus, on) in enumerate(asks, start=1):
         wish = fakes.allocation(job_id, on=on, cpus=0, gib=0, gpus=gpus)
-        if not admission.refusals(wish, nodes=nodes, pods=pods, promised=promised):
-            promised.hold(wish)
+        if not capacity.refusals(wish, nodes=nodes, pods=pods, reserved=reserved):
+            reserved.reserve(wish)
     for name in ("n1", "n2"):
-        ours = promised.held_on(name, besides=0).gpus
+        ours = reserved.reserved_on(name, besides=0).gpus
         theirs = sum(gpus for on, gpus in foreign if on == name)
         assert ours == 0 or ours + theirs <= 4

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import secrets
-import time as unix_time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from penstock import clock, crashpoints, errors, wellknown
-from penstock.bridge import outcomes
-from penstock.kube import reading, reflecting, types
+from penstock import crashpoints, errors, joblog, wellknown
+from penstock.bridge.context import Context
+from penstock.kube import reading, types
 from penstock.model import attempts as model
-from penstock.model import jobs, launches, numbers
+from penstock.model import jobs, launches, numbers, sentences
+from penstock.model.reasons import Outcome
 from penstock.nas import atomic
 from penstock.render import folders
 from penstock.render import pods as rendering
@@ -34,32 +34,16 @@ COLLECT_SECONDS = 10.0
 LOOK_SECONDS = 0.2
 
 
-@dataclasses.dataclass
-class _Open:
-    """An attempt that is not over."""
+class AttemptRecords:
+    """Attempts under way, in the store and on the disk; without a state directory nothing is kept."""
 
-    attempt: model.Attempt
-    lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
-
-
-class Attempts:
-    """All attempts under way; without a state directory nothing is kept."""
-
-    def __init__(
-        self,
-        settings: rendering.PodSettings,
-        *,
-        state_dir: str = "",
-        results: str = "",
-        now: Callable[[], float] = unix_time.time,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, context: Context, *, state_dir: str = "", results: str = "") -> None:
+        self._context, self._settings = context, context.settings
+        self._store, self._now = context.store, context.wall_clock
         self._state = Path(state_dir) if state_dir else None
-        self._outputs = (
-            f"{results}/{wellknown.OUTPUTS_FOLDER}" if results and _shared(results, settings) else ""
-        )
-        self._now = now
-        self._open: dict[tuple[int, int], _Open] = {}
+        shared = results and rendering.is_shared(results.encode(), self._settings)
+        self._outputs = f"{results}/{wellknown.OUTPUTS_FOLDER}" if shared else ""
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         if self._state is not None:
             self._recall(self._state)
 
@@ -78,16 +62,26 @@ class Attempts:
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 log.error("%s cannot be read, its job will have no results: %s", path, error)
                 continue
-            self._open[attempt.job_id, attempt.restart] = _Open(attempt)
+            self._put(attempt)
+
+    def _put(self, attempt: model.Attempt) -> model.Attempt:
+        self._store.job(attempt.job_id).attempts[attempt.restart] = attempt
+        return attempt
+
+    def find(self, identity: jobs.JobIdentity) -> model.Attempt | None:
+        """The attempt, if it is under way."""
+        job = self._store.find(identity.job_id)
+        return job.attempts.get(identity.restart) if job else None
 
     # -- an attempt's life -------------------------------------------------------------------------
 
-    async def wait_for_collector(self, identity: jobs.JobIdentity, time: clock.Clock) -> None:
+    async def wait_for_collector(self, identity: jobs.JobIdentity) -> None:
         """Give it a moment to take what earlier attempts printed: Slurm empties the file for the next one."""
         if self._state is None:
             return
         names = (model.record_name(identity.job_id, earlier) for earlier in range(identity.restart))
         paths = [self._state / "ended" / name for name in names]
+        time = self._context.time
         deadline = time.now() + COLLECT_SECONDS
         while any(path.exists() for path in paths) and time.now() < deadline:
             await time.sleep(LOOK_SECONDS)
@@ -99,12 +93,11 @@ class Attempts:
         """
         if self._state is None:
             return ""
-        key = allocation.identity.job_id, allocation.identity.restart
-        entry = self._open.get(key)
-        if entry is None:
-            entry = self._open[key] = _Open(self._described(allocation, request))
-            await self._write(entry)
-        return entry.attempt.output_dir
+        attempt = self.find(allocation.identity)
+        if attempt is None:
+            attempt = self._put(self._described(allocation, request))
+            await self._write(attempt)
+        return attempt.output_dir
 
     def _described(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
         identity, token = allocation.identity, secrets.token_hex(16)
@@ -138,10 +131,7 @@ class Attempts:
             own_entrypoint=request.pod.own_entrypoint,
         )
 
-    def has_begun(self, identity: jobs.JobIdentity) -> bool:
-        return (identity.job_id, identity.restart) in self._open
-
-    def never_began(self, allocation: jobs.Allocation, failed: jobs.FailedLaunch, reason: str) -> None:
+    def never_began(self, allocation: jobs.Allocation, failed: jobs.FailedLaunch, outcome: Outcome) -> None:
         """The job's end, and all there is of it; closing it writes it down."""
         if self._state is None:
             return
@@ -161,61 +151,70 @@ class Attempts:
             stdout=failed.stdout.encode(),
             stderr=failed.stderr.encode(),
             unlaunched=True,
-            end=model.End(at=self._now(), exit_code=failed.exit_code, signal=failed.signal, reason=reason),
+            end=self._end(outcome),
         )
-        self._open[identity.job_id, identity.restart] = _Open(attempt)
+        self._put(attempt)
 
-    async def ended(
-        self, identity: jobs.JobIdentity, outcome: outcomes.Outcome, gang: Sequence[types.Pod]
-    ) -> None:
-        """The launcher is being told this; only what pods could not tell later goes to the disk at once."""
-        entry = self._open.get((identity.job_id, identity.restart))
-        if entry is None:
-            return
-        end = model.End(
+    def _end(self, outcome: Outcome) -> model.End:
+        return model.End(
             at=self._now(),
             exit_code=outcome.exit_code,
             signal=outcome.signal,
-            reason=outcome.reason,
+            kind=outcome.kind,
+            reason=sentences.outcome(outcome),
             requeue=outcome.requeue,
         )
-        entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
+
+    async def ended(self, identity: jobs.JobIdentity, outcome: Outcome, gang: Sequence[types.Pod]) -> None:
+        """The launcher is being told this; only what pods could not tell later goes to the disk at once."""
+        attempt = self.find(identity)
+        if attempt is None:
+            return
+        end = self._end(outcome)
+        self._put(msgspec.structs.replace(attempt, end=end))
         self.saw(gang)
         stay = bool(gang) and not any(pod.metadata.deletion_timestamp for pod in gang)
-        if outcome.exit_code or outcome.reason or not stay:
-            await self._write(entry)
+        if outcome.exit_code or end.reason or not stay:
+            await self._write(self._store.job(identity.job_id).attempts[identity.restart])
 
     async def untold(self, identity: jobs.JobIdentity) -> None:
         """slurmctld did not take the reason of the end that was noted."""
-        entry = self._open.get((identity.job_id, identity.restart))
-        if entry is not None and entry.attempt.end is not None:
-            end = msgspec.structs.replace(entry.attempt.end, untold=True)
-            entry.attempt = msgspec.structs.replace(entry.attempt, end=end)
-            await self._write(entry)
+        attempt = self.find(identity)
+        if attempt is not None and attempt.end is not None:
+            end = msgspec.structs.replace(attempt.end, untold=True)
+            await self._write(self._put(msgspec.structs.replace(attempt, end=end)))
 
-    def end_of(self, identity: jobs.JobIdentity) -> outcomes.Outcome | None:
+    def end_of(self, identity: jobs.JobIdentity) -> Outcome | None:
         """The end that was seen of an attempt whose launcher was not told: its pods may be gone by now."""
-        entry = self._open.get((identity.job_id, identity.restart))
-        end = entry.attempt.end if entry else None
+        attempt = self.find(identity)
+        end = attempt.end if attempt else None
         if end is None:
             return None
-        return outcomes.Outcome(end.exit_code, end.reason, signal=end.signal, requeue=end.requeue)
+        return Outcome(
+            kind=end.kind,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            requeue=end.requeue,
+            recorded=end.reason,
+        )
 
     def saw(self, pods: Iterable[types.Pod]) -> None:
         """Pods as they are now; what is older is forgotten."""
         for pod in pods:
             job_id = reading.job_id(pod)
             restart = numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RESTART, ""))
-            entry = self._open.get((job_id, restart)) if job_id and restart is not None else None
-            if entry is not None:
+            job = self._store.find(job_id) if job_id else None
+            attempt = job.attempts.get(restart) if job and restart is not None else None
+            if attempt is not None:
                 facts = facts_of(pod)
-                others = (one for one in entry.attempt.pods if one.name != facts.name)
+                others = (one for one in attempt.pods if one.name != facts.name)
                 merged = tuple(sorted((*others, facts), key=lambda one: one.rank))
-                entry.attempt = msgspec.structs.replace(entry.attempt, pods=merged)
+                self._put(msgspec.structs.replace(attempt, pods=merged))
 
     @contextlib.contextmanager
-    def watching(self, job_id: int, pods: reflecting.Reflector[types.Pod]) -> Iterator[None]:
+    def watching(self, job_id: int) -> Iterator[None]:
         """See the job's pods to their last state while they are being removed."""
+        pods = self._context.pods
         with contextlib.ExitStack() as stack:
             keys = [key for key, pod in pods.objects.items() if reading.job_id(pod) == job_id]
             watched = [stack.enter_context(pods.subscribe(key)) for key in keys]
@@ -227,41 +226,37 @@ class Attempts:
 
     async def close(self, identity: jobs.JobIdentity) -> None:
         """The last pod is gone: the collector's turn."""
-        key = identity.job_id, identity.restart
-        entry = self._open.get(key)
-        if entry is None:
+        attempt = self.find(identity)
+        if attempt is None:
             return
-        if not entry.attempt.closed:
-            entry.attempt = msgspec.structs.replace(entry.attempt, closed=self._now())
-        if await self._write(entry, then=self._hand_over):
-            self._open.pop(key, None)
+        if not attempt.closed:
+            attempt = self._put(msgspec.structs.replace(attempt, closed=self._now()))
+        if await self._write(attempt, then=self._hand_over):
+            self._store.job(identity.job_id).attempts.pop(identity.restart, None)
 
     def under_way(self) -> tuple[jobs.JobIdentity, ...]:
         """Attempts that have begun and not been handed over."""
         return tuple(
-            jobs.JobIdentity(
-                job_id=entry.attempt.job_id, restart=entry.attempt.restart, uid=entry.attempt.uid
-            )
-            for entry in self._open.values()
+            jobs.JobIdentity(job_id=one.job_id, restart=one.restart, uid=one.uid)
+            for job in self._store.all()
+            for one in job.attempts.values()
         )
-
-    def of(self, job_id: int) -> model.Attempt | None:
-        """The latest attempt of a job that is under way."""
-        found = [entry.attempt for (job, _), entry in self._open.items() if job == job_id]
-        return max(found, key=lambda attempt: attempt.restart, default=None)
 
     # -- disk --------------------------------------------------------------------------------------
 
-    async def _write(self, entry: _Open, then: Callable[[Path], None] = lambda path: None) -> bool:
-        """Whether the disk has it."""
-        assert self._state is not None  # noqa: S101  # without one no attempt is ever open
-        path = self._state / "running" / entry.attempt.name
-        async with entry.lock:
-            content = msgspec.json.encode(entry.attempt)
+    async def _write(self, attempt: model.Attempt, then: Callable[[Path], None] = lambda path: None) -> bool:
+        """Whether the disk has it; one write after the other."""
+        assert self._state is not None  # noqa: S101  # without one no attempt is ever under way
+        path = self._state / "running" / attempt.name
+        lock = self._locks.setdefault(attempt.name, asyncio.Lock())
+        async with lock:
+            latest = self._store.job(attempt.job_id).attempts.get(attempt.restart)
+            if latest is None:  # handed over meanwhile
+                return True
             try:
-                await asyncio.to_thread(_put, path, content, then)
+                await asyncio.to_thread(_put, path, msgspec.json.encode(latest), then)
             except OSError as error:
-                log.error("job %d: %s cannot be written yet: %s", entry.attempt.job_id, path, error)
+                joblog.of(log, attempt.job_id).error("%s cannot be written yet: %s", path, error)
                 return False
         return True
 
@@ -273,10 +268,6 @@ class Attempts:
 def _put(path: Path, content: bytes, then: Callable[[Path], None]) -> None:
     atomic.write(path, content, mode=0o600)
     then(path)
-
-
-def _shared(folder: str, settings: rendering.PodSettings) -> bool:
-    return rendering.is_shared(folder.encode(), settings)
 
 
 def _share(share: jobs.NodeShare) -> model.Share:

@@ -1,0 +1,40 @@
+"""What all steps of the protocol share: both systems, what is known of them, and the store of jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import time as unix_time
+from collections.abc import Callable
+
+from penstock import clock
+from penstock.bridge import ports, store
+from penstock.kube import reflecting, types
+from penstock.render import pods as rendering
+
+
+@dataclasses.dataclass(kw_only=True)
+class Context:
+    """One penstockd's surroundings."""
+
+    slurm: ports.Slurm
+    kube: ports.Kube
+    pods: reflecting.Reflector[types.Pod]
+    nodes: reflecting.Reflector[types.Node]
+    settings: rendering.PodSettings
+    time: clock.Clock
+    meter: ports.Meter
+    wall_clock: Callable[[], float] = unix_time.time
+    store: store.Store = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = store.Store(self.wall_clock)
+
+    @property
+    def cluster(self) -> str:
+        """Slurm's name of the cluster, as our pods are labelled with it."""
+        return rendering.label_of(self.settings.cluster)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the caches of pods and nodes can be relied upon."""
+        return self.pods.fresh and self.nodes.fresh

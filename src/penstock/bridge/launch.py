@@ -1,0 +1,245 @@
+"""The launcher asks for its job's pods: they are made, or found again after a crash.
+
+Trouble with the API is not told to the launcher as an end: it is tried again for as long as Slurm lets the
+job live. Identity comes from the caller's side of the socket and from Slurm, never from a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+
+from penstock import crashpoints, errors, joblog
+from penstock.bridge import (
+    admission,
+    confirming,
+    gang,
+    owners,
+    placement,
+    ports,
+    records,
+    requests,
+    slurmcalls,
+)
+from penstock.bridge.context import Context
+from penstock.kube import reading, types
+from penstock.model import jobs, launches, sentences
+from penstock.model.reasons import Outcome, OutcomeKind, not_started
+from penstock.render import pods as rendering
+
+log = logging.getLogger(__name__)
+
+DEFAULT_SECONDS = 60.0  # how long Slurm's JobRequeue is remembered
+FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
+FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0  # seconds between two tries
+
+
+class NotYours(errors.PenstockError):
+    """Somebody asks for a job that is not theirs or does not run."""
+
+
+@dataclasses.dataclass
+class Launch:
+    """What launch, run and end share about one launcher's attempt."""
+
+    launcher: ports.Launcher
+    allocation: jobs.Allocation
+    request: launches.LaunchRequest
+    announced: bool = False
+    """Whether the launcher knows that the script may run: from then on there is only this gang."""
+    gang: tuple[types.Pod, ...] = ()
+    placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    stopped: bool = False
+    """The pod's end was asked for, because Slurm wanted the job's end."""
+    requeued: bool = False
+    """Slurm has been told to run the job again: the launcher ends by Slurm's hand."""
+
+    @property
+    def identity(self) -> jobs.JobIdentity:
+        return self.allocation.identity
+
+    @property
+    def job_id(self) -> int:
+        return self.allocation.identity.job_id
+
+    async def announce(self) -> None:
+        self.announced = True
+        await self.launcher.started()
+
+
+class Launching:
+    """Makes and finds gangs."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        admitting: admission.Admission,
+        maker: gang.GangMaker,
+        placements: placement.Placements,
+        attempts: records.AttemptRecords,
+        known: owners.Owners,
+    ) -> None:
+        self._context, self._admission, self._maker = context, admitting, maker
+        self._placements, self._owners = placements, known
+        self.attempts = attempts
+        self._default, self._default_until = True, 0.0
+
+    async def allocation_for(self, job_id: int, uid: int) -> jobs.Allocation:
+        """The running job's allocation, if it belongs to that uid; NotYours when not."""
+        allocation = self._context.store.reservation(job_id) or await self._allocation_from_slurm(job_id)
+        if allocation is None or allocation.identity.uid != uid:
+            raise NotYours(f"job {job_id} is not a running job of uid {uid}")
+        return allocation
+
+    async def _allocation_from_slurm(self, job_id: int) -> jobs.Allocation | None:
+        live = await self._context.slurm.live_job(job_id)
+        if live is None or not live.holds_resources:
+            return None
+        return (await self._context.slurm.details(job_id)).allocation(live.identity)
+
+    # -- start -------------------------------------------------------------------------------------
+
+    async def start(self, launch: Launch, *, attaching: bool) -> Outcome | None:
+        """The gang is there and placed; else the outcome of an attempt whose gang is lost."""
+        store, began = self._context.store, self._context.time.now()
+        if attaching:
+            store.reserve(launch.allocation)
+        where = requests.unseen_workdir(launch.request, self._context.settings)
+        store.note(launch.job_id, "attached" if attaching else "launched", where)
+        launch.gang = await self._persist(launch)
+        if not launch.gang:
+            return await self.loss_of(launch.allocation)
+        if attaching:
+            await launch.announce()
+        else:
+            self._context.meter.started(self._context.time.now() - began)
+            nodes = ", ".join(share.node for share in launch.allocation.shares)
+            store.note(launch.job_id, "placed", nodes)
+        launch.placed.set()
+        crashpoints.reach("launch.told")
+        return None
+
+    async def _persist(self, launch: Launch) -> tuple[types.Pod, ...]:
+        """Try until the API has said yes or no."""
+        time, delay, forbidden = self._context.time, FIRST_DELAY, math.inf
+        while True:
+            try:
+                if launch.announced:
+                    return await self.attach(launch.allocation, launch.request)
+                return await self.launch(
+                    launch.allocation, launch.request, lambda: self._before_script(launch)
+                )
+            except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
+                if isinstance(error, errors.KubeUnavailable):
+                    forbidden = math.inf  # as far as anybody knows
+                else:
+                    forbidden = min(forbidden, time.now())
+                if time.now() > forbidden + FORBIDDEN_SECONDS:
+                    raise gang.GangRefused(not_started(OutcomeKind.API_REFUSED, error.message)) from error
+                joblog.of(log, launch.job_id).warning("waits for the API: %s", error.message)
+                await time.sleep(max(delay, error.retry_after))
+                delay = min(delay * 2, LONGEST_DELAY)
+
+    async def _before_script(self, launch: Launch) -> None:
+        """From here on the owner's word about running twice holds. Until now the job only waited."""
+        if not await self._may_run_twice(launch.allocation):
+            await slurmcalls.set_requeue(self._context, launch.job_id, allowed=False)
+        await launch.announce()
+
+    async def _may_run_twice(self, allocation: jobs.Allocation) -> bool:
+        """Whether the job's owner, or else the site, lets a job that has begun begin again."""
+        if allocation.requeue is not None:
+            return allocation.requeue
+        if self._context.time.now() >= self._default_until:
+            self._default = await self._context.slurm.requeues_by_default()
+            self._default_until = self._context.time.now() + DEFAULT_SECONDS
+        return self._default
+
+    # -- make --------------------------------------------------------------------------------------
+
+    async def launch(
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest, starting: gang.Starting
+    ) -> tuple[types.Pod, ...]:
+        """Make the gang; `starting` is awaited before its script can run."""
+        identity = allocation.identity
+        if self._context.store.reservation(identity.job_id) is None:
+            await self._admit_late(identity)
+        plan = await self._plan(allocation, request)
+        self._context.store.job(identity.job_id).uid = identity.uid
+        crashpoints.reach("launch.noted")
+        made = await self._maker.create(plan, starting)
+        meta = made[0].metadata
+        joblog.of(log, identity.job_id).info("runs as %s/%s", meta.namespace, meta.name)
+        return made
+
+    async def _admit_late(self, identity: jobs.JobIdentity) -> None:
+        """Slurm starts a job, too, whose PrologSlurmctld was killed: nobody has let it in yet."""
+        refusals = await self._admission.admit(identity)
+        text = sentences.refusals(refusals)
+        if admission.API_UNAVAILABLE in refusals:
+            raise errors.KubeUnavailable(text)
+        if refusals:
+            raise gang.GangRefused(not_started(OutcomeKind.NOT_ADMITTED, text, requeue=True))
+
+    async def _plan(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> gang.Plan:
+        """With the folder for outputs, which is the same each time."""
+        owner = await self._owners.of_job(allocation)
+        output_dir = await self.attempts.begin(allocation, request)
+        request = dataclasses.replace(request, output_dir=output_dir.encode())
+        return gang.Plan(allocation=allocation, owner=owner, request=request)
+
+    # -- find --------------------------------------------------------------------------------------
+
+    async def attach(
+        self, allocation: jobs.Allocation, request: launches.LaunchRequest
+    ) -> tuple[types.Pod, ...]:
+        """The gang of an attempt that was launched before; empty when it is not all there any more.
+
+        Its maker may have been stopped between announcing the start and placing rank 0: that is made up for.
+        """
+        found, namespace = [], await self._owners.namespace(allocation, self._context.settings)
+        if not namespace:
+            return ()
+        ranks = self._context.store.ranks(allocation.identity.job_id) or range(len(allocation.shares))
+        for rank in ranks:
+            pod = await self._pod_of(allocation.identity, rank, namespace)
+            if pod is not None:
+                found.append(pod)
+            elif rank == 0:
+                return ()
+        if self._placements.of(allocation.partition).is_placed(found[0]):
+            return tuple(found)
+        if len(found) < len(allocation.shares):
+            return ()
+        return await self._maker.complete(tuple(found), await self._plan(allocation, request))
+
+    async def _pod_of(self, identity: jobs.JobIdentity, rank: int, namespace: str) -> types.Pod | None:
+        """The attempt's pod, as the API has it."""
+        pods = self._context.pods
+        place, name = self._whereabouts(identity, rank, namespace)
+        try:
+            pod = await confirming.pod(self._context.kube, place, name)
+        except errors.KubeNotAllowed as error:  # it may run all the same
+            raise errors.KubeUnavailable(error.message) from error
+        if pod is None or not reading.belongs_to(pods.view(pod), identity):
+            return None
+        return pods.view(pod)
+
+    def _whereabouts(self, identity: jobs.JobIdentity, rank: int, usual: str) -> tuple[str, str]:
+        """Namespace and name of the attempt's pod: as the cache has it, whatever such pods were called when
+        it was made, whatever its owner is called by now and whether or not the name service answers.
+        """
+        name, cached = rendering.pod_name(identity, rank), self._context.pods.objects
+        if f"{usual}/{name}" not in cached:
+            for pod in cached.values():
+                if reading.belongs_to(pod, identity) and reading.rank(pod) == rank:
+                    return pod.metadata.namespace, pod.metadata.name
+        return usual, name
+
+    async def loss_of(self, allocation: jobs.Allocation) -> Outcome:
+        """How an attempt ended that is not all there any more: as it was seen, or as its placement tells."""
+        seen = self.attempts.end_of(allocation.identity)
+        return seen or await self._placements.of(allocation.partition).loss_of(allocation)

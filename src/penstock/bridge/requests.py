@@ -1,0 +1,55 @@
+"""What a script asks for with #K8S_ directives, held against what the site allows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from penstock import errors
+from penstock.model import launches
+from penstock.render import folders
+from penstock.render import pods as rendering
+from penstock.sbatch import images, placement
+from penstock.sbatch import pods as pods_of_scripts
+
+
+def allowed(
+    request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings, *, runs: bool
+) -> launches.LaunchRequest:
+    """The request with its script's directives; UsageError when they are wrong or not allowed.
+
+    `runs`: of a job that runs already nothing is forbidden; what the site forbids since then holds for later
+    jobs.
+    """
+    forbidden = () if runs else settings.forbidden_directives
+    pod = pods_of_scripts.pod_of(request.script, forbidden=forbidden)
+    request = dataclasses.replace(request, pod=pod)
+    if not runs:
+        _require_places(request, partition, settings)
+        _require_image(request, partition, settings)
+    return request
+
+
+def _require_places(request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings) -> None:
+    too_far = placement.refusals(
+        request.pod,
+        tolerations=settings.allowed_tolerations.get(partition),
+        labels=settings.allowed_node_labels.get(partition),
+        trusted=settings.is_trusted(partition),
+    )
+    for _, complaint, hint in too_far:
+        raise errors.UsageError(complaint, hint=hint)
+
+
+def _require_image(request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings) -> None:
+    image = rendering.image_of(request, settings, partition)
+    if image and not images.is_allowed(image, settings.allowed_images):
+        allowed_ones = ", ".join(settings.allowed_images)
+        name = images.full_name(image)
+        raise errors.UsageError(f"the image {name} is not allowed at this site (allowed: {allowed_ones})")
+
+
+def unseen_workdir(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str:
+    """That the script does not run where it was submitted, for people; nothing when it does."""
+    lost = folders.lost_workdir(request, settings.shared_mounts).decode(errors="replace")
+    shown = "".join(character if character.isprintable() else "?" for character in lost)
+    return f"runs in {folders.TMP} of its pod: pods do not see {shown}" if shown else ""

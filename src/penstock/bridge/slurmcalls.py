@@ -1,0 +1,36 @@
+"""Words for slurmctld that are kept while it is away: it knows of no end, requeue or right meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from penstock import errors, joblog
+from penstock.bridge.context import Context
+
+log = logging.getLogger(__name__)
+
+SLURM_SECONDS = 600.0  # how long a word is kept
+NUMBER_SECONDS = 10.0  # the same while a job's record has no number, which may be for ever
+
+
+async def when_there(context: Context, call: Callable[[], Awaitable[None]]) -> None:
+    """Try again for as long as slurmctld is away, within reason."""
+    began = context.time.now()
+    while True:
+        try:
+            return await call()
+        except errors.SlurmUnavailable as error:
+            patience = NUMBER_SECONDS if isinstance(error, errors.SlurmNotYet) else SLURM_SECONDS
+            if context.time.now() > began + patience:
+                raise
+            await context.time.sleep(random.uniform(1.0, 2.0))  # noqa: S311  # jitter, not a secret
+
+
+async def set_requeue(context: Context, job_id: int, *, allowed: bool) -> None:
+    """Whether Slurm may run the job again."""
+    try:
+        await when_there(context, lambda: context.slurm.set_requeue(job_id, allowed=allowed))
+    except errors.SlurmError as error:
+        joblog.of(log, job_id).warning("whether it may be requeued cannot be set: %s", error.message)

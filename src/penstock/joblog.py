@@ -1,0 +1,20 @@
+"""Log lines about one job: its number stands before the message, and is a field of the record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any
+
+FIELD = "job"
+
+
+class _JobLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        fields = dict(self.extra or {})
+        return f"job {fields[FIELD]}: {msg}", {**kwargs, "extra": fields}
+
+
+def of(log: logging.Logger, job_id: int) -> logging.LoggerAdapter[logging.Logger]:
+    """The module's log, about that job."""
+    return _JobLog(log, {FIELD: job_id})
