@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import figures, processes
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, kinds, kubeconfig
 from penstock_lab import ports, testing
 from penstock_lab.kubernetes import api
 
@@ -148,9 +148,9 @@ async def _fill(lab: testing.RunningLab) -> None:
     kube = client.KubeClient(kubeconfig.load(lab.place.admin_kubeconfig))
     try:
         for number in range(NODES):
-            await kube.create("nodes", _node(number))
+            await kube.create(kinds.NODES, _node(number))
         for number in range(PODS):
-            await kube.create("pods", _pod(number), namespace="default")
+            await kube.create(kinds.PODS, _pod(number), namespace="default")
     finally:
         await kube.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from benchmarks import figures
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, kinds, kubeconfig, lists
 from penstock_lab import testing
 
 SAMPLES = 9
@@ -78,10 +78,10 @@ def _end(lab: testing.RunningLab, job_id: str) -> None:
 
 
 async def _objects_of(api: client.KubeClient, job_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    pods = msgspec.json.decode(await api.get("pods"))["items"]
+    pods = (await lists.everything(api, kinds.PODS, dict)).items
     pod = next(pod for pod in pods if pod["metadata"]["name"] == f"slurm-job-{job_id}")
     namespace, name = pod["metadata"]["namespace"], pod["spec"]["volumes"][0]["secret"]["secretName"]
-    return pod, msgspec.json.decode(await api.get("secrets", namespace=namespace, name=name))
+    return pod, msgspec.json.decode(await api.get(kinds.SECRETS, namespace=namespace, name=name))
 
 
 async def _one_by_hand(
@@ -97,16 +97,16 @@ async def _one_by_hand(
     began = time.time()
     metadata = {"name": name, "namespace": namespace}
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": secret["data"]}
-    await api.create("secrets", manifest, namespace=namespace)
+    await api.create(kinds.SECRETS, manifest, namespace=namespace)
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
         "spec": pod["spec"] | {"volumes": volumes},
     }
-    made = msgspec.json.decode(await api.create("pods", manifest, namespace=namespace))
+    made = msgspec.json.decode(await api.create(kinds.PODS, manifest, namespace=namespace))
     printed_at = await asyncio.to_thread(_printed, output)
-    await api.delete("pods", namespace=namespace, name=name, uid=made["metadata"]["uid"], grace=0)
+    await api.delete(kinds.PODS, namespace=namespace, name=name, uid=made["metadata"]["uid"], grace=0)
     return printed_at - began
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 from tests.conformance import client
 
 WATCHES = 12
@@ -50,7 +50,7 @@ def test_our_reflector_takes_a_bookmark(api: client.Client) -> None:
     """The picture is left alone and the version moves on."""
     event = bookmark(api)
     reflector: reflecting.Reflector[types.Pod] = reflecting.Reflector(
-        Nobody(), "pods", types.Pod, time=clock.SystemClock()
+        Nobody(), kinds.PODS, types.Pod, time=clock.SystemClock()
     )
     raw = types.Event(type=event["type"], object=msgspec.Raw(msgspec.json.encode(event["object"])))
     assert reflector.apply(raw) == event["object"]["metadata"]["resourceVersion"]
@@ -60,11 +60,14 @@ def test_our_reflector_takes_a_bookmark(api: client.Client) -> None:
 class Nobody:
     """A source that is never asked."""
 
-    async def get(self, resource: str, **_: Any) -> bytes:
-        raise AssertionError(f"{resource} was asked for")
+    async def get(self, kind: kinds.Kind, **_: Any) -> bytes:
+        raise AssertionError(f"{kind} was asked for")
 
-    def watch(self, resource: str, **_: Any) -> Any:
-        raise AssertionError(f"{resource} was watched")
+    async def list(self, kind: kinds.Kind, **_: Any) -> bytes:
+        raise AssertionError(f"{kind} was listed")
+
+    def watch(self, kind: kinds.Kind, **_: Any) -> Any:
+        raise AssertionError(f"{kind} was watched")
 
 
 def test_no_bookmarks_unless_asked_for(api: client.Client) -> None:

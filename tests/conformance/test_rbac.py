@@ -17,7 +17,7 @@ import pytest
 
 from penstock import errors
 from penstock.kube import client as kube_client
-from penstock.kube import kubeconfig
+from penstock.kube import kinds, kubeconfig
 from penstock.render import namespaces, rbac
 from penstock_lab import spec, testing
 from penstock_lab.kubernetes import api as lab_api
@@ -113,13 +113,15 @@ async def run_command(kube: kube_client.KubeClient, space: str) -> None:
 
 
 REQUESTS: dict[tuple[str, str], Request] = {
-    ("pods", "get"): lambda kube, space: kube.get("pods", namespace=space, name="target"),
-    ("pods", "list"): lambda kube, space: kube.get("pods"),
-    ("pods", "watch"): lambda kube, space: first_of(kube.watch("pods", version="0", seconds=1)),
-    ("pods", "create"): lambda kube, space: kube.create("pods", client.pod("made"), namespace=space),
-    ("pods", "delete"): lambda kube, space: kube.delete("pods", namespace=space, name="target", uid="none"),
+    ("pods", "get"): lambda kube, space: kube.get(kinds.PODS, namespace=space, name="target"),
+    ("pods", "list"): lambda kube, space: kube.list(kinds.PODS),
+    ("pods", "watch"): lambda kube, space: first_of(kube.watch(kinds.PODS, version="0", seconds=1)),
+    ("pods", "create"): lambda kube, space: kube.create(kinds.PODS, client.pod("made"), namespace=space),
+    ("pods", "delete"): lambda kube, space: kube.delete(
+        kinds.PODS, namespace=space, name="target", uid="none"
+    ),
     ("pods/binding", "create"): lambda kube, space: kube.create(
-        "pods", {"target": {"kind": "Node", "name": "n1"}}, namespace=space, name="target", sub="binding"
+        kinds.PODS, {"target": {"kind": "Node", "name": "n1"}}, namespace=space, name="target", sub="binding"
     ),
     ("pods/log", "get"): lambda kube, space: first_of(
         kube.log(namespace=space, name="target", container="job")
@@ -127,21 +129,21 @@ REQUESTS: dict[tuple[str, str], Request] = {
     ("pods/exec", "get"): run_command,
     ("pods/exec", "create"): run_command,
     ("secrets", "create"): lambda kube, space: kube.create(
-        "secrets", {"metadata": {"name": "made"}}, namespace=space
+        kinds.SECRETS, {"metadata": {"name": "made"}}, namespace=space
     ),
-    ("nodes", "get"): lambda kube, space: kube.get("nodes", name="n1"),
-    ("nodes", "list"): lambda kube, space: kube.get("nodes"),
-    ("nodes", "watch"): lambda kube, space: first_of(kube.watch("nodes", version="0", seconds=1)),
+    ("nodes", "get"): lambda kube, space: kube.get(kinds.NODES, name="n1"),
+    ("nodes", "list"): lambda kube, space: kube.list(kinds.NODES),
+    ("nodes", "watch"): lambda kube, space: first_of(kube.watch(kinds.NODES, version="0", seconds=1)),
     ("namespaces", "create"): lambda kube, space: kube.create(
-        "namespaces", {"metadata": {"name": f"{space}-made"}}
+        kinds.NAMESPACES, {"metadata": {"name": f"{space}-made"}}
     ),
     ("resourcequotas", "create"): lambda kube, space: kube.create(
-        "resourcequotas", namespaces.render_quota({"pods": "1000"}), namespace=space
+        kinds.RESOURCE_QUOTAS, namespaces.render_quota({"pods": "1000"}), namespace=space
     ),
-    (namespaces.NETWORK_POLICIES, "create"): lambda kube, space: kube.create(
-        namespaces.NETWORK_POLICIES, namespaces.render_network_policy(), namespace=space
+    (str(kinds.NETWORK_POLICIES), "create"): lambda kube, space: kube.create(
+        kinds.NETWORK_POLICIES, namespaces.render_network_policy(), namespace=space
     ),
-    ("events", "list"): lambda kube, space: kube.get("events", namespace=space),
+    ("events", "list"): lambda kube, space: kube.list(kinds.EVENTS, namespace=space),
 }
 """What penstockd does with each right, through its own client."""
 

@@ -15,7 +15,7 @@ from penstock import errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import context, draining, epilogs
 from penstock.daemon import metrics
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 from penstock.model import jobs, launches, resources, sentences
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
@@ -362,7 +362,7 @@ def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> draining
 
 
 class FakeKube:
-    """Objects in a dictionary; `calls` is everything that was asked for, in order."""
+    """Objects in a dictionary; `calls` is everything that was asked for, in order. Kinds go by name."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -385,7 +385,7 @@ class FakeKube:
         body = msgspec.json.decode(msgspec.json.encode(found))
         self.objects["pods", found.metadata.namespace, found.metadata.name] = body
 
-    def names(self, resource: str) -> list[str]:
+    def names(self, resource: str) -> Sequence[str]:
         return [name for kind, _, name in self.objects if kind == resource]
 
     def add_node(self, found: types.Node) -> None:
@@ -397,27 +397,30 @@ class FakeKube:
         if error:
             raise error
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes:
+    async def list(self, kind: kinds.Kind, **selectors: Any) -> bytes:
+        resource = str(kind)
+        self._note("get", resource, "")
+        shown = () if resource in self.lists_nothing else self.objects.items()
+        items = [obj for (of, _, _), obj in shown if of == resource]
+        return msgspec.json.encode({"metadata": {}, "items": items})
+
+    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes:
+        resource = str(kind)
         self._note("get", resource, name)
-        if not name:
-            shown = () if resource in self.lists_nothing else self.objects.items()
-            items = [obj for (kind, _, _), obj in shown if kind == resource]
-            return msgspec.json.encode({"metadata": {}, "items": items})
         if (resource, namespace, name) not in self.objects:
             raise errors.KubeNotFound("not found", status=404)
         return msgspec.json.encode(self.objects[resource, namespace, name])
 
     async def create(
         self,
-        resource: str,
+        kind: kinds.Kind,
         manifest: Mapping[str, Any],
         *,
         namespace: str = "",
         name: str = "",
-        sub: str = "",
+        sub: kinds.Sub = "",
     ) -> bytes:
+        resource = str(kind)
         self._note("bind" if sub == "binding" else "create", resource, manifest["metadata"]["name"])
         key = (resource, namespace, manifest["metadata"]["name"])
         if sub == "binding":
@@ -431,8 +434,9 @@ class FakeKube:
         return msgspec.json.encode(self.objects[key])
 
     async def delete(
-        self, resource: str, *, namespace: str, name: str, uid: str, grace: int | None = None
+        self, kind: kinds.Kind, *, namespace: str, name: str, uid: str, grace: int | None = None
     ) -> None:
+        resource = str(kind)
         self._note("delete", resource, name)
         found = self.objects.get((resource, namespace, name))
         if found is None:
@@ -458,7 +462,7 @@ class FakeKube:
         for one in self.printed:
             yield one
 
-    async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
-        self._note("watch", resource, version)
+    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        self._note("watch", str(kind), version)
         return
         yield

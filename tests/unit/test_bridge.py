@@ -12,7 +12,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import admission, container, gang, launch, podremoval, sweeping
 from penstock.bridge import bridge as bridging
-from penstock.kube import reading, reflecting, types
+from penstock.kube import kinds, reading, reflecting, types
 from penstock.model import jobs
 from penstock.model.reasons import RefusalKind
 from penstock.render import pods as rendering
@@ -38,8 +38,8 @@ class World:
 def world() -> World:
     clock = fakes.ManualClock()
     slurm, kube = fakes.FakeSlurm(), fakes.FakeKube()
-    pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
-    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock)
+    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
     for name in ("n1", "n2"):
         nodes.objects[f"/{name}"] = fakes.node(name)
         kube.add_node(fakes.node(name))
@@ -299,10 +299,10 @@ async def test_a_pod_that_a_webhook_keeps_holds_up_no_other(
     """The API answers 500 for it alone; the rest of the round is done."""
     delete = world.kube.delete
 
-    async def kept(resource: str, *, name: str, **how: Any) -> None:
+    async def kept(kind: kinds.Kind, *, name: str, **how: Any) -> None:
         if name == "kept":
             raise errors.KubeUnavailable("failed calling webhook", status=500)
-        await delete(resource, name=name, **how)
+        await delete(kind, name=name, **how)
 
     monkeypatch.setattr(world.kube, "delete", kept)
     for number, name in enumerate(("kept", "orphan"), 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
+from penstock.kube.kinds import PODS, Kind
 from penstock.model import audits, jobs
 from penstock.slurm import control
 from tests.unit import test_checking as planting
@@ -28,11 +30,9 @@ class FakeKube:
     def __init__(self, *pods: types.Pod) -> None:
         self._pods = pods
 
-    async def get(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
-        return msgspec.json.encode({"metadata": {}, "items": self._pods if resource == "pods" else []})
-
-    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
-        return msgspec.json.encode({"metadata": {}, "items": None})
+    async def list(self, kind: Kind, *, metadata_only: bool = False, **_: Any) -> bytes:
+        items = self._pods if kind == PODS else []
+        return msgspec.json.encode({"metadata": {}, "items": None if metadata_only else items})
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from penstock import errors
 from penstock.checking import confirming, judging, looking, rendering, running, snapshots
 from penstock.hooks import wire
-from penstock.kube import types
+from penstock.kube import kinds, lists, types
 from penstock.model import audits
 from tests.unit import fakes
 from tests.unit import test_checking as planting
@@ -109,18 +110,6 @@ def test_metrics_say_zero_too() -> None:
     assert "penstock_check_known 1\n" in text
 
 
-async def test_lists_are_read_to_their_last_page() -> None:
-    """A long list comes in pieces."""
-
-    async def get(resource: str, *, query: dict[str, str] | None = None) -> bytes:
-        more = (query or {}).get("continue", "")
-        page = {"metadata": {"continue": "" if more else "next"}, "items": [{"metadata": {"name": more}}]}
-        return msgspec.json.encode(page)
-
-    found = await looking.listed(get, "pods", types.Pod)
-    assert [pod.metadata.name for pod in found] == ["", "next"]
-
-
 @pytest.mark.parametrize(
     "answer",
     [b'{"metadata":{},"items":[{"metadata":{"na', b"<html>ok</html>", b'{"kind":"Status"}', b'"\xff"'],
@@ -128,11 +117,12 @@ async def test_lists_are_read_to_their_last_page() -> None:
 async def test_a_list_that_cannot_be_read_is_no_list(answer: bytes) -> None:
     """Cut off, of a proxy, of another shape, no text: the watch goes on, and nothing is known meanwhile."""
 
-    async def get(resource: str, *, query: dict[str, str] | None = None) -> bytes:
-        return answer
+    class Source:
+        async def list(self, kind: kinds.Kind, **_: Any) -> bytes:
+            return answer
 
     async def look() -> snapshots.Snapshot:
-        await looking.listed(get, "pods", types.Pod)
+        await lists.everything(Source(), kinds.PODS, types.Pod)
         return SOUND
 
     told = running.Checker(look, fakes.ManualClock()).forever(interval=5.0)

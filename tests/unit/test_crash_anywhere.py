@@ -21,7 +21,7 @@ from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.bridge import gang, owners
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 from penstock.model.reasons import Outcome
 from penstock.render import pods as rendering
 from tests.unit import fakes
@@ -70,14 +70,18 @@ class MortalKube(fakes.FakeKube):
         with self.fate.call():
             return await super().get(*args, **named)
 
-    async def create(self, resource: str, manifest: Mapping[str, Any], **named: Any) -> bytes:
+    async def list(self, *args: Any, **named: Any) -> bytes:
         with self.fate.call():
-            return await super().create(resource, manifest, **named)
+            return await super().list(*args, **named)
 
-    async def delete(self, resource: str, *, namespace: str, name: str, **named: Any) -> None:
+    async def create(self, kind: kinds.Kind, manifest: Mapping[str, Any], **named: Any) -> bytes:
         with self.fate.call():
-            await super().delete(resource, namespace=namespace, name=name, **named)
-            self.on_delete((resource, namespace, name))
+            return await super().create(kind, manifest, **named)
+
+    async def delete(self, kind: kinds.Kind, *, namespace: str, name: str, **named: Any) -> None:
+        with self.fate.call():
+            await super().delete(kind, namespace=namespace, name=name, **named)
+            self.on_delete((str(kind), namespace, name))
 
     def garbage(self) -> set[str]:
         """Secrets whose pod is gone, by uid."""
@@ -134,8 +138,8 @@ class World:
         self.kube.collect(self.garbage)
         self.garbage = self.kube.garbage()
         clock = fakes.ManualClock()
-        pods = reflecting.Reflector(self.kube, "pods", types.Pod, time=clock)
-        nodes = reflecting.Reflector(self.kube, "nodes", types.Node, time=clock)
+        pods = reflecting.Reflector(self.kube, kinds.PODS, types.Pod, time=clock)
+        nodes = reflecting.Reflector(self.kube, kinds.NODES, types.Node, time=clock)
         for (kind, namespace, name), found in self.kube.objects.items():
             if kind == "pods":
                 pods.objects[f"{namespace}/{name}"] = as_pod(found)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, kinds, kubeconfig
 from penstock_lab import components, paths, spec
 from penstock_lab.faultproxy import control, lies, messages, proxy, requests, rules, setup
 
@@ -67,11 +67,11 @@ class World:
         self.proxy.set(wanted)
 
     async def names(self) -> list[str]:
-        return [item["metadata"]["name"] for item in json.loads(await self.kube.get("pods"))["items"]]
+        return [item["metadata"]["name"] for item in json.loads(await self.kube.list(kinds.PODS))["items"]]
 
     async def watched(self, count: int) -> list[str]:
         """Versions of the next events."""
-        stream = self.kube.watch("pods", version="1", seconds=60)
+        stream = self.kube.watch(kinds.PODS, version="1", seconds=60)
         found = []
         async with asyncio.timeout(10):
             async for one in stream:
@@ -101,7 +101,7 @@ async def world() -> AsyncIterator[World]:
 async def test_without_faults_everything_passes(world: World) -> None:
     """Lists, objects and bodies arrive as they are."""
     assert len(await world.names()) == 20
-    await world.kube.create("pods", {"metadata": {"name": "x"}}, namespace="a")
+    await world.kube.create(kinds.PODS, {"metadata": {"name": "x"}}, namespace="a")
     assert [line.split()[0] for line in world.api.asked] == ["GET", "POST"]
     assert world.proxy.faults.requests == {"list pods": 1, "create pods": 1}
 
@@ -121,7 +121,7 @@ async def test_a_failure_is_no_answer(world: World, rule: Rule, reaches_the_api:
     """The client knows nothing, whether or not the API did what it was asked; afterwards all is well."""
     world.set(rule)
     with pytest.raises(errors.KubeUnavailable):
-        await world.kube.get("pods")
+        await world.kube.list(kinds.PODS)
     assert bool(world.api.asked) == reaches_the_api
     world.set()
     assert len(await world.names()) == 20
@@ -131,7 +131,7 @@ async def test_patience_is_asked_for_in_seconds(world: World) -> None:
     """429 carries Retry-After to the client's error."""
     world.set(Rule(fault="status", status=429, seconds=7))
     with pytest.raises(errors.KubeUnavailable) as caught:
-        await world.kube.get("pods")
+        await world.kube.list(kinds.PODS)
     assert caught.value.retry_after == 7
 
 
@@ -173,7 +173,7 @@ async def test_watches_lie(world: World, rule: Rule | None, seen: list[str]) -> 
 async def test_a_running_watch_can_expire(world: World) -> None:
     """410, as an event, in the middle of the stream."""
     world.api.events.put_nowait(event("ADDED", "u", 1))
-    stream = world.kube.watch("pods", version="1", seconds=60)
+    stream = world.kube.watch(kinds.PODS, version="1", seconds=60)
     await anext(stream)
     world.set(Rule(fault="gone"))
     with pytest.raises(errors.KubeGone):
@@ -183,7 +183,7 @@ async def test_a_running_watch_can_expire(world: World) -> None:
 async def test_a_running_watch_breaks_with_the_network(world: World) -> None:
     """Unreachable means that no connection stays."""
     world.api.events.put_nowait(event("ADDED", "u", 1))
-    stream = world.kube.watch("pods", version="1", seconds=60)
+    stream = world.kube.watch(kinds.PODS, version="1", seconds=60)
     await anext(stream)
     world.set(Rule(fault="unreachable"))
     with pytest.raises(errors.KubeUnavailable):

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from penstock import errors, wellknown
-from penstock.bridge import confirming, outcomes, records
-from penstock.kube import decoding, execs, reading, refusals, types, warnings
+from penstock.bridge import outcomes, records
+from penstock.kube import decoding, execs, lists, reading, refusals, types, warnings
 from penstock.model import sentences
 
 JSON = some.recursive(
@@ -60,8 +60,8 @@ STATUS = some.fixed_dictionaries(
 KINDS: tuple[Any, ...] = (
     types.Pod,
     types.Node,
-    confirming.PodList,
-    warnings.EventList,
+    lists.Page[types.Pod],
+    lists.Page[warnings.Event],
     execs.ExecStatus,
 )
 

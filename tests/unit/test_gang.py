@@ -9,9 +9,8 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import gang, namespaces
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 from penstock.model import jobs
-from penstock.render import namespaces as rendering
 from tests.unit import fakes
 
 
@@ -26,10 +25,10 @@ async def create(
     features: types.NodeFeatures | None = None,
 ) -> tuple[types.Pod, ...]:
     """A gang whose pods have that status, or run, as soon as they are bound."""
-    pods = reflecting.Reflector(kube, "pods", types.Pod, time=fakes.ManualClock())
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=fakes.ManualClock())
     runs = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))  # noqa: E731  # a default
     kube.on_bind = on_bind or runs
-    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=fakes.ManualClock())
+    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=fakes.ManualClock())
     for name in ("n1", "n2", "n3"):
         node = fakes.node(name)
         able = msgspec.structs.replace(node.status, features=features or types.NodeFeatures())
@@ -169,7 +168,7 @@ async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> No
 async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
     """A pod that a user made under our name is neither adopted nor removed."""
     kube = fakes.FakeKube()
-    await kube.create("pods", {"metadata": {"name": "slurm-job-17"}, "spec": {}}, namespace="user-alice")
+    await kube.create(kinds.PODS, {"metadata": {"name": "slurm-job-17"}, "spec": {}}, namespace="user-alice")
     with pytest.raises(gang.GangRefused, match="not this job's"):
         await create(kube)
     assert ("pods", "user-alice", "slurm-job-17") in kube.objects
@@ -191,12 +190,12 @@ async def test_a_conflict_about_a_quota_leaves_no_namespace_open() -> None:
     kube = fakes.FakeKube()
     known = namespaces.Namespaces(kube, fakes.SETTINGS)
     words = 'Operation cannot be fulfilled on resourcequotas "site": the object has been modified'
-    kube.refuse["create", rendering.NETWORK_POLICIES] = errors.KubeConflict(words, reason="Conflict")
+    kube.refuse["create", str(kinds.NETWORK_POLICIES)] = errors.KubeConflict(words, reason="Conflict")
     with pytest.raises(errors.KubeUnavailable, match="resourcequotas"):
         await known.ensure(fakes.OWNER)
     kube.refuse.clear()
     await known.ensure(fakes.OWNER)
-    assert [key for key in kube.objects if key[0] == rendering.NETWORK_POLICIES]
+    assert [key for key in kube.objects if key[0] == str(kinds.NETWORK_POLICIES)]
 
 
 async def test_the_launcher_is_told_before_the_script_can_run() -> None:

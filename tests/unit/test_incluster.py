@@ -14,7 +14,7 @@ import pytest
 from penstock import errors
 from penstock.daemon import settings
 from penstock.install import access
-from penstock.kube import client, incluster, kubeconfig
+from penstock.kube import client, incluster, kinds, kubeconfig
 from penstock.site import daemons, loading
 from penstock_lab import certificates
 from tests.install import sites
@@ -95,10 +95,10 @@ async def test_a_renewed_token_is_used_at_once(api: Api, account: Account) -> No
     """By penstockd's client, on the connection that it has; the old one would be refused."""
     kube = client.KubeClient(incluster.load(account.folder, api.environ))
     try:
-        await kube.get("nodes")
+        await kube.list(kinds.NODES)
         account.renew("second")
         api.token = "second"
-        await kube.get("nodes")
+        await kube.list(kinds.NODES)
     finally:
         await kube.close()
     assert api.seen == ["first", "second"]
@@ -145,7 +145,7 @@ async def test_a_foreign_authority_is_not_believed(api: Api, account: Account, t
     account.renew("first")
     kube = client.KubeClient(incluster.load(account.folder, api.environ))
     with pytest.raises(errors.KubeUnavailable, match=r"(?i)certificate"):
-        await kube.get("nodes")
+        await kube.list(kinds.NODES)
     await kube.close()
     assert api.seen == []
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import errors
 from penstock.install import access
-from penstock.kube import addresses, client, kubeconfig
+from penstock.kube import addresses, client, kinds, kubeconfig
 
 PREFIX = "/k8s/clusters/c-1"
 
@@ -76,7 +76,7 @@ async def test_commands_in_containers_are_asked_for_behind_the_path(host: str) -
     named = f"[{host}]" if ":" in host else host
     with listening(host) as (port, asked):
         kube = client.KubeClient(kubeconfig.Access(server=f"http://{named}:{port}{PREFIX}"))
-        await kube.get("pods")
+        await kube.list(kinds.PODS)
         with pytest.raises(errors.KubeNotFound):
             await kube.run(("true",), namespace="a", name="b", container="job")
         await kube.close()

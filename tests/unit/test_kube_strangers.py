@@ -11,7 +11,7 @@ import pytest
 
 from penstock import errors
 from penstock.install import access
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, kinds, kubeconfig
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
 PAGE = b"<html>Please log in</html>"
@@ -75,10 +75,10 @@ async def test_penstockd_takes_no_page_for_a_yes(code: int, body: bytes) -> None
         kube = client.KubeClient(kubeconfig.Access(server=server))
         try:
             with pytest.raises(errors.KubeUnavailable):
-                await kube.create("pods", {}, namespace="n", name="p", sub="binding")
+                await kube.create(kinds.PODS, {}, namespace="n", name="p", sub="binding")
             with pytest.raises(errors.KubeUnavailable):
-                await kube.delete("pods", namespace="n", name="p", uid="u")
+                await kube.delete(kinds.PODS, namespace="n", name="p", uid="u")
             with pytest.raises(errors.KubeUnavailable):
-                await kube.get("pods", namespace="n", name="p")
+                await kube.get(kinds.PODS, namespace="n", name="p")
         finally:
             await kube.close()

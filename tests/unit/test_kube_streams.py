@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from penstock import errors
-from penstock.kube import client, execs, kubeconfig
+from penstock.kube import client, execs, kinds, kubeconfig
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -112,7 +112,7 @@ async def test_text_of_a_pod_breaks_no_line_of_a_watch(size: int) -> None:
         writer.close()
 
     async with answered_by(answer) as kube:
-        seen = [event.type async for event in kube.watch("pods", version="1", seconds=1)]
+        seen = [event.type async for event in kube.watch(kinds.PODS, version="1", seconds=1)]
     assert seen == ["ADDED"] * 3
 
 
@@ -132,6 +132,6 @@ async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyP
 
     async with answered_by(answer) as kube, asyncio.timeout(5):
         with pytest.raises(errors.KubeUnavailable, match="does not answer"):
-            await kube.get("pods")
+            await kube.list(kinds.PODS)
         over.set()
         await closed.wait()

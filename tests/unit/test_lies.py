@@ -13,7 +13,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import follower, unattended
-from penstock.kube import decoding, reflecting, refusals, types, versions
+from penstock.kube import decoding, kinds, lists, reflecting, refusals, types, versions
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
@@ -50,12 +50,12 @@ async def test_a_watch_that_never_ends_does_not_keep_anybody_from_starting(
     """What it told until then counts."""
 
     class Frozen(Script):
-        async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
             yield event("ADDED", "b", "6")
             await asyncio.Event().wait()
 
     monkeypatch.setattr(reflecting, "OPINION_PATIENCE", 0.02)
-    reflector = reflecting.Reflector(Frozen([["a"]], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Frozen([["a"]], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     assert set(reflector.objects) == {"default/a", "default/b"}
 
@@ -77,21 +77,19 @@ async def test_one_object_that_is_there_proves_the_lie() -> None:
     asked: list[str] = []
     get = server.get
 
-    async def counting(
-        resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes:
+    async def counting(kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes:
         asked.append(name)
-        return await get(resource, namespace=namespace, name=name, query=query)
+        return await get(kind, namespace=namespace, name=name)
 
     server.get = counting  # type: ignore[method-assign]  # the same server, with somebody who counts
     reflector = await run(server)
     assert len(reflector.objects) == 1000
-    assert sum(map(bool, asked)) <= reflecting.AT_ONCE
+    assert len(asked) <= reflecting.AT_ONCE
 
 
 async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted() -> None:
     """A lagging server is asked again; when all lists are old, the cluster itself has gone back."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     source = Script([["a"], *([["b"]] * reflecting.OLD_LISTS)], [])
     reflector._source = source
     await reflector.relist()
@@ -107,7 +105,7 @@ async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted()
 async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
     """A launch in the midst of a long list would make every list a lie."""
     server = Script([["a"], ["a"]], [])
-    reflector = reflecting.Reflector(server, "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     server.there = {"a", "young"}
     reflector.apply(event("ADDED", "young", "11"))
@@ -118,7 +116,7 @@ async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
 async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
     """Somebody who follows the pod shows it once more, as it was."""
     server = Script([["a"], []], [])
-    reflector = reflecting.Reflector(server, "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     known = reflector.objects["default/a"]
     await reflector.relist()
@@ -129,7 +127,7 @@ async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
 async def test_a_restored_cluster_brings_its_objects_back() -> None:
     """They have the uids that they had, and run."""
     source = Script([["a"], *([["a"]] * reflecting.OLD_LISTS)], [])
-    reflector = reflecting.Reflector(source, "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(source, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     reflector.apply(event("DELETED", "a", "12"))
     source.version = "7"
@@ -152,7 +150,7 @@ async def test_a_restored_cluster_brings_its_objects_back() -> None:
 )
 def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: str | None) -> None:
     """Neither an older state nor an object that has ended."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     for kind, number in events:
         reflector.apply(event(kind, "a", number))
     known = reflector.objects.get("default/a")
@@ -161,7 +159,7 @@ def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: 
 
 def test_a_name_may_be_used_again() -> None:
     """The end of the old object, told late, is not the end of the new one."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     reflector.put(fakes.pod("a", version="9"))
     old = {"metadata": {"name": "a", "namespace": "default", "uid": "older", "resourceVersion": "8"}}
     raw = types.Event(type="DELETED", object=msgspec.Raw(msgspec.json.encode(old)))
@@ -217,7 +215,7 @@ def test_only_the_api_can_say_that_something_is_not_there(
 def test_an_answer_that_cannot_be_read_is_no_answer(answer: bytes) -> None:
     """Cut off, or from somebody else."""
     with pytest.raises(errors.KubeUnavailable):
-        decoding.decode(answer, reflecting.ObjectList[types.Pod])
+        decoding.decode(answer, lists.Page[types.Pod])
 
 
 # -- what is promised ------------------------------------------------------------------------------------
@@ -427,11 +425,11 @@ async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -
 async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     """A pod is given up for not starting only by an API that says so."""
     kube, clock = fakes.FakeKube(), fakes.ManualClock()
-    pods = reflecting.Reflector(kube, "pods", types.Pod, time=clock)
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock)
     pod = fakes.pod("p", status=types.PodStatus())
     kube.add_pod(pod)
     kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
-    nodes = reflecting.Reflector(kube, "nodes", types.Node, time=clock)
+    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
     slurm = fakes.FakeSlurm()
     bridge = fakes.bridge(slurm=slurm, kube=kube, pods=pods, nodes=nodes, time=clock, start_timeout=0.0)
     task = asyncio.create_task(bridge.follower.end_of((pod,)))
@@ -458,7 +456,7 @@ def test_questions_become_rarer() -> None:
 def test_a_wall_clock_that_jumps_breaks_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Freshness and patience are measured by a clock that never goes back; a day more or less is nothing."""
     clock = fakes.ManualClock()
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=clock)
+    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=clock)
     reflector.listed.set()
     reflector._broken_since = None
     patience = follower.Patience(clock, 300)

@@ -9,6 +9,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import gang, store
+from penstock.kube import kinds
 from penstock.model import jobs
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
@@ -132,10 +133,10 @@ async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_going(
         world.add_pod(fakes.pod(f"orphan-{number}", job=fakes.identity(number)))
     delete = world.kube.delete
 
-    async def protected(resource: str, *, name: str, **how: object) -> None:
+    async def protected(kind: kinds.Kind, *, name: str, **how: object) -> None:
         if name == "orphan-2":
             raise errors.KubeError("admission webhook denied the request")
-        await delete(resource, name=name, **how)  # type: ignore[arg-type]  # passed on as it came
+        await delete(kind, name=name, **how)  # type: ignore[arg-type]  # passed on as it came
 
     monkeypatch.setattr(world.kube, "delete", protected)
     for _ in range(2):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.kube import client, reflecting, types
+from penstock.kube import client, kinds, reflecting, types
 from tests.unit import fakes
 
 
@@ -35,13 +35,12 @@ class Script:
         self.all: list[types.Event] = []
         """What a watch without a version begins with."""
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes:
-        if name:
-            if name not in self.there:
-                raise errors.KubeNotFound("not found", status=404)
-            return msgspec.json.encode({"metadata": {"name": name}})
+    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes:
+        if name not in self.there:
+            raise errors.KubeNotFound("not found", status=404)
+        return msgspec.json.encode({"metadata": {"name": name}})
+
+    async def list(self, kind: kinds.Kind, **_: Any) -> bytes:
         if not self.lists:
             await asyncio.Event().wait()
         answer = self.lists.pop(0)
@@ -53,7 +52,7 @@ class Script:
         ]
         return msgspec.json.encode({"metadata": {"resourceVersion": self.version}, "items": items})
 
-    async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
         if not version:
             for one in self.all:
                 yield one
@@ -69,7 +68,7 @@ class Script:
 
 async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> reflecting.Reflector[types.Pod]:
     """The reflector after the script has been played."""
-    reflector = reflecting.Reflector(server, "pods", types.Pod, time=clock or fakes.ManualClock())
+    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=clock or fakes.ManualClock())
     task = asyncio.create_task(reflector.run())
     for _ in range(200):
         await asyncio.sleep(0)
@@ -129,7 +128,7 @@ async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
     clock = fakes.ManualClock()
 
     class Lasting(Script):
-        async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
             if version:
                 clock.time += 3600
                 raise errors.KubeUnavailable("cut")
@@ -145,9 +144,9 @@ async def test_a_failure_that_takes_long_is_a_failure_all_the_same() -> None:
     clock = fakes.ManualClock()
 
     class Slow(Script):
-        async def get(self, resource: str, **about: Any) -> bytes:
+        async def list(self, kind: kinds.Kind, **about: Any) -> bytes:
             clock.time += 60
-            return await super().get(resource, **about)
+            return await super().list(kind, **about)
 
     await run(Slow([errors.KubeUnavailable("no answer")] * 10, []), clock=clock)
     assert (clock.now() - 1000) % 60 > 10
@@ -158,11 +157,11 @@ async def test_a_list_whose_pages_repeat_ends() -> None:
     page = {"metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}
 
     class Repeating(Script):
-        async def get(self, resource: str, **about: Any) -> bytes:
+        async def list(self, kind: kinds.Kind, **_: Any) -> bytes:
             await asyncio.sleep(0)
             return msgspec.json.encode(page)
 
-    reflector = reflecting.Reflector(Repeating([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Repeating([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     async with asyncio.timeout(2):
         with pytest.raises(errors.KubeUnavailable):
             await reflector.relist()
@@ -170,12 +169,12 @@ async def test_a_list_whose_pages_repeat_ends() -> None:
 
 async def test_before_the_first_list_nothing_is_known() -> None:
     """A picture that was never drawn is not fresh."""
-    reflector = reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     assert not reflector.fresh
 
 
 def picture() -> reflecting.Reflector[types.Pod]:
-    return reflecting.Reflector(Script([], []), "pods", types.Pod, time=fakes.ManualClock())
+    return reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
 
 
 async def test_a_subscriber_hears_every_change_however_fast() -> None:
@@ -215,16 +214,13 @@ async def test_pages_are_put_together() -> None:
     """A long list comes in pages."""
 
     class Paged(Script):
-        async def get(
-            self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-        ) -> bytes:
-            assert query is not None
-            more = "continue" not in query
+        async def list(self, kind: kinds.Kind, *, after: str = "", **_: Any) -> bytes:
+            more = not after
             item = {"metadata": {"name": "a" if more else "b", "namespace": "default"}}
             meta = {"resourceVersion": "10", "continue": "next" if more else ""}
             return msgspec.json.encode({"metadata": meta, "items": [item]})
 
-    reflector = reflecting.Reflector(Paged([], []), "pods", types.Pod, time=fakes.ManualClock())
+    reflector = reflecting.Reflector(Paged([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     assert await reflector.relist() == "10"
     assert set(reflector.objects) == {"default/a", "default/b"}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bridge import rooms, steering
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
 
@@ -28,8 +28,8 @@ class World:
 
     def __init__(self) -> None:
         self.clock, self.slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
-        self.pods = reflecting.Reflector(kube, "pods", types.Pod, time=self.clock)
-        self.nodes = reflecting.Reflector(kube, "nodes", types.Node, time=self.clock)
+        self.pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=self.clock)
+        self.nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=self.clock)
         self.slurm.places = tuple(target(name) for name in NODES)
         for name in NODES:
             self.nodes.objects[f"/{name}"] = fakes.node(name)

@@ -12,30 +12,17 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-
 from penstock import errors
 from penstock.bridge import ports
-from penstock.kube import decoding, reading, reflecting, types
+from penstock.kube import decoding, kinds, lists, reading, reflecting, types
 
 TOGETHER = 16  # reads under way at a time
-
-
-class PodList(msgspec.Struct):
-    """What a list of pods answers."""
-
-    items: list[types.Pod]
-
-
-async def pods(kube: ports.Kube, *, namespace: str = "", query: dict[str, str]) -> list[types.Pod]:
-    """The pods that answer to a selector, as the API has them now."""
-    return decoding.decode(await kube.get("pods", namespace=namespace, query=query), PodList).items
 
 
 async def pod(kube: ports.Kube, namespace: str, name: str) -> types.Pod | None:
     """The pod of that name, or None when the API says that there is none."""
     try:
-        return decoding.decode(await kube.get("pods", namespace=namespace, name=name), types.Pod)
+        return decoding.decode(await kube.get(kinds.PODS, namespace=namespace, name=name), types.Pod)
     except errors.KubeNotFound:
         return None
 
@@ -49,7 +36,7 @@ async def is_there(kube: ports.Kube, meta: types.Meta) -> bool:
 async def node(kube: ports.Kube, name: str) -> types.Node | None:
     """The node, or None when the API says that there is none."""
     try:
-        return decoding.decode(await kube.get("nodes", name=name), types.Node)
+        return decoding.decode(await kube.get(kinds.NODES, name=name), types.Node)
     except errors.KubeNotFound:
         return None
 
@@ -66,8 +53,9 @@ async def pods_on(
     """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
     everything = picture.objects.values()
     known = [one for one in everything if one.spec.node_name in names and not reading.is_over(one)]
-    lists = await _gather([pods(kube, query={"fieldSelector": f"spec.nodeName={name}"}) for name in names])
-    here = (one for page in lists for one in page if one.spec.node_name in names)
+    selectors = (f"spec.nodeName={name}" for name in names)
+    each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
+    here = (one for found in each for one in found.items if one.spec.node_name in names)
     listed = {one.metadata.uid: picture.view(one) for one in here}
     doubtful = [one for one in known if one.metadata.uid not in listed]
     there = await _gather([is_there(kube, one.metadata) for one in doubtful])

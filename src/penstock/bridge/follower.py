@@ -14,7 +14,7 @@ from collections.abc import Callable
 from penstock import clock, errors
 from penstock.bridge import confirming, outcomes
 from penstock.bridge.context import Context
-from penstock.kube import reading, reflecting, types, warnings
+from penstock.kube import kinds, lists, reading, reflecting, types, warnings
 from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 
 FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
@@ -139,9 +139,13 @@ class Follower:
     async def warnings(self, pod: types.Pod) -> tuple[str, ...]:
         """What the cluster complains of about this pod, the latest last; nothing when it does not answer."""
         try:
-            answer = await self.context.kube.get(
-                "events", namespace=pod.metadata.namespace, query=warnings.query(pod.metadata.uid)
+            found = await lists.everything(
+                self.context.kube,
+                kinds.EVENTS,
+                warnings.Event,
+                namespace=pod.metadata.namespace,
+                fields=warnings.about(pod.metadata.uid),
             )
-            return warnings.words(answer)
         except errors.KubeError:
             return ()
+        return warnings.words(found.items)

@@ -19,7 +19,7 @@ import msgspec
 from penstock import crashpoints, errors
 from penstock.bridge import confirming, follower, namespaces, placement, podremoval
 from penstock.bridge.context import Context
-from penstock.kube import decoding, reading, types
+from penstock.kube import decoding, kinds, reading, types
 from penstock.model import jobs, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
@@ -137,12 +137,16 @@ class GangMaker:
     async def _make_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
         meta = manifest["metadata"]
         try:
-            made = self._ours(await self.context.kube.create("pods", manifest, namespace=meta["namespace"]))
+            made = self._ours(
+                await self.context.kube.create(kinds.PODS, manifest, namespace=meta["namespace"])
+            )
             self.bare.add(made.metadata.uid)
             return made
         except errors.KubeConflict as error:
             try:
-                answer = await self.context.kube.get("pods", namespace=meta["namespace"], name=meta["name"])
+                answer = await self.context.kube.get(
+                    kinds.PODS, namespace=meta["namespace"], name=meta["name"]
+                )
             except errors.KubeNotFound:
                 raise errors.KubeUnavailable(f"no pod was made: {error.message}") from error
         pod = self._ours(answer)
@@ -168,7 +172,7 @@ class GangMaker:
             owner_pod_uid=uid,
         )
         try:
-            await self.context.kube.create("secrets", manifest, namespace=first.metadata.namespace)
+            await self.context.kube.create(kinds.SECRETS, manifest, namespace=first.metadata.namespace)
         except errors.KubeConflict as error:
             if error.reason == namespaces.UNCOUNTED:
                 raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
@@ -193,7 +197,7 @@ class GangMaker:
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         try:
-            await kube.create("pods", binding, namespace=meta.namespace, name=meta.name, sub="binding")
+            await kube.create(kinds.PODS, binding, namespace=meta.namespace, name=meta.name, sub="binding")
         except errors.KubeConflict:  # an earlier try came late, or somebody was faster
             found = await confirming.pod(kube, meta.namespace, meta.name)
             if found is None or (found.metadata.uid, found.spec.node_name) != (meta.uid, node):

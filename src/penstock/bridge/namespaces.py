@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from penstock import crashpoints, errors
 from penstock.bridge import ports
+from penstock.kube import kinds
 from penstock.model import homes, launches
 from penstock.render import namespaces
 from penstock.render import pods as rendering
@@ -30,20 +31,20 @@ class Namespaces:
         if name in self._seen and not anew:
             return
         shared = homes.is_shared(self._settings.namespace_pattern)
-        await self._have("namespaces", namespaces.render_namespace(name, owner, shared=shared))
+        await self._have(kinds.NAMESPACES, namespaces.render_namespace(name, owner, shared=shared))
         crashpoints.reach("launch.namespace-bare")
         if self._settings.isolate_namespaces:
             policy = namespaces.render_network_policy()
-            await self._have(namespaces.NETWORK_POLICIES, policy, namespace=name)
+            await self._have(kinds.NETWORK_POLICIES, policy, namespace=name)
         if self._settings.namespace_quota:
             quota = namespaces.render_quota(self._settings.namespace_quota)
-            await self._have("resourcequotas", quota, namespace=name)
+            await self._have(kinds.RESOURCE_QUOTAS, quota, namespace=name)
         self._seen.add(name)
 
-    async def _have(self, resource: str, manifest: namespaces.Manifest, *, namespace: str = "") -> None:
+    async def _have(self, kind: kinds.Kind, manifest: namespaces.Manifest, *, namespace: str = "") -> None:
         """Make the object unless there is one of that name, which may be an administrator's own."""
         try:
-            await self._kube.create(resource, manifest, namespace=namespace)
+            await self._kube.create(kind, manifest, namespace=namespace)
         except errors.KubeConflict as error:
             if error.reason == UNCOUNTED:
-                raise errors.KubeUnavailable(f"no {resource} was made: {error.message}") from error
+                raise errors.KubeUnavailable(f"no {kind} was made: {error.message}") from error

@@ -9,7 +9,7 @@ import logging
 from penstock import crashpoints, errors
 from penstock.bridge import confirming
 from penstock.bridge.context import Context
-from penstock.kube import reflecting, types
+from penstock.kube import kinds, reflecting, types
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,9 @@ async def _asked(context: Context, pod: types.Pod, grace: int) -> bool:
     """Whether the pod is there and was asked to end; False when it is gone."""
     meta = pod.metadata
     try:
-        await context.kube.delete("pods", namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=grace)
+        await context.kube.delete(
+            kinds.PODS, namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=grace
+        )
     except errors.KubeNotFound:
         return False
     except errors.KubeConflict as error:  # another pod has its name by now; if not, that was no answer

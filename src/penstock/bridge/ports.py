@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.kube import kinds, lists
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, Refusal
 
@@ -57,25 +58,23 @@ class Slurm(Protocol):
     async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]: ...
 
 
-class Kube(Protocol):
+class Kube(lists.Source, Protocol):
     """The part of the Kubernetes API that the bridge needs."""
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes: ...
+    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes: ...
 
     async def create(
         self,
-        resource: str,
+        kind: kinds.Kind,
         manifest: Mapping[str, Any],
         *,
         namespace: str = "",
         name: str = "",
-        sub: str = "",
+        sub: kinds.Sub = "",
     ) -> bytes: ...
 
     async def delete(
-        self, resource: str, *, namespace: str, name: str, uid: str, grace: int | None = None
+        self, kind: kinds.Kind, *, namespace: str, name: str, uid: str, grace: int | None = None
     ) -> None: ...
 
     def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock import crashpoints, errors, wellknown
 from penstock.bridge import confirming, owners, placement, podremoval, records, unlaunched
 from penstock.bridge.context import Context
-from penstock.kube import reading, types
+from penstock.kube import kinds, lists, reading, types
 from penstock.model import jobs
 from penstock.render import pods as rendering
 
@@ -129,5 +129,6 @@ class Releasing:
         if self._context.cluster:
             labels[wellknown.LABEL_CLUSTER] = self._context.cluster
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        query = {"labelSelector": selector}
-        return await confirming.pods(self._context.kube, namespace=namespace, query=query)
+        kube = self._context.kube
+        found = await lists.everything(kube, kinds.PODS, types.Pod, namespace=namespace, labels=selector)
+        return list(found.items)

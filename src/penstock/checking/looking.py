@@ -8,53 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from penstock import errors, wellknown
 from penstock.checking import records, snapshots
 from penstock.hooks import wire
-from penstock.kube import decoding, reading, types
+from penstock.kube import kinds, lists, reading, types
 from penstock.model import audits, jobs
 from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
 
-T = TypeVar("T")
 SOCKET_SECONDS = 10.0
 OURS = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
-
-
-class Kube(Protocol):
-    """What is asked of the API."""
-
-    async def get(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
-
-    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
-
-
-class Page(msgspec.Struct, Generic[T]):
-    """A page of a list."""
-
-    metadata: types.ListMeta
-    items: list[T] | None
-    """null when there is none of a kind of which only the metadata was asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Looker:
     """Where both worlds are."""
 
-    kube: Kube
+    kube: lists.Source
     slurm_conf: str
     socket: str
 
     async def look(self) -> snapshots.Snapshot:
         """One snapshot; KubeError or SlurmError when a side cannot be read."""
         pods, nodes, secrets = await asyncio.gather(
-            listed(self.kube.get, "pods", types.Pod),
-            listed(self.kube.get, "nodes", types.Node),
-            listed(self.kube.metadata, "secrets", types.Secret, selector=OURS),
+            lists.everything(self.kube, kinds.PODS, types.Pod),
+            lists.everything(self.kube, kinds.NODES, types.Node),
+            lists.everything(self.kube, kinds.SECRETS, types.Secret, labels=OURS, metadata_only=True),
         )
         cluster, found, closed, daemon = await asyncio.gather(
             auditing.cluster_name(self.slurm_conf),
@@ -64,9 +46,9 @@ class Looker:
         )
         found = await self._with_recorded_comments(found, daemon)
         return snapshots.Snapshot(
-            pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods),
-            nodes=nodes,
-            secrets=tuple(secret for secret in secrets if _is_of(cluster, secret)),
+            pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods.items),
+            nodes=nodes.items,
+            secrets=tuple(secret for secret in secrets.items if _is_of(cluster, secret)),
             jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in found},
             closed=closed,
             daemon=daemon,
@@ -100,25 +82,6 @@ def _attempt(job: audits.SlurmJob) -> tuple[int, int]:
 def _is_of(cluster: str, secret: types.Secret) -> bool:
     """Another Slurm on the same Kubernetes has Secrets of its own."""
     return secret.metadata.labels.get(wellknown.LABEL_CLUSTER, "") == pods_of.label_of(cluster)
-
-
-class Get(Protocol):
-    """Asks for a page of a list."""
-
-    async def __call__(self, resource: str, *, query: dict[str, str] | None = None) -> bytes: ...
-
-
-async def listed(get: Get, resource: str, kind: type[T], *, selector: str = "") -> tuple[T, ...]:
-    """Everything of a kind, page by page."""
-    query = {"limit": "1000"} | ({"labelSelector": selector} if selector else {})
-    found: list[T] = []
-    while True:
-        answer = await get(resource, query=query)
-        page = decoding.decode(answer, Page[kind])  # type: ignore[valid-type]  # a class at run time
-        found += page.items or ()
-        if not page.metadata.continue_:
-            return tuple(found)
-        query["continue"] = page.metadata.continue_
 
 
 def ask_daemon(path: str) -> audits.DaemonView | None:

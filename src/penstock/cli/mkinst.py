@@ -16,11 +16,11 @@ import click
 
 from penstock import errors
 from penstock.cli import explain, siteviews
-from penstock.kube import client, incluster
+from penstock.kube import client, incluster, kinds
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
 from penstock.model.siteview import SiteView
-from penstock.render import instances, namespaces, yamltext
+from penstock.render import instances, yamltext
 from penstock.sbatch import images
 from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
@@ -154,14 +154,6 @@ def _image(text: str, site: SiteView) -> str:
     return text
 
 
-RESOURCES = {
-    "Namespace": "namespaces",
-    "NetworkPolicy": namespaces.NETWORK_POLICIES,
-    "ResourceQuota": "resourcequotas",
-    "Pod": "pods",
-}
-
-
 async def _create(objects: Sequence[dict[str, Any]]) -> None:
     kube = client.KubeClient(incluster.of_person())
     try:
@@ -175,7 +167,7 @@ async def _create_one(kube: client.KubeClient, item: dict[str, Any]) -> None:
     """What stands around the pod may be there already; a pod of that name may not."""
     meta = item["metadata"]
     try:
-        await kube.create(RESOURCES[item["kind"]], item, namespace=meta.get("namespace", ""))
+        await kube.create(kinds.of(item), item, namespace=meta.get("namespace", ""))
     except errors.KubeConflict:
         if item["kind"] == "Pod":
             raise errors.UsageError(

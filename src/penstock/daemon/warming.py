@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 
 from penstock import errors
-from penstock.kube import client, kubeconfig
+from penstock.kube import client, kinds, kubeconfig
 from penstock.sbatch import pods as pods_of_scripts
 from penstock.slurm import commands
 
@@ -44,7 +44,7 @@ async def _use_everything() -> None:
         port = server.sockets[0].getsockname()[1]
         kube = client.KubeClient(kubeconfig.Access(server=f"http://127.0.0.1:{port}", token="none"))  # noqa: S106  # nobody's
         try:
-            await kube.get("pods")
+            await kube.list(kinds.PODS)
             with contextlib.suppress(errors.KubeError):
                 await kube.run(("true",), namespace="none", name="none", container="none")
             async for _ in kube.log(namespace="none", name="none", container="none"):

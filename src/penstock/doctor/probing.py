@@ -104,12 +104,12 @@ def _warnings(live: Live, found: types.Pod) -> str:
     """What the cluster complains of about a pod that did not do what it should."""
     if found.status.phase == "Succeeded":
         return ""
-    query = urllib.parse.urlencode(warnings.query(found.metadata.uid))
+    query = urllib.parse.urlencode({"fieldSelector": warnings.about(found.metadata.uid)})
     try:
         items = live.cluster.items(f"/api/v1/namespaces/{found.metadata.namespace}/events?{query}")
     except errors.KubeError:
         return ""
-    return "; ".join(warnings.of(msgspec.convert(items, list[warnings.Event], strict=False)))
+    return "; ".join(warnings.words(msgspec.convert(items, list[warnings.Event], strict=False)))
 
 
 def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import decoding, execs, kubeconfig, paths, refusals, types
+from penstock.kube import decoding, execs, kinds, kubeconfig, refusals, types
 
 Manifest = Mapping[str, Any]
 
@@ -42,39 +42,62 @@ class KubeClient:
         await self._http.aclose()
         await self._streams.aclose()
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
+    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "", sub: kinds.Sub = "") -> bytes:
+        """The object, undecoded."""
+        return await self._request("GET", kind.path(namespace=namespace, name=name, sub=sub))
+
+    async def list(
+        self,
+        kind: kinds.Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        after: str = "",
+        metadata_only: bool = False,
     ) -> bytes:
-        """The object or list, undecoded."""
+        """A page of a list, undecoded: the first, or what comes `after` the one that ended with that word.
+
+        With `metadata_only` what is in the objects stays where it is.
+        """
+        query = {
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "limit": str(limit or ""),
+            "continue": after,
+        }
         return await self._request(
-            "GET", paths.path_of(resource, namespace=namespace, name=name), query=query
+            "GET",
+            kind.path(namespace=namespace),
+            query={name: value for name, value in query.items() if value},
+            accept=METADATA_ONLY if metadata_only else "",
         )
 
-    async def metadata(self, resource: str, *, query: dict[str, str] | None = None) -> bytes:
-        """A list of names and labels: what is in the objects stays where it is."""
-        return await self._request("GET", paths.path_of(resource), query=query, accept=METADATA_ONLY)
-
     async def create(
-        self, resource: str, manifest: Manifest, *, namespace: str = "", name: str = "", sub: str = ""
+        self,
+        kind: kinds.Kind,
+        manifest: Manifest,
+        *,
+        namespace: str = "",
+        name: str = "",
+        sub: kinds.Sub = "",
     ) -> bytes:
         """Make the object; KubeConflict when there is one of that name."""
-        path = paths.path_of(resource, namespace=namespace, name=name, sub=sub)
+        path = kind.path(namespace=namespace, name=name, sub=sub)
         return await self._request("POST", path, body=msgspec.json.encode(manifest))
 
     async def delete(
-        self, resource: str, *, namespace: str, name: str, uid: str, grace: int | None = None
+        self, kind: kinds.Kind, *, namespace: str, name: str, uid: str, grace: int | None = None
     ) -> None:
         """Ask for the object's end; only ever the very object of that uid."""
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        await self._request(
-            "DELETE",
-            paths.path_of(resource, namespace=namespace, name=name),
-            body=msgspec.json.encode(options),
-        )
+        path = kind.path(namespace=namespace, name=name)
+        await self._request("DELETE", path, body=msgspec.json.encode(options))
 
-    async def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
         """Changes after `version`, until the server ends the watch; KubeGone when the version is too old."""
         query = {
             "watch": "1",
@@ -82,7 +105,7 @@ class KubeClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        async with self._stream(paths.path_of(resource), query, read_timeout=SILENCE) as response:
+        async with self._stream(kind.path(), query, read_timeout=SILENCE) as response:
             async for line in _lines(response.aiter_bytes()):
                 if line.strip():
                     event = decoding.decode(line, types.Event)
@@ -94,7 +117,7 @@ class KubeClient:
     async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
         """The container's output from its start, and on until it ends."""
         query = {"follow": "true", "container": container}
-        path = paths.path_of("pods", namespace=namespace, name=name, sub="log")
+        path = kinds.PODS.path(namespace=namespace, name=name, sub="log")
         async with self._stream(path, query, read_timeout=None) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk

@@ -18,7 +18,7 @@ import wsproto
 from wsproto import events
 
 from penstock import errors
-from penstock.kube import addresses, decoding, kubeconfig, paths, refusals
+from penstock.kube import addresses, decoding, kinds, kubeconfig, refusals
 
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
@@ -60,7 +60,7 @@ async def stream(
     """What the command prints, until it has succeeded; errors as `run` has them."""
     query = [("container", container), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
-    path = paths.path_of("pods", namespace=namespace, name=name, sub="exec")
+    path = kinds.PODS.path(namespace=namespace, name=name, sub="exec")
     status = ExecStatus()
     try:
         async with _messages(access, f"{path}?{urllib.parse.urlencode(query)}") as messages:

@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock import clock, errors
-from penstock.kube import decoding, types, versions
+from penstock.kube import decoding, kinds, lists, types, versions
 
 T = TypeVar("T", bound=types.Pod | types.Node)
 log = logging.getLogger(__name__)
@@ -39,21 +39,12 @@ AT_ONCE = 20  # how many missing objects are asked for together; one that is the
 OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup
 
 
-class Source(Protocol):
+class Source(lists.Source, Protocol):
     """What a reflector may call."""
 
-    async def get(
-        self, resource: str, *, namespace: str = "", name: str = "", query: dict[str, str] | None = None
-    ) -> bytes: ...
+    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes: ...
 
-    def watch(self, resource: str, *, version: str, seconds: int) -> AsyncIterator[types.Event]: ...
-
-
-class ObjectList(msgspec.Struct, Generic[T]):
-    """A page of a list."""
-
-    metadata: types.ListMeta
-    items: list[T]
+    def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]: ...
 
 
 def key_of(meta: types.Meta) -> str:
@@ -97,24 +88,24 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         source: Source,
-        resource: str,
-        kind: type[T],
+        kind: kinds.Kind,
+        struct: type[T],
         *,
         time: clock.Clock,
-        on_list: Callable[[str], None] = lambda resource: None,
+        on_list: Callable[[str], None] = lambda kind: None,
         view: Callable[[T], T] = lambda obj: obj,
     ) -> None:
         self.objects: dict[str, T] = {}
         self.listed = asyncio.Event()
         self._source = source
-        self._resource = resource
+        self._kind = kind
+        self._struct = struct
         self._clock = time
         self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
         self._on_list = on_list
         self.view = view
         """How an object looks from here."""
-        self._kind = kind
         self._dead = versions.Tombstones()
         self._highest = ""
         self._old_lists = 0
@@ -162,7 +153,7 @@ class Reflector(Generic[T]):
                     delay = FIRST_DELAY  # it went well for long: this is no failure after a failure
                 wait = max(delay, error.retry_after)
                 level = logging.INFO if isinstance(error, errors.KubeGone) else logging.WARNING
-                log.log(level, "%s: %s; trying again in %.1f s", self._resource, error.message, wait)
+                log.log(level, "%s: %s; trying again in %.1f s", self._kind, error.message, wait)
                 await self._clock.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311  # jitter, not a secret
                 delay = min(delay * 2, 5.0)
 
@@ -170,7 +161,7 @@ class Reflector(Generic[T]):
         """List once, then watch for as long as the server lets us go on from where we are."""
         version = await self.relist()
         while True:
-            async for event in self._source.watch(self._resource, version=version, seconds=WATCH_SECONDS):
+            async for event in self._source.watch(self._kind, version=version, seconds=WATCH_SECONDS):
                 version = self.apply(event)
             await self._clock.sleep(0.05)  # a server that ends watches at once must not keep us busy
 
@@ -179,8 +170,9 @@ class Reflector(Generic[T]):
 
         KubeUnavailable when the list is not the API's word of now.
         """
-        self._on_list(self._resource)
-        found, version = await self._list()
+        self._on_list(str(self._kind))
+        listed = await lists.everything(self._source, self._kind, self._struct)
+        found, version = {key_of(each.metadata): self.view(each) for each in listed.items}, listed.version
         self._require_current(version)
         lied = await self._lacks_what_is_there(found, version)
         for key, obj in found.items():
@@ -198,23 +190,10 @@ class Reflector(Generic[T]):
         """A watch without a version begins with all there is: what the first list lacks is known by that."""
         try:
             async with asyncio.timeout(OPINION_PATIENCE):
-                async for event in self._source.watch(self._resource, version="", seconds=OPINION_SECONDS):
+                async for event in self._source.watch(self._kind, version="", seconds=OPINION_SECONDS):
                     self.apply(event)
         except TimeoutError:
-            log.warning("%s: a watch did not end by itself", self._resource)
-
-    async def _list(self) -> tuple[dict[str, T], str]:
-        found: dict[str, T] = {}
-        query = {"limit": "1000"}
-        while True:
-            answer = await self._source.get(self._resource, query=query)
-            page: ObjectList[T] = decoding.decode(answer, ObjectList[self._kind])  # type: ignore[name-defined]  # kind is a class at run time
-            found.update((key_of(item.metadata), self.view(item)) for item in page.items)
-            if not page.metadata.continue_:
-                return found, page.metadata.resource_version
-            if query.get("continue") == page.metadata.continue_:
-                raise errors.KubeUnavailable("a list does not go on: the same page came twice")
-            query["continue"] = page.metadata.continue_
+            log.warning("%s: a watch did not end by itself", self._kind)
 
     def _require_current(self, version: str) -> None:
         """A list older than an earlier one comes from a server that lags behind, or from a backup."""
@@ -224,7 +203,7 @@ class Reflector(Generic[T]):
         self._old_lists += 1
         if self._old_lists < OLD_LISTS:
             raise errors.KubeUnavailable(f"a list from the past: {version} after {self._highest}")
-        log.warning("%s: the cluster has gone back to version %s", self._resource, version)
+        log.warning("%s: the cluster has gone back to version %s", self._kind, version)
         self._old_lists, self._highest, self._dead = 0, "", versions.Tombstones()
         self.objects = {key: _of_no_version(obj) for key, obj in self.objects.items()}
 
@@ -251,7 +230,7 @@ class Reflector(Generic[T]):
     async def _is_there(self, key: str) -> bool:
         namespace, _, name = key.partition("/")
         try:
-            await self._source.get(self._resource, namespace=namespace, name=name)
+            await self._source.get(self._kind, namespace=namespace, name=name)
         except errors.KubeNotFound:
             return False
         return True
@@ -260,7 +239,7 @@ class Reflector(Generic[T]):
         """Take one watch event into the picture; the version to go on from."""
         if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
             return decoding.decode(event.object, types.Bookmark).metadata.resource_version
-        obj = self.view(decoding.decode(event.object, self._kind))
+        obj = self.view(decoding.decode(event.object, self._struct))
         if event.type in ("ADDED", "MODIFIED"):
             self._take(key_of(obj.metadata), obj)
         elif event.type == "DELETED":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterable
 
-from penstock.kube import decoding
+import msgspec
 
 MOST = 5
 """The latest; a kubelet repeats itself."""
@@ -24,24 +24,13 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
         return self.last_timestamp or self.event_time or ""
 
 
-class EventList(msgspec.Struct):
-    """What a list of events answers."""
-
-    items: list[Event]
-
-
-def query(uid: str) -> dict[str, str]:
-    """Which events to ask for: those about the object with this uid."""
-    return {"fieldSelector": f"involvedObject.uid={uid}"}
+def about(uid: str) -> str:
+    """Which events to ask for, as a field selector: those about the object with this uid."""
+    return f"involvedObject.uid={uid}"
 
 
-def words(answer: bytes) -> tuple[str, ...]:
-    """The latest warnings of a list of events, each once, the very last one at the end."""
-    return of(decoding.decode(answer, EventList).items)
-
-
-def of(events: list[Event]) -> tuple[str, ...]:
-    """The same of events that are decoded already."""
+def words(events: Iterable[Event]) -> tuple[str, ...]:
+    """The latest warnings among them, each once, the very last one at the end."""
     warnings = sorted((event for event in events if event.type == "Warning"), key=lambda event: event.when)
     told = [" ".join(f"{event.reason}: {event.message}".split()) for event in warnings]
     latest_first = tuple(dict.fromkeys(reversed(told)))[:MOST]

@@ -16,7 +16,6 @@ from penstock.model import launches
 from penstock.render import pods
 
 NAME = "penstock"
-NETWORK_POLICIES = "networkpolicies.networking.k8s.io"
 Manifest = dict[str, Any]
 
 

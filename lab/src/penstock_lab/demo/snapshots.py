@@ -6,22 +6,14 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
-import msgspec
-
 from penstock import errors, wellknown
-from penstock.kube import client, kubeconfig, reading, types
+from penstock.kube import client, kinds, kubeconfig, lists, reading, types
 from penstock.model import jobs
 from penstock.slurm import commands
 from penstock_lab.demo import scenario
 
 _QUEUE = "JobID:|,JobArrayID:|,Name:|,StateCompact:|,TimeUsed:|,ReasonList:|"
 _RECORD = "JobID,JobName,State,ExitCode,Elapsed,NodeList"
-
-
-class PodList(msgspec.Struct):
-    """What a list of pods answers."""
-
-    items: list[types.Pod]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,9 +57,8 @@ class Observer:
         return Snapshot(queue=await self._queue(), pods=pods)
 
     async def pods(self) -> tuple[types.Pod, ...]:
-        selector = {"labelSelector": f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"}
-        answer = await self.kube.get("pods", query=selector)
-        return tuple(msgspec.json.decode(answer, type=PodList).items)
+        ours = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
+        return (await lists.everything(self.kube, kinds.PODS, types.Pod, labels=ours)).items
 
     async def log(self, pod: types.Pod) -> bytes:
         """The container's log, to its end: what `kubectl logs --follow` shows."""
