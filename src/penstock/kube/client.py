@@ -21,6 +21,10 @@ Manifest = Mapping[str, Any]
 
 TIMEOUT = 15.0
 LONGEST = 60.0  # for a whole answer: one that comes byte by byte is never late by TIMEOUT
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
 """For requests: the pool looks at each of its connections before every request, so it must stay small."""
@@ -37,6 +41,12 @@ class KubeClient:
         self._access = access
         self._http = _connect(access, httpx2.Limits(max_connections=CONNECTIONS))
         self._streams = _connect(access, httpx2.Limits())
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(self, *why: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -71,7 +81,7 @@ class KubeClient:
             "GET",
             kind.path(namespace=namespace),
             query={name: value for name, value in query.items() if value},
-            accept=METADATA_ONLY if metadata_only else "",
+            accept=METADATA_ONLY if metadata_only else JSON,
         )
 
     async def create(
@@ -85,19 +95,64 @@ class KubeClient:
     ) -> bytes:
         """Make the object; KubeConflict when there is one of that name."""
         path = kind.path(namespace=namespace, name=name, sub=sub)
-        return await self._request("POST", path, body=msgspec.json.encode(manifest))
+        return await self._request("POST", path, body=manifest)
+
+    async def patch(
+        self,
+        kind: kinds.Kind,
+        changes: Manifest,
+        *,
+        name: str,
+        namespace: str = "",
+        sub: kinds.Sub = "",
+        strategic: bool = False,
+    ) -> bytes:
+        """Change what `changes` names (JSON merge patch); KubeConflict when it names another resourceVersion
+        than the object's. A strategic merge knows elements of lists by their keys; not of custom resources.
+        """
+        path = kind.path(namespace=namespace, name=name, sub=sub)
+        return await self._request("PATCH", path, body=changes, content=STRATEGIC if strategic else MERGE)
+
+    async def apply(
+        self,
+        kind: kinds.Kind,
+        manifest: Manifest,
+        *,
+        manager: str,
+        namespace: str = "",
+        sub: kinds.Sub = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> bytes:
+        """Make the object what the manifest says (server-side apply), or only ask whether it would.
+
+        KubeConflict names the manager who wants a field otherwise; with `force` it is ours from now on.
+        """
+        query = {"fieldManager": manager, "force": str(force).lower()} | (
+            {"dryRun": "All"} if dry_run else {}
+        )
+        path = kind.path(namespace=namespace, name=manifest["metadata"]["name"], sub=sub)
+        return await self._request("PATCH", path, query=query, body=manifest, content=APPLY)
 
     async def delete(
-        self, kind: kinds.Kind, *, namespace: str, name: str, uid: str, grace: int | None = None
+        self,
+        kind: kinds.Kind,
+        *,
+        name: str,
+        uid: str | None,
+        namespace: str = "",
+        grace: int | None = None,
     ) -> None:
-        """Ask for the object's end; only ever the very object of that uid."""
-        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        """Ask for the object's end: only ever the very object of that uid; None for whichever there is."""
+        options: dict[str, Any] = {} if uid is None else {"preconditions": {"uid": uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         path = kind.path(namespace=namespace, name=name)
-        await self._request("DELETE", path, body=msgspec.json.encode(options))
+        await self._request("DELETE", path, body=options)
 
-    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+    async def watch(
+        self, kind: kinds.Kind, *, version: str, seconds: int, namespace: str = ""
+    ) -> AsyncIterator[types.Event]:
         """Changes after `version`, until the server ends the watch; KubeGone when the version is too old."""
         query = {
             "watch": "1",
@@ -105,7 +160,7 @@ class KubeClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        async with self._stream(kind.path(), query, read_timeout=SILENCE) as response:
+        async with self._stream(kind.path(namespace=namespace), query, read_timeout=SILENCE) as response:
             async for line in _lines(response.aiter_bytes()):
                 if line.strip():
                     event = decoding.decode(line, types.Event)
@@ -154,14 +209,15 @@ class KubeClient:
         path: str,
         *,
         query: dict[str, str] | None = None,
-        body: bytes | None = None,
-        accept: str = "",
+        body: Manifest | None = None,
+        content: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        headers |= {"Accept": accept} if accept else {}
+        headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
+        sent = msgspec.json.encode(body) if body is not None else None
         try:
             async with asyncio.timeout(LONGEST):
-                response = await self._http.request(method, path, params=query, content=body, headers=headers)
+                response = await self._http.request(method, path, params=query, content=sent, headers=headers)
         except (httpx2.HTTPError, TimeoutError) as error:
             self._on_answer(method, "none")
             raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
@@ -194,7 +250,7 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
 
     return httpx2.AsyncClient(
         base_url=access.server,
-        headers={"Accept": "application/json", "User-Agent": "penstock"},
+        headers={"Accept": JSON, "User-Agent": "penstock"},
         auth=authorize,
         timeout=TIMEOUT,
         trust_env=False,

@@ -238,7 +238,7 @@ class Reflector(Generic[T]):
     def apply(self, event: types.Event) -> str:
         """Take one watch event into the picture; the version to go on from."""
         if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
-            return decoding.decode(event.object, types.Bookmark).metadata.resource_version
+            return decoding.decode(event.object, types.Object).metadata.resource_version
         obj = self.view(decoding.decode(event.object, self._struct))
         if event.type in ("ADDED", "MODIFIED"):
             self._take(key_of(obj.metadata), obj)

@@ -106,18 +106,21 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     init_container_statuses: list[ContainerStatus] = []
 
 
-class Pod(msgspec.Struct, frozen=True):
-    """A pod, ours or anybody's."""
+class Object(msgspec.Struct, frozen=True):
+    """What every object has; a watch's bookmark has nothing else that means anything."""
 
     metadata: Meta = Meta()
+
+
+class Pod(Object, frozen=True):
+    """A pod, ours or anybody's."""
+
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class Secret(msgspec.Struct, frozen=True):
+class Secret(Object, frozen=True):
     """A Secret, without what is in it."""
-
-    metadata: Meta = Meta()
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -148,10 +151,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     features: NodeFeatures = NodeFeatures()
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(Object, frozen=True):
     """A node."""
 
-    metadata: Meta = Meta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -173,12 +175,6 @@ class Event(msgspec.Struct, frozen=True):
 
     type: str
     object: msgspec.Raw
-
-
-class Bookmark(msgspec.Struct, frozen=True):
-    """The object of a BOOKMARK: only its version means anything."""
-
-    metadata: Meta = Meta()
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
