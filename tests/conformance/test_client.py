@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import errors
+from penstock import clock, errors
 from penstock.kube import client as kube_client
-from penstock.kube import kinds, kubeconfig, lists, types
+from penstock.kube import kinds, kubeconfig, lists, reflecting, types
 from penstock_lab import testing
 from tests.conformance import client
 
@@ -208,6 +208,38 @@ async def test_a_status_is_changed_by_itself(
         answer = await kube.get(widgets, namespace=space, name="w", sub=sub)
         found = msgspec.json.decode(answer, type=Widget)
         assert (found.spec.size, found.status.phase) == (1, "Ready")
+
+
+async def test_a_reflector_follows_any_kind(
+    kube: kube_client.KubeClient, api: client.Client, widgets: kinds.Kind
+) -> None:
+    """With an index by a field of its own, in one namespace."""
+    space = api.namespace
+    await kube.create(widgets, widget(widgets, "w", 1), namespace=space)
+    reflector = reflecting.Reflector(
+        kube,
+        widgets,
+        Widget,
+        namespace=space,
+        time=clock.SystemClock(),
+        indexes={"size": lambda one: (one.spec.size,)},
+    )
+    task = asyncio.create_task(reflector.run())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await reflector.listed.wait()
+            assert [one.metadata.name for one in reflector.by("size", 1)] == ["w"]
+            with reflector.subscribe(f"{space}/w") as changes:
+                await kube.patch(widgets, {"spec": {"size": 2}}, namespace=space, name="w")
+                while not reflector.by("size", 2):
+                    await changes.next(within=PATIENCE)
+                assert reflector.by("size", 1) == ()
+                await kube.delete(widgets, namespace=space, name="w", uid=None)
+                while reflector.objects:
+                    await changes.next(within=PATIENCE)
+        assert reflector.by("size", 2) == ()
+    finally:
+        task.cancel()
 
 
 # -- parts of pods ---------------------------------------------------------------------------------------

@@ -462,7 +462,7 @@ class FakeKube:
         for one in self.printed:
             yield one
 
-    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+    async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
         self._note("watch", str(kind), version)
         return
         yield

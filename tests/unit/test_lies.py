@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -50,7 +51,7 @@ async def test_a_watch_that_never_ends_does_not_keep_anybody_from_starting(
     """What it told until then counts."""
 
     class Frozen(Script):
-        async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
             yield event("ADDED", "b", "6")
             await asyncio.Event().wait()
 

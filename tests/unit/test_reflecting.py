@@ -52,7 +52,7 @@ class Script:
         ]
         return msgspec.json.encode({"metadata": {"resourceVersion": self.version}, "items": items})
 
-    async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+    async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
         if not version:
             for one in self.all:
                 yield one
@@ -128,7 +128,7 @@ async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
     clock = fakes.ManualClock()
 
     class Lasting(Script):
-        async def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]:
+        async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
             if version:
                 clock.time += 3600
                 raise errors.KubeUnavailable("cut")

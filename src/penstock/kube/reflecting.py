@@ -16,15 +16,16 @@ import contextlib
 import dataclasses
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from penstock import clock, errors
 from penstock.kube import decoding, kinds, lists, types, versions
+from penstock.kube import indexes as indexing
 
-T = TypeVar("T", bound=types.Pod | types.Node)
+T = TypeVar("T", bound=types.Object)
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 120
@@ -44,7 +45,9 @@ class Source(lists.Source, Protocol):
 
     async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes: ...
 
-    def watch(self, kind: kinds.Kind, *, version: str, seconds: int) -> AsyncIterator[types.Event]: ...
+    def watch(
+        self, kind: kinds.Kind, *, version: str, seconds: int, namespace: str = ""
+    ) -> AsyncIterator[types.Event]: ...
 
 
 def key_of(meta: types.Meta) -> str:
@@ -92,6 +95,8 @@ class Reflector(Generic[T]):
         struct: type[T],
         *,
         time: clock.Clock,
+        namespace: str = "",
+        indexes: Mapping[str, indexing.Values[T]] = {},
         on_list: Callable[[str], None] = lambda kind: None,
         view: Callable[[T], T] = lambda obj: obj,
     ) -> None:
@@ -100,6 +105,8 @@ class Reflector(Generic[T]):
         self._source = source
         self._kind = kind
         self._struct = struct
+        self._namespace = namespace
+        self._indexes = {name: indexing.Index(values) for name, values in indexes.items()}
         self._clock = time
         self._subscribers: dict[str, list[Changes[T]]] = {}
         self._broken_since: float | None = time.now()
@@ -115,6 +122,10 @@ class Reflector(Generic[T]):
         """Whether the picture is that of the API now, give or take a moment."""
         broken = self._broken_since
         return self.listed.is_set() and (broken is None or self._clock.now() - broken < STALE_AFTER)
+
+    def by(self, index: str, value: Hashable) -> tuple[T, ...]:
+        """The objects that the index of that name has under the value."""
+        return self._indexes[index].of(value)
 
     def put(self, obj: T) -> None:
         """Show an object that we have just made or read, before the watch does."""
@@ -161,7 +172,7 @@ class Reflector(Generic[T]):
         """List once, then watch for as long as the server lets us go on from where we are."""
         version = await self.relist()
         while True:
-            async for event in self._source.watch(self._kind, version=version, seconds=WATCH_SECONDS):
+            async for event in self._watch(version, seconds=WATCH_SECONDS):
                 version = self.apply(event)
             await self._clock.sleep(0.05)  # a server that ends watches at once must not keep us busy
 
@@ -171,7 +182,7 @@ class Reflector(Generic[T]):
         KubeUnavailable when the list is not the API's word of now.
         """
         self._on_list(str(self._kind))
-        listed = await lists.everything(self._source, self._kind, self._struct)
+        listed = await lists.everything(self._source, self._kind, self._struct, namespace=self._namespace)
         found, version = {key_of(each.metadata): self.view(each) for each in listed.items}, listed.version
         self._require_current(version)
         lied = await self._lacks_what_is_there(found, version)
@@ -190,10 +201,13 @@ class Reflector(Generic[T]):
         """A watch without a version begins with all there is: what the first list lacks is known by that."""
         try:
             async with asyncio.timeout(OPINION_PATIENCE):
-                async for event in self._source.watch(self._kind, version="", seconds=OPINION_SECONDS):
+                async for event in self._watch("", seconds=OPINION_SECONDS):
                     self.apply(event)
         except TimeoutError:
             log.warning("%s: a watch did not end by itself", self._kind)
+
+    def _watch(self, version: str, *, seconds: int) -> AsyncIterator[types.Event]:
+        return self._source.watch(self._kind, version=version, seconds=seconds, namespace=self._namespace)
 
     def _require_current(self, version: str) -> None:
         """A list older than an earlier one comes from a server that lags behind, or from a backup."""
@@ -205,7 +219,8 @@ class Reflector(Generic[T]):
             raise errors.KubeUnavailable(f"a list from the past: {version} after {self._highest}")
         log.warning("%s: the cluster has gone back to version %s", self._kind, version)
         self._old_lists, self._highest, self._dead = 0, "", versions.Tombstones()
-        self.objects = {key: _of_no_version(obj) for key, obj in self.objects.items()}
+        for key, obj in tuple(self.objects.items()):
+            self._store(key, _of_no_version(obj))
 
     async def _lacks_what_is_there(self, found: dict[str, T], version: str) -> str:
         """Drop what is truly gone; the name of an object that the list should have had, if there is one.
@@ -261,12 +276,20 @@ class Reflector(Generic[T]):
             self._drop(key, obj)
 
     def _set(self, key: str, obj: T) -> None:
-        self.objects[key] = obj
+        self._store(key, obj)
         self._tell(key, Change(obj, deleted=False))
 
     def _drop(self, key: str, last: T) -> None:
-        self.objects.pop(key, None)
+        self._store(key, None)
         self._tell(key, Change(last, deleted=True))
+
+    def _store(self, key: str, obj: T | None) -> None:
+        """The one place where the picture changes."""
+        known = self.objects.pop(key, None) if obj is None else self.objects.get(key)
+        if obj is not None:
+            self.objects[key] = obj
+        for index in self._indexes.values():
+            index.change(key, known, obj)
 
     def _tell(self, key: str, change: Change[T]) -> None:
         for changes in self._subscribers.get(key, ()):
