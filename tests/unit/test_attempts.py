@@ -11,7 +11,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import records
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reading, reflecting, types
 from penstock.model import attempts as model
 from penstock.model import jobs, jobspec, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind
@@ -36,7 +36,7 @@ class World:
 
 def world_in(state: Path) -> World:
     clock, slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock)
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
     nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
     nodes.objects = {"/n1": fakes.node("n1")}
     for picture in (pods, nodes):
@@ -128,15 +128,15 @@ async def test_end_and_pods_are_in_the_record(world: World) -> None:
     world.bridge.context.store.reserve(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.running())
-    world.bridge.context.pods.objects["default/slurm-job-17"] = pod
+    world.bridge.context.pods.put(pod)
     await world.bridge.sessions.ending.record(
         allocation.identity, Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=7, detail="because"), (pod,)
     )
     assert world.record(folder="running").end == model.End(
         at=5.0, exit_code=7, kind=OutcomeKind.AGENT_FAILED, reason="because"
     )
-    ended = msgspec.structs.replace(pod, status=fakes.ended(7, message="0m1s 0m2s"))
-    world.bridge.context.pods.objects["default/slurm-job-17"] = ended
+    end = fakes.ended(7, message="0m1s 0m2s")
+    world.bridge.context.pods.put(fakes.pod("slurm-job-17", job=allocation.identity, status=end, version="2"))
     await world.bridge.releasing.release(17, "n1")
     (facts,) = world.record().pods
     assert (facts.name, facts.exit_code, facts.message) == ("slurm-job-17", 7, "0m1s 0m2s")
@@ -188,7 +188,7 @@ async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: b
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.ended(0), deleting=True)
     if there:
-        world.bridge.context.pods.objects["default/slurm-job-17"] = pod
+        world.bridge.context.pods.put(pod)
     await world.bridge.sessions.ending.record(allocation.identity, Outcome(exit_code=0), (pod,))
     again = world_in(world.state)
     assert again.bridge.attempts.end_of(allocation.identity) == Outcome(exit_code=0)
@@ -205,11 +205,11 @@ async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     assert world.names("ended") == []
     world.slurm.live.clear()
     pod = fakes.pod("slurm-job-17", job=allocation.identity, deleting=True)
-    world.bridge.context.pods.objects["default/slurm-job-17"] = pod
+    world.bridge.context.pods.put(pod)
     for _ in range(3):
         await sweeper.sweep()
     assert world.names("ended") == []
-    world.bridge.context.pods.objects.clear()
+    world.bridge.context.pods.gone(pod)
     await sweeper.sweep()
     assert world.names("ended") == ["17-0.json"]
 

@@ -31,14 +31,14 @@ class World:
     def add_pod(self, pod: types.Pod) -> None:
         """A pod that both the API and the picture have."""
         self.kube.add_pod(pod)
-        self.bridge.context.pods.objects[f"default/{pod.metadata.name}"] = pod
+        self.bridge.context.pods.put(pod)
 
 
 @pytest.fixture
 def world() -> World:
     clock = fakes.ManualClock()
     slurm, kube = fakes.FakeSlurm(), fakes.FakeKube()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock)
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
     nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
     for name in ("n1", "n2"):
         nodes.objects[f"/{name}"] = fakes.node(name)
@@ -126,7 +126,8 @@ async def test_a_job_that_nobody_let_in_is_let_in_when_it_is_launched(world: Wor
     assert refused.value.outcome.requeue
     assert ("create", "pods", "slurm-job-1") not in world.kube.calls
     assert world.bridge.context.store.reservation(1) is None
-    del world.bridge.context.pods.objects["default/notebook"]
+    pods = world.bridge.context.pods
+    pods.gone(pods.objects["default/notebook"])
     del world.kube.objects["pods", "default", "notebook"]
     assert await world.bridge.launching.launch(allocation, fakes.REQUEST, fakes.nobody)
     assert world.bridge.context.store.reservation(1) == allocation
@@ -163,7 +164,8 @@ async def test_release_takes_only_this_jobs_pods_off_this_node(world: World) -> 
     world.bridge.context.store.reserve(fakes.allocation(1, on=("n1", "n2")))
     world.add_pod(fakes.pod("here", on="n1", job=job))
     world.add_pod(fakes.pod("there", on="n2", job=job))
-    world.bridge.context.pods.objects.pop("default/here")
+    pods = world.bridge.context.pods
+    pods.gone(pods.objects["default/here"])
     await world.bridge.releasing.release(1, "n1")
     assert world.kube.names("pods") == ["there"]
     held = world.bridge.context.store.reservation(1)

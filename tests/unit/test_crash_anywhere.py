@@ -21,7 +21,7 @@ from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.bridge import gang, owners
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reading, reflecting, types
 from penstock.model.reasons import Outcome
 from penstock.render import pods as rendering
 from tests.unit import fakes
@@ -138,11 +138,11 @@ class World:
         self.kube.collect(self.garbage)
         self.garbage = self.kube.garbage()
         clock = fakes.ManualClock()
-        pods = reflecting.Reflector(self.kube, kinds.PODS, types.Pod, time=clock)
+        pods = reflecting.Reflector(self.kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
         nodes = reflecting.Reflector(self.kube, kinds.NODES, types.Node, time=clock)
-        for (kind, namespace, name), found in self.kube.objects.items():
+        for (kind, _, _), found in self.kube.objects.items():
             if kind == "pods":
-                pods.objects[f"{namespace}/{name}"] = as_pod(found)
+                pods.put(as_pod(found))
         nodes.objects = {f"/{name}": fakes.node(name) for name in NODES}
         for picture in (pods, nodes):
             picture.listed.set()
@@ -181,7 +181,7 @@ class World:
     def _deleted(self, key: tuple[str, str, str]) -> None:
         name = "/".join(key[1:])
         if key[0] == "pods" and name in self.bridge.context.pods.objects:
-            self.bridge.context.pods._bury(name, self.bridge.context.pods.objects[name])
+            self.bridge.context.pods.gone(self.bridge.context.pods.objects[name])
 
     async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """As hooks and launchers do: until there is an answer, whoever dies meanwhile."""

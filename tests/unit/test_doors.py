@@ -97,7 +97,7 @@ async def test_whoever_does_not_read_the_answer_is_closed(
     world = test_sessions.World(tmp_path / "s")
     for number in range(5000):
         pod = fakes.pod(f"{number:0>200}", job=fakes.identity(number))
-        world.pods.objects[pod.metadata.name] = pod
+        world.pods.put(pod)
     ours, theirs = socket.socketpair()
     with theirs:
         handling = asyncio.create_task(world.server.handle(*await asyncio.open_connection(sock=ours)))

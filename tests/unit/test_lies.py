@@ -14,7 +14,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import follower, unattended
-from penstock.kube import decoding, kinds, lists, reflecting, refusals, types, versions
+from penstock.kube import decoding, kinds, lists, reading, reflecting, refusals, types, versions
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
@@ -242,14 +242,14 @@ async def test_a_pod_that_the_list_leaves_out_takes_its_room(world: World) -> No
 async def test_a_pod_that_only_the_picture_has_takes_nothing(world: World) -> None:
     """Its end has not been told yet."""
     world.slurm.add(fakes.allocation(1, gpus=2))
-    world.bridge.context.pods.objects["default/ghost"] = fakes.pod("ghost", gpus=3)
+    world.bridge.context.pods.put(fakes.pod("ghost", gpus=3))
     assert await fakes.admit(world.bridge, fakes.identity(1)) == ()
 
 
 async def test_an_earlier_attempt_that_only_the_picture_has_holds_nobody_up(world: World) -> None:
     """Its end was not told; the API's own word at its deletion is enough."""
     world.slurm.add(fakes.allocation(1, restart=1))
-    world.bridge.context.pods.objects["default/old"] = fakes.pod("old", job=fakes.identity(1))
+    world.bridge.context.pods.put(fakes.pod("old", job=fakes.identity(1)))
     assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) != ()
     assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) == ()
 
@@ -260,7 +260,7 @@ async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> Non
     pod = fakes.pod("slurm-job-1", job=allocation.identity, status=fakes.running())
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="user-alice"))
     world.kube.add_pod(pod)
-    world.bridge.context.pods.objects["user-alice/slurm-job-1"] = pod
+    world.bridge.context.pods.put(pod)
     (found,) = await world.bridge.launching.attach(allocation, fakes.REQUEST)
     assert found.metadata.namespace == "user-alice"
 
@@ -426,7 +426,7 @@ async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -
 async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     """A pod is given up for not starting only by an API that says so."""
     kube, clock = fakes.FakeKube(), fakes.ManualClock()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock)
+    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
     pod = fakes.pod("p", status=types.PodStatus())
     kube.add_pod(pod)
     kube.refuse["get", "pods"] = errors.KubeUnavailable("down")

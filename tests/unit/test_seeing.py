@@ -15,7 +15,7 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import store
 from penstock.cli import jobs
 from penstock.daemon import describing, logs, metrics
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reading, reflecting, types
 from penstock.model import views
 from penstock.model.reasons import NODE_LOST, Outcome, Refusal, RefusalKind
 from tests.unit import fakes
@@ -63,7 +63,7 @@ def bridge() -> bridging.Bridge:
     return fakes.bridge(
         slurm=fakes.FakeSlurm(),
         kube=kube,
-        pods=reflecting.Reflector(kube, kinds.PODS, types.Pod, time=clock),
+        pods=reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock),
         nodes=reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock),
         time=clock,
         wall_clock=lambda: 5.0,
@@ -73,9 +73,7 @@ def bridge() -> bridging.Bridge:
 def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge) -> None:
     """Everybody else gets an empty view, not a hint."""
     identity = dataclasses.replace(fakes.identity(1))
-    bridge.context.pods.objects["default/p"] = fakes.pod(
-        "p", job=identity, status=fakes.ended(137, reason="OOMKilled")
-    )
+    bridge.context.pods.put(fakes.pod("p", job=identity, status=fakes.ended(137, reason="OOMKilled")))
     bridge.context.store.job(1).uid = 1001
     bridge.context.store.note(1, "admitted")
     for uid, sees_all, expected in ((1001, False, (1, 1)), (0, True, (1, 1)), (1002, False, (0, 0))):
@@ -87,8 +85,8 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
 
 async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge: bridging.Bridge) -> None:
     """Each once, the latest last; of a pod that runs nobody is asked."""
-    bridge.context.pods.objects["default/p"] = fakes.pod("p", job=fakes.identity(1), status=types.PodStatus())
-    bridge.context.pods.objects["default/q"] = fakes.pod("q", job=fakes.identity(2), status=fakes.running())
+    bridge.context.pods.put(fakes.pod("p", job=fakes.identity(1), status=types.PodStatus()))
+    bridge.context.pods.put(fakes.pod("q", job=fakes.identity(2), status=fakes.running()))
     kube = bridge.context.kube
     assert isinstance(kube, fakes.FakeKube)
     for number, (kind, reason) in enumerate(

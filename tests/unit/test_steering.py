@@ -5,13 +5,14 @@ touched.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bridge import rooms, steering
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reading, reflecting, types
 from penstock.model import jobs
 from tests.unit import fakes
 
@@ -28,8 +29,11 @@ class World:
 
     def __init__(self) -> None:
         self.clock, self.slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
-        self.pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=self.clock)
+        self.pods = reflecting.Reflector(
+            kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=self.clock
+        )
         self.nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=self.clock)
+        self.numbers = itertools.count()
         self.slurm.places = tuple(target(name) for name in NODES)
         for name in NODES:
             self.nodes.objects[f"/{name}"] = fakes.node(name)
@@ -48,11 +52,12 @@ class World:
     def fill(self, *names: str, gpus: int = 3) -> None:
         """Somebody else's pods."""
         for name in names:
-            self.pods.objects[f"default/{name}"] = fakes.pod(f"other-{name}", on=name, gpus=gpus)
+            self.pods.put(fakes.pod(f"other-{next(self.numbers)}", on=name, gpus=gpus))
 
     def empty(self, *names: str) -> None:
         for name in names:
-            del self.pods.objects[f"default/{name}"]
+            for pod in self.pods.by(reading.BY_NODE, name):
+                self.pods.gone(pod)
 
     def run(self, job_id: int, *on: str, gpus: int = 2) -> None:
         self.store.reserve(fakes.allocation(job_id, on=on, gpus=gpus))
@@ -308,7 +313,7 @@ def test_enough_nodes_are_always_left_that_slurm_can_use(
     """A job for which Slurm has no node at all is held for ever."""
     world = World()
     for number, name in enumerate(NODES):
-        world.pods.objects[name] = fakes.pod(name, on=name, gpus=others[number])
+        world.pods.put(fakes.pod(name, on=name, gpus=others[number]))
         world.run(100 + number, name, gpus=ours[number])
     targets = tuple(target(name, is_up=name in up) for name in NODES)
     job = fakes.allocation(7, on=NODES[:count], gpus=gpus)

@@ -135,7 +135,7 @@ class Admission:
 
         So have those of another job that Slurm has forgotten since and given the number anew.
         """
-        pods = [pod for pod in self._context.pods.objects.values() if reading.job_id(pod) == identity.job_id]
+        pods = self._context.pods.by(reading.BY_JOB, identity.job_id)
         if not pods and not self._context.store.is_attended(identity.job_id):
             await self._attempts.close(identity)  # of such a job; this one has not begun
         left = [

@@ -51,8 +51,8 @@ async def pods_on(
     kube: ports.Kube, names: Sequence[str], picture: reflecting.Reflector[types.Pod]
 ) -> list[types.Pod]:
     """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
-    everything = picture.objects.values()
-    known = [one for one in everything if one.spec.node_name in names and not reading.is_over(one)]
+    shown = (one for name in dict.fromkeys(names) for one in picture.by(reading.BY_NODE, name))
+    known = [one for one in shown if not reading.is_over(one)]
     selectors = (f"spec.nodeName={name}" for name in names)
     each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
     here = (one for found in each for one in found.items if one.spec.node_name in names)

@@ -232,9 +232,9 @@ class Launching:
         """Namespace and name of the attempt's pod: as the cache has it, whatever such pods were called when
         it was made, whatever its owner is called by now and whether or not the name service answers.
         """
-        name, cached = rendering.pod_name(identity, rank), self._context.pods.objects
-        if f"{usual}/{name}" not in cached:
-            for pod in cached.values():
+        name, pods = rendering.pod_name(identity, rank), self._context.pods
+        if f"{usual}/{name}" not in pods.objects:
+            for pod in pods.by(reading.BY_JOB, identity.job_id):
                 if reading.belongs_to(pod, identity) and reading.rank(pod) == rank:
                     return pod.metadata.namespace, pod.metadata.name
         return usual, name

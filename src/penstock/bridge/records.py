@@ -20,7 +20,7 @@ import msgspec
 
 from penstock import crashpoints, errors, joblog, wellknown
 from penstock.bridge.context import Context
-from penstock.kube import reading, types
+from penstock.kube import reading, reflecting, types
 from penstock.model import attempts as model
 from penstock.model import jobs, launches, numbers, sentences
 from penstock.model.reasons import Outcome
@@ -216,7 +216,7 @@ class AttemptRecords:
         """See the job's pods to their last state while they are being removed."""
         pods = self._context.pods
         with contextlib.ExitStack() as stack:
-            keys = [key for key, pod in pods.objects.items() if reading.job_id(pod) == job_id]
+            keys = [reflecting.key_of(pod.metadata) for pod in pods.by(reading.BY_JOB, job_id)]
             watched = [stack.enter_context(pods.subscribe(key)) for key in keys]
             try:
                 yield

@@ -74,12 +74,9 @@ class Releasing:
 
     async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:
         """What earlier attempts of the job have left on the node."""
-        for pod in self._cached(now.job_id):
+        for pod in self._context.pods.by(reading.BY_JOB, now.job_id):
             if pod.spec.node_name == node and not reading.belongs_to(pod, now):
                 await podremoval.remove(self._context, pod)
-
-    def _cached(self, job_id: int) -> list[types.Pod]:
-        return [pod for pod in self._context.pods.objects.values() if reading.job_id(pod) == job_id]
 
     async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
         """An Epilog may come late, after its node was lost and the job sent elsewhere: pods that wait for
@@ -110,7 +107,7 @@ class Releasing:
         def here(pods: list[types.Pod]) -> list[types.Pod]:
             return [pod for pod in pods if place == placement.ANYWHERE or pod.spec.node_name in places]
 
-        found = self._cached(job_id)
+        found = list(self._context.pods.by(reading.BY_JOB, job_id))
         if allocation is not None and namespace:
             found += await self._by_name(allocation.identity, self._store.ranks(job_id, place), namespace)
         found = here(found) or here(await self._by_label(job_id, namespace))

@@ -84,7 +84,9 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     )
     shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
     ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, time=time, on_list=on_list, view=ours)
+    pods = reflecting.Reflector(
+        kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=time, on_list=on_list, view=ours
+    )
     nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=time, on_list=on_list)
     surroundings = context.Context(
         slurm=slurm, kube=kube, pods=pods, nodes=nodes, settings=shapes, time=time, meter=figures

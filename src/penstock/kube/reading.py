@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from penstock import wellknown
-from penstock.kube import types
+from penstock.kube import indexes, types
 from penstock.model import jobs, numbers, resources
 
 CLOCK_SLACK = 2.0
@@ -27,6 +27,14 @@ HOPELESS = frozenset(
         "CreateContainerError",
     }
 )
+
+
+BY_JOB, BY_NODE = "job", "node"
+INDEXES: Mapping[str, indexes.Values[types.Pod]] = {
+    BY_JOB: lambda pod: () if (job := job_id(pod)) is None else (job,),
+    BY_NODE: lambda pod: (pod.spec.node_name,),
+}
+"""For the picture of all pods: a job's, ours only, and a node's, with "" for pods that have none yet."""
 
 
 def amount(quantities: Mapping[str, str | int | float]) -> resources.Amount:
