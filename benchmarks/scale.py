@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import subprocess
 import sys
@@ -180,14 +181,17 @@ def _pod(number: int) -> dict[str, Any]:
     }
 
 
+async def _change_status(kube: client.KubeClient, name: str, ready: dict[str, str]) -> None:
+    body = {"status": {"conditions": [ready]}}
+    await kube.patch(kinds.NODES, body, name=name, sub="status", strategic=True)
+
+
 def _change_statuses(lab: testing.RunningLab, *, seconds: float) -> None:
     """As many changes of nodes' statuses as so many nodes make in this time."""
-    pause = NODE_STATUS_SECONDS / NODES
+    pause, cluster = NODE_STATUS_SECONDS / NODES, api.cluster(lab.place.admin_kubeconfig)
     began = time.monotonic()
     for number in range(int(seconds / pause)):
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": stamp}
-        path = f"/api/v1/nodes/far{number % NODES}/status"
-        body = {"status": {"conditions": [ready]}}
-        api.request(lab.place.admin_kubeconfig, "PATCH", path, body=body, kind=api.STRATEGIC)
+        cluster.ask(functools.partial(_change_status, name=f"far{number % NODES}", ready=ready))
         time.sleep(max(0.0, began + (number + 1) * pause - time.monotonic()))

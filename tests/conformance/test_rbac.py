@@ -21,10 +21,9 @@ from penstock.kube import kinds, kubeconfig
 from penstock.render import namespaces, rbac
 from penstock_lab import spec, testing
 from penstock_lab.kubernetes import api as lab_api
-from penstock_lab.kubernetes import choosing, joining
+from penstock_lab.kubernetes import choosing
 from tests.conformance import client
 
-ROLE_PATH = f"{joining.RBAC_PATH}/clusterroles/{rbac.ROLE}"
 RARE = {("events", "list"), ("pods/exec", "create")}
 """Asked for only when a pod does not start for minutes; and counted as the GET that it is."""
 
@@ -96,7 +95,7 @@ def test_penstockd_asks_for_what_it_may_and_uses_all_of_it(real: testing.Running
 def restored_role(real: testing.RunningLab) -> Iterator[None]:
     """Whatever a test does to the role, it is whole again afterwards."""
     yield
-    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role())
+    lab_api.cluster(real.place.admin_kubeconfig).apply(rbac.render_role())
 
 
 Request = Callable[[kube_client.KubeClient, str], Awaitable[object]]
@@ -178,7 +177,7 @@ def test_without_a_right_its_request_is_forbidden(
     place = real.place
     api.create("pods", client.pod("target"))
     assert answer_to(place.penstockd_kubeconfig, REQUESTS[pair], api.namespace) != 403
-    lab_api.apply(place.admin_kubeconfig, ROLE_PATH, rbac.render_role(without=pair))
+    lab_api.cluster(place.admin_kubeconfig).apply(rbac.render_role(without=pair))
     deadline = time.monotonic() + 10
     while answer_to(place.penstockd_kubeconfig, REQUESTS[pair], api.namespace) != 403:
         assert time.monotonic() < deadline, f"still allowed without {pair}"
@@ -189,13 +188,13 @@ def test_without_a_right_its_request_is_forbidden(
 def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> None:
     """An API server that has just started forbids everything: the launch waits, and nothing is lost."""
     log = choosing.cluster_of(real.place, spec.load(real.place)).audit_log
-    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role(without=("pods", "create")))
+    lab_api.cluster(real.place.admin_kubeconfig).apply(rbac.render_role(without=("pods", "create")))
     output = real.home / "moment.out"
     before = len(asked_for(log))
     job_id = real.sbatch("#!/bin/sh\necho ran\n", f"--output={output}")
     testing.until(lambda: ("pods", "create", 403) in asked_for(log)[before:], seconds=60)
     assert real.job(job_id)["JobState"] == "RUNNING"
-    lab_api.apply(real.place.admin_kubeconfig, ROLE_PATH, rbac.render_role())
+    lab_api.cluster(real.place.admin_kubeconfig).apply(rbac.render_role())
     assert real.accounted(job_id, timeout=60) == ["COMPLETED", "0:0"]
     assert output.read_text() == "ran\n"
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
-import urllib.parse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from penstock.kube import kinds
 from penstock_lab import testing
 from penstock_lab.kubernetes import api
 
@@ -126,9 +126,7 @@ def pods(lab: Lab, job_id: str) -> list[Json]:
 
 def selected(lab: Lab, labels: str) -> list[Json]:
     """The pods with these labels, asked for directly: a kubectl costs as much as a job."""
-    path = f"/api/v1/pods?{urllib.parse.urlencode({'labelSelector': labels})}"
-    items: list[Json] = api.request(Path(lab.env["KUBECONFIG"]), "GET", path)["items"]
-    return items
+    return list(api.cluster(Path(lab.env["KUBECONFIG"])).items(kinds.PODS, dict, labels=labels))
 
 
 def requests(pod: Json) -> dict[str, str]:

@@ -17,13 +17,11 @@ from penstock.render import rbac
 class Strict(Cluster):
     """As the API is about bindings."""
 
-    def request(
-        self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
-    ) -> Manifest:
-        live = self.objects.get(path.partition("?")[0])
+    def request(self, method: str, path: str, *, body: Any = None) -> Manifest:
+        live = self.objects.get(path)
         if method == "PATCH" and live and "roleRef" in live and body.get("roleRef") != live["roleRef"]:
             raise errors.KubeError("cannot change roleRef")
-        return super().request(method, path, body=body, kind=kind)
+        return super().request(method, path, body=body)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.install import sites
+from tests.install import clusters, sites
 
 from penstock import errors
 from penstock.install import access, applying, planning, records, sharing, transactions
@@ -25,7 +25,7 @@ def roles_of(name: str) -> set[str]:
     return {f"{RBAC}/clusterroles/penstockd-{name}", f"{RBAC}/clusterroles/penstock-user-{name}"}
 
 
-class Cluster(access.Cluster):
+class Cluster(clusters.Cluster):
     """Keeps objects by their paths, and who has said something of each."""
 
     def __init__(self) -> None:
@@ -33,10 +33,7 @@ class Cluster(access.Cluster):
         self.objects: dict[str, Manifest] = {}
         self.forbidden = ""
 
-    def request(
-        self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
-    ) -> Manifest:
-        path = path.partition("?")[0]
+    def request(self, method: str, path: str, *, body: Any = None) -> Manifest:
         if self.forbidden and path.endswith(self.forbidden):
             raise errors.KubeNotAllowed("not yours")
         if method == "PATCH":
@@ -201,12 +198,10 @@ def test_a_namespace_with_pods_stays(cluster: Cluster, tmp_path: Path) -> None:
 class Failing(Cluster):
     """Takes everything but one kind of object."""
 
-    def request(
-        self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
-    ) -> Manifest:
+    def request(self, method: str, path: str, *, body: Any = None) -> Manifest:
         if method == "PATCH" and "clusterrolebindings" in path:
             raise errors.KubeError("no more bindings")
-        return super().request(method, path, body=body, kind=kind)
+        return super().request(method, path, body=body)
 
 
 def test_a_first_apply_that_fails_leaves_other_sites_their_rights(cluster: Cluster, tmp_path: Path) -> None:

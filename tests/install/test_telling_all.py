@@ -16,6 +16,7 @@ from penstock import errors, wellknown
 from penstock.cli import sites
 from penstock.hooks import wire
 from penstock.install import applying, leftovers, planning
+from penstock.kube import kinds, types
 
 Manifest = dict[str, Any]
 
@@ -29,11 +30,10 @@ class Cluster:
     def get_settled(self, manifest: Manifest) -> None:
         return None
 
-    def items(self, path: str) -> list[Manifest]:
-        assert path == "/api/v1/namespaces"
-        return [
-            {"metadata": {"name": name, "labels": {label: "1"}}} for name, label in self.namespaces.items()
-        ]
+    def items(self, kind: kinds.Kind, struct: type[types.Object]) -> list[types.Object]:
+        assert kind == kinds.NAMESPACES
+        named = self.namespaces.items()
+        return [struct(metadata=types.Meta(name=name, labels={label: "1"})) for name, label in named]
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_kubernetes_that_does_not_answer_is_not_one_without_namespaces(place: 
     """That nobody knows is said."""
 
     class Away:
-        def items(self, path: str) -> list[Manifest]:
+        def items(self, *about: object) -> list[types.Object]:
             raise errors.KubeUnavailable("no answer")
 
     away: Any = Away()

@@ -10,12 +10,11 @@ import pytest
 from penstock import pinging
 from penstock.doctor import all_checks, bridge, checks, sides
 from penstock.doctor.live import Live, once
-from penstock.install import access
 from penstock.kube import kubeconfig, types
 from penstock.model import cluster
 from penstock.render import pods as rendering
 from penstock.slurm.describing import SlurmNode
-from tests.install import sites
+from tests.install import clusters, sites
 from tests.unit import fakes
 
 CHECKS = {check.name: check for check in all_checks.ALWAYS}
@@ -76,7 +75,7 @@ def found(live: Live, *names: str) -> list[tuple[str, str]]:
 def test_who_does_not_say_what_is_allowed_has_said_nothing(answer: dict[str, object]) -> None:
     """A proxy that answers everything with an empty object: no traceback, and no missing right either."""
 
-    class Stranger(access.Cluster):
+    class Stranger(clusters.Cluster):
         def request(self, method: str, path: str, **more: object) -> dict[str, object]:
             return answer
 

@@ -14,7 +14,7 @@ import pytest
 from penstock import errors
 from penstock.daemon import settings
 from penstock.install import access
-from penstock.kube import client, incluster, kinds, kubeconfig
+from penstock.kube import client, incluster, kinds, kubeconfig, types
 from penstock.site import daemons, loading
 from penstock_lab import certificates
 from tests.install import sites
@@ -35,7 +35,9 @@ class Api:
             def do_GET(self) -> None:  # the library's name
                 shown = self.headers.get("Authorization", "").removeprefix("Bearer ")
                 api.seen.append(shown)
-                body = json.dumps({"kind": "NodeList", "items": [], "message": "who are you?"}).encode()
+                body = json.dumps(
+                    {"kind": "NodeList", "metadata": {}, "items": [], "message": "who are you?"}
+                ).encode()
                 self.send_response(200 if shown == api.token else 401)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -107,10 +109,10 @@ async def test_a_renewed_token_is_used_at_once(api: Api, account: Account) -> No
 def test_commands_use_it_as_well(api: Api, account: Account) -> None:
     """The administrator's cluster asks with the same files."""
     cluster = access.Cluster(incluster.load(account.folder, api.environ))
-    assert cluster.nodes() == []
+    assert cluster.items(kinds.NODES, types.Node) == ()
     account.renew("second")
     with pytest.raises(errors.KubeError):
-        cluster.nodes()
+        cluster.items(kinds.NODES, types.Node)
     assert api.seen == ["first", "second"]
 
 
@@ -188,8 +190,8 @@ def test_the_site_file_says_so_to_penstockd(
     (tmp_path / "penstockd.json").write_text(json.dumps(daemons.penstockd(site, slurm_uid=1)))
     found = settings.load(tmp_path / "penstockd.json").access()
     assert (found.server, found.bearer) == (f"https://127.0.0.1:{api.server.server_port}", "first")
-    assert access.admin(site).nodes() == []
-    assert access.as_penstockd(site).nodes() == []
+    assert access.admin(site).items(kinds.NODES, types.Node) == ()
+    assert access.as_penstockd(site).items(kinds.NODES, types.Node) == ()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import errors
 from penstock.install import access
-from penstock.kube import addresses, client, kinds, kubeconfig
+from penstock.kube import addresses, client, kinds, kubeconfig, types
 
 PREFIX = "/k8s/clusters/c-1"
 
@@ -92,8 +92,8 @@ def test_an_administrators_questions_go_behind_the_path(host: str) -> None:
     named = f"[{host}]" if ":" in host else host
     with listening(host) as (port, asked):
         cluster = access.Cluster(kubeconfig.Access(server=f"http://{named}:{port}{PREFIX}/"))
-        assert cluster.nodes() == []
-        assert cluster.server_time() > 0
+        assert cluster.items(kinds.NODES, types.Node) == ()
+        assert cluster.ask(lambda kube: kube.server_time()) > 0
     assert asked == [
         (f"{PREFIX}/api/v1/nodes", f"{named}:{port}"),
         (f"{PREFIX}/version", f"{named}:{port}"),

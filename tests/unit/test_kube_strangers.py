@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import http.server
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 
 from penstock import errors
 from penstock.install import access
-from penstock.kube import client, kinds, kubeconfig
+from penstock.kube import client, kinds, kubeconfig, refusals, types
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
 PAGE = b"<html>Please log in</html>"
@@ -55,7 +59,7 @@ def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> N
             with pytest.raises(errors.KubeUnavailable):
                 ask(POD)
         with pytest.raises(errors.KubeUnavailable):
-            cluster.nodes()
+            cluster.items(kinds.NODES, types.Node)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items": null}', b'{"metadata": null}'])
@@ -63,9 +67,44 @@ def test_an_empty_object_is_neither_an_object_nor_a_list(body: bytes) -> None:
     """A list that is none is not a list of nothing."""
     with answering(200, body) as server:
         cluster = access.Cluster(kubeconfig.Access(server=server))
-        for ask in (lambda: cluster.get(POD), cluster.nodes):
+        for ask in (lambda: cluster.get(POD), lambda: cluster.items(kinds.NODES, types.Node)):
             with pytest.raises(errors.KubeUnavailable):
                 ask()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(111, "Connect call failed ('127.0.0.1', 1)"), "[Errno 111] Connection refused"),
+        (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
+        (socket.gaierror(-2, "Name or service not known"), "[Errno -2] Name or service not known"),
+        (ExceptionGroup("both", [OSError(113, "Connect call failed (x)")]), "[Errno 113] No route to host"),
+        (ssl.SSLCertVerificationError(1, "self-signed certificate"), "self-signed certificate"),
+        (ValueError("deep inside"), "All connection attempts failed"),
+    ],
+)
+def test_silence_has_the_words_of_its_cause(error: Exception, words: str) -> None:
+    """Libraries in between say only that it went wrong."""
+    silence = httpx2.ConnectError("All connection attempts failed")
+    silence.__cause__ = error
+    assert words in refusals.why(silence)
+
+
+async def test_an_administrator_is_told_where_nobody_answers() -> None:
+    """With the file that says so; penstockd's log has no need of it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    found = kubeconfig.Access(server=f"http://127.0.0.1:{port}")
+    for access_, at, hint in (
+        (found, "", ""),
+        (dataclasses.replace(found, origin="/k"), f" at {found.server}", "is the server right in /k?"),
+    ):
+        async with client.KubeClient(access_) as kube:
+            with pytest.raises(errors.KubeUnavailable) as silence:
+                await kube.list(kinds.PODS)
+        reason = "does not answer: [Errno 111] Connection refused"
+        assert silence.value.message == f"the Kubernetes API{at} {reason}"
+        assert hint in silence.value.hint
 
 
 @pytest.mark.parametrize(("code", "body"), STRANGE)

@@ -17,9 +17,10 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.kube import kubeconfig
+from penstock.kube import kinds, kubeconfig
 from penstock_lab import actions, files, paths, spec
 from penstock_lab.kubernetes import api, choosing, foreign, layout, pretending, setup
+from tests.install import clusters
 from tests.unit.test_kubernetes_layout import cluster
 
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False)
@@ -44,7 +45,8 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         missing = b'{"kind": "Status", "message": "not found", "reason": "NotFound"}'
-        status, body = self.answers.get(self.path, (404, missing))
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, body = self.answers.get(self.path.partition("?")[0], (404, missing))
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -142,7 +144,7 @@ class TestForeign:
         """Whole CPUs, and no node that is cordoned, tainted or not Ready."""
         taint = {"key": "control-plane", "effect": "NoSchedule"}
         items = [node("a"), node("b", cordoned=True), node("c", taints=[taint]), node("d", ready="Unknown")]
-        answers["/api/v1/nodes"] = (200, json.dumps({"items": items}).encode())
+        answers["/api/v1/nodes"] = (200, json.dumps({"metadata": {}, "items": items}).encode())
         (member,) = foreign.members(tmp_path / "config")
         assert (member.name, member.cpus, member.memory_mb, member.gpus) == ("a", 7, 32768, 2)
 
@@ -150,7 +152,7 @@ class TestForeign:
         self, answers: dict[str, tuple[int, bytes]], tmp_path: Path
     ) -> None:
         """Said before anything is made."""
-        answers["/api/v1/nodes"] = (200, b'{"items": []}')
+        answers["/api/v1/nodes"] = (200, b'{"metadata": {}, "items": []}')
         with pytest.raises(errors.UsageError, match="no node that is Ready"):
             foreign.members(tmp_path / "config")
 
@@ -240,17 +242,14 @@ class TestRemovingForeign:
         applied: list[str] = []
         removed: list[str] = []
 
-        def apply(_: Path, path: str, manifest: dict[str, Any]) -> None:
-            assert path.endswith(f"/{manifest['metadata']['name']}")
-            applied.append(path)
+        class Noting(clusters.Cluster):
+            def request(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+                if method == "GET":
+                    raise errors.KubeNotFound(path)
+                (removed if method == "DELETE" else applied if method == "PATCH" else []).append(path)
+                return {"status": {"token": "t"}}
 
-        def request(_: Path, method: str, path: str, **more: Any) -> dict[str, Any]:
-            if method == "DELETE":
-                removed.append(path)
-            return {"status": {"token": "t"}}
-
-        monkeypatch.setattr(api, "apply", apply)
-        monkeypatch.setattr(api, "request", request)
+        monkeypatch.setattr(api, "cluster", lambda config: Noting(api.access_by(config)))
         with tempfile.TemporaryDirectory(prefix="penstock-") as short:
             place = paths.LabPaths(Path(short))
             place.etc.mkdir()
@@ -272,6 +271,10 @@ class TestRemovingForeign:
         assert on_another_machine == foreign.namespace_of(PLACE, LAB)
 
 
+def asked(config: Path, name: str) -> bytes:
+    return api.cluster(config).ask(lambda kube: kube.get(kinds.NODES, name=name))
+
+
 class TestApi:
     @pytest.mark.parametrize(
         ("status", "kind"),
@@ -291,22 +294,25 @@ class TestApi:
         kind: type[errors.KubeError],
     ) -> None:
         """With the API's own words, or what it said instead of JSON."""
-        answers["/json"] = (status, b'{"kind": "Status", "message": "no way", "reason": "Because"}')
-        answers["/text"] = (status, b"<html>proxy</html>")
+        answers["/api/v1/nodes/json"] = (
+            status,
+            b'{"kind": "Status", "message": "no way", "reason": "Because"}',
+        )
+        answers["/api/v1/nodes/text"] = (status, b"<html>proxy</html>")
         with pytest.raises(kind, match="no way") as failure:
-            api.request(tmp_path / "config", "GET", "/json")
+            asked(tmp_path / "config", "json")
         assert (failure.value.status, failure.value.reason) == (status, "Because")
         somebody_else = status in (403, 404)  # such an answer says nothing of the object
         with pytest.raises(
             errors.KubeUnavailable if somebody_else else kind, match="not the" if somebody_else else "proxy"
         ):
-            api.request(tmp_path / "config", "GET", "/text")
+            asked(tmp_path / "config", "text")
 
     def test_nobody_there_is_unavailable(self, tmp_path: Path) -> None:
         """A closed port is not an answer."""
         (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
         with pytest.raises(errors.KubeUnavailable, match="does not answer"):
-            api.request(tmp_path / "config", "GET", "/")
+            asked(tmp_path / "config", "any")
 
     def test_a_nodes_complaint_is_in_its_own_words(
         self, answers: dict[str, tuple[int, bytes]], tmp_path: Path

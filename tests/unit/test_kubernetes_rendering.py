@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import csv
 import json
 import tomllib
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import errors
+from penstock.kube import client, kinds, kubeconfig
 from penstock.render import rbac
-from penstock_lab.kubernetes import api, authority, controlplane, joining, machines, registry
+from penstock_lab.kubernetes import authority, controlplane, joining, machines, registry
 from tests import goldens
 from tests.unit.test_kubernetes_layout import cluster
 
@@ -120,7 +121,7 @@ def test_a_nodes_status_is_completed() -> None:
 
 
 @pytest.mark.parametrize("conflicts", [0, 1, joining.TRIES])
-def test_a_taint_is_not_put_back_over_the_controllers(
+async def test_a_taint_is_not_put_back_over_the_controllers(
     conflicts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes from the node as it was read, or the node is read again."""
@@ -129,22 +130,23 @@ def test_a_taint_is_not_put_back_over_the_controllers(
     node: dict[str, Any] = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [clouds, not_ready]}}
     left = [conflicts]
 
-    def request(config: Path, method: str, path: str, *, body: Any = None, kind: str = "") -> Any:
-        if method == "GET":
-            return copy.deepcopy(node)
-        if left[0]:  # the controller was first
-            left[0] -= 1
-            node["metadata"]["resourceVersion"] += "1"
-            node["spec"]["taints"] = [clouds]
-        if body["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"]:
-            raise errors.KubeConflict("the object has been modified", status=409)
-        node["spec"] = body["spec"]
-        return None
+    class Kube(client.KubeClient):
+        async def get(self, kind: kinds.Kind, **place: Any) -> bytes:
+            return msgspec.json.encode(node)
 
-    monkeypatch.setattr(api, "request", request)
+        async def patch(self, kind: kinds.Kind, changes: Mapping[str, Any], **place: Any) -> bytes:
+            if left[0]:  # the controller was first
+                left[0] -= 1
+                node["metadata"]["resourceVersion"] += "1"
+                node["spec"]["taints"] = [clouds]
+            if changes["metadata"]["resourceVersion"] != node["metadata"]["resourceVersion"]:
+                raise errors.KubeConflict("the object has been modified", status=409)
+            node["spec"] = changes["spec"]
+            return b"{}"
+
     monkeypatch.setattr(joining, "TRY_AGAIN_SECONDS", 0)
     with pytest.raises(errors.KubeConflict) if conflicts == joining.TRIES else contextlib.nullcontext():
-        joining._remove_taint(Path("/k"), "/api/v1/nodes/n1")
+        await joining._remove_taint(Kube(kubeconfig.Access(server="http://nowhere")), "n1")
         assert node["spec"]["taints"] == ([] if conflicts else [not_ready])
 
 

@@ -10,10 +10,9 @@ import pytest
 from penstock import errors, wellknown
 from penstock.doctor import all_checks, checks, probing
 from penstock.doctor.live import Live
-from penstock.install import access
 from penstock.model import cluster
 from penstock.site import schema
-from tests.install import sites
+from tests.install import clusters, sites
 from tests.unit import fakes
 
 SECRETS = ("  default_image:", "  pull_secrets: [regcred]\n  default_image:")
@@ -23,7 +22,7 @@ OURS = "penstock-system"
 USERS = {"labels": {wellknown.LABEL_USER_ID: "1001"}}
 
 
-class FakeCluster(access.Cluster):
+class FakeCluster(clusters.Cluster):
     """Some objects, and pods that end at once."""
 
     def __init__(self, *objects: str, exit_code: int = 0, events: tuple[dict[str, str], ...] = ()) -> None:
@@ -32,11 +31,11 @@ class FakeCluster(access.Cluster):
         self.events = events
         self.pods: dict[str, Any] = {}
 
-    def request(self, method: str, path: str, *, body: Any = None, kind: str = "") -> dict[str, Any]:
+    def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
         if method == "POST":
             self.pods[f"{path}/{body['metadata']['name']}"] = body
             return {}
-        if method == "GET" and "/events?" in path:
+        if method == "GET" and path.endswith("/events"):
             return {"items": list(self.events)}
         if method == "GET" and path in self.pods and self.events:
             return {"metadata": {"namespace": "x", "uid": "u"}, "status": {"phase": "Pending"}}

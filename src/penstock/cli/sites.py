@@ -339,7 +339,7 @@ def _see(slurm_conf: str, config: str) -> drafting.Seen:
         settings=settings | {"SLURM_CONF": slurm_conf},
         nodes=nodes,
         partitions=[each.name for each in asyncio.run(describing.partitions(slurm_conf))],
-        members=[access.member(node) for node in cluster.nodes()],
+        members=access.members_of(cluster),
         host=socket.gethostname(),
         elsewhere=frozenset(node.name for node in nodes if not reach.is_here(node.address or node.name)),
     )

@@ -11,7 +11,7 @@ from penstock import errors, wellknown
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
-from penstock.kube import reading
+from penstock.kube import kinds, reading
 from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
 from penstock.site import daemons, namespaces, objects
@@ -24,8 +24,6 @@ LARGEST_SKEW = 5.0
 NEARLY_FULL = 0.95
 WELL_USED = 0.75
 """The share of a node that Slurm should use, beside what is reserved."""
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-ACCOUNT_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
@@ -46,7 +44,7 @@ def kubeconfig(live: Live) -> Iterator[Problem]:
     if path.stat().st_mode & 0o004:
         fix = functools.partial(path.chmod, 0o600)
         yield Problem(f"everybody can read {path}: it is the key to all jobs", f"chmod 600 {path}", fix=fix)
-    live.as_penstockd.request("GET", "/api/v1/nodes?limit=1")
+    live.as_penstockd.ask(lambda kube: kube.list(kinds.NODES, limit=1))
 
 
 @registry.add("rbac", "penstockd may do what it must, one verb after another")
@@ -65,23 +63,23 @@ def _attributes(resource: str, verb: str) -> dict[str, str]:
 
 def _may(live: Live, resource: str, verb: str) -> bool:
     """What penstockd itself is answered."""
-    body = {
+    review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": _attributes(resource, verb)},
     }
-    return _is_allowed(live.as_penstockd.request("POST", REVIEWS, body=body))
+    return _is_allowed(live.as_penstockd.create(review))
 
 
 def _may_account(live: Live, resource: str, verb: str) -> bool:
     """What an administrator is answered about the account: its token is in penstockd's pod alone."""
     user = f"system:serviceaccount:{live.site.kubernetes.namespace}:{objects.ACCOUNT}"
-    body = {
+    review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {"resourceAttributes": _attributes(resource, verb), "user": user},
     }
-    return _is_allowed(live.cluster.request("POST", ACCOUNT_REVIEWS, body=body))
+    return _is_allowed(live.cluster.create(review))
 
 
 def _is_allowed(review: dict[str, Any]) -> bool:

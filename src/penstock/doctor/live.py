@@ -11,11 +11,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from penstock import errors, wellknown
 from penstock.install import access, facts, rendering
-from penstock.kube import reading, types
+from penstock.kube import kinds, reading, types
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.render.pods import label_of
@@ -98,26 +96,21 @@ class Live:
 
     @once
     def kube_nodes(self) -> dict[str, types.Node]:
-        return {
-            node["metadata"]["name"]: msgspec.convert(node, types.Node, strict=False)
-            for node in self.cluster.nodes()
-        }
+        return {node.metadata.name: node for node in self.cluster.items(kinds.NODES, types.Node)}
 
     @once
     def pods(self) -> list[types.Pod]:
-        items = self.cluster.items("/api/v1/pods")
-        return msgspec.convert(items, list[types.Pod], strict=False)
+        return list(self.cluster.items(kinds.PODS, types.Pod))
 
     @once
     def namespaces(self) -> dict[str, dict[str, Any]]:
-        items = self.cluster.items("/api/v1/namespaces")
-        return {item["metadata"]["name"]: item for item in items}
+        return {item["metadata"]["name"]: item for item in self.cluster.items(kinds.NAMESPACES, dict)}
 
     @once
     def clock_offset(self) -> float:
         """Seconds that the API server's clock is ahead of ours."""
         before = time.time()
-        there = self.cluster.server_time()
+        there = self.cluster.ask(lambda kube: kube.server_time())
         return float(there - (before + time.time()) / 2)
 
     @once

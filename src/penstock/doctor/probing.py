@@ -11,17 +11,14 @@ from __future__ import annotations
 import os
 import shlex
 import time
-import urllib.parse
 from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from penstock import errors, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
-from penstock.kube import reading, types, warnings
+from penstock.kube import decoding, kinds, reading, types, warnings
 from penstock.render import manifests
 from penstock.site import clusters, daemons
 from penstock.site.schema import Site
@@ -50,15 +47,13 @@ def pod(live: Live) -> Iterator[Problem]:
     if not node:
         raise Skip("there is no node to try it on")
     manifest = _manifest(live.site, node=node, image=image, home=_home(live))
-    path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
-    live.cluster.request("POST", path, body=manifest)
+    home, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    live.cluster.create(manifest)
     try:
-        found = _wait(live, f"{path}/{manifest['metadata']['name']}")
+        found = _wait(live, home, name)
         told = _warnings(live, found)
     finally:
-        live.cluster.request(
-            "DELETE", f"{path}/{manifest['metadata']['name']}", body={"gracePeriodSeconds": 0}
-        )
+        live.cluster.ask(lambda kube: kube.delete(kinds.PODS, namespace=home, name=name, uid=None, grace=0))
     yield from _judge(found, told, node=node, image=image)
 
 
@@ -104,12 +99,14 @@ def _warnings(live: Live, found: types.Pod) -> str:
     """What the cluster complains of about a pod that did not do what it should."""
     if found.status.phase == "Succeeded":
         return ""
-    query = urllib.parse.urlencode({"fieldSelector": warnings.about(found.metadata.uid)})
+    meta = found.metadata
     try:
-        items = live.cluster.items(f"/api/v1/namespaces/{found.metadata.namespace}/events?{query}")
+        items = live.cluster.items(
+            kinds.EVENTS, warnings.Event, namespace=meta.namespace, fields=warnings.about(meta.uid)
+        )
     except errors.KubeError:
         return ""
-    return "; ".join(warnings.words(msgspec.convert(items, list[warnings.Event], strict=False)))
+    return "; ".join(warnings.words(items))
 
 
 def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:
@@ -192,10 +189,11 @@ def _script(site: Site, file: str) -> str:
     return f"{{ touch {path} && rm {path}; }} || exit {NOT_WRITABLE}"
 
 
-def _wait(live: Live, path: str) -> types.Pod:
+def _wait(live: Live, home: str, name: str) -> types.Pod:
     deadline = time.monotonic() + SECONDS
     while True:
-        found = msgspec.convert(live.cluster.request("GET", path), types.Pod, strict=False)
+        answer = live.cluster.ask(lambda kube: kube.get(kinds.PODS, namespace=home, name=name))
+        found = decoding.decode(answer, types.Pod)
         waiting = reading.container_state(found).waiting
         is_hopeless = waiting is not None and waiting.reason in HOPELESS
         if reading.is_over(found) or is_hopeless or time.monotonic() > deadline:

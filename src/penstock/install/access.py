@@ -1,41 +1,25 @@
-"""The cluster as an administrator sees it: any object by its manifest, in a few blocking calls.
-
-penstockd's own client speaks of pods only and asynchronously; commands of a person apply, read and remove
-objects of any kind, one after another.
-"""
+"""The cluster as an administrator sees it: any object by its manifest, in a few blocking calls."""
 
 from __future__ import annotations
 
-import email.utils
-import http.client
+import dataclasses
 import os
-import ssl
 import time
-import urllib.parse
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, TypeVar
 
 from penstock import errors, wellknown
-from penstock.kube import addresses, decoding, incluster, kubeconfig, reading, refusals
+from penstock.kube import client, decoding, incluster, kinds, kubeconfig, lists, reading, types
 from penstock.site import resolving
 from penstock.site.schema import Site
 
-SECONDS = 15.0
 DELETION_SECONDS = 120.0
 POLL_SECONDS = 0.3
 MANAGER = "penstock"
 IN_CLUSTER = "in-cluster"
-_PLURALS = {
-    "NetworkPolicy": "networkpolicies",
-    "PriorityClass": "priorityclasses",
-    "StorageClass": "storageclasses",
-}
-_CLUSTER_WIDE = (
-    "Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "StorageClass", "PersistentVolume",
-)  # fmt: skip
 Manifest = dict[str, Any]
+T = TypeVar("T")
 
 
 class Cluster:
@@ -52,81 +36,31 @@ class Cluster:
         """`origin` names where the credentials are, `renew` says how to get new ones."""
         self.manager = manager
         """Who the fields of what we apply belong to."""
-        self._access = access
-        self._origin, self._renew = origin, renew
-        self._address = addresses.parse(access.server)
+        self._access = dataclasses.replace(access, origin=origin, renew=renew)
 
-    def request(
-        self, method: str, path: str, *, body: Any = None, kind: str = "application/json"
-    ) -> Manifest:
-        """The answer, decoded; KubeError with the API's own words when it refuses."""
-        connection = self._connect()
-        target = self._address.prefix + path
-        headers = {"Content-Type": kind, "Accept": "application/json"}
-        token = self._access.bearer
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        try:
-            connection.request(
-                method, target, msgspec.json.encode(body) if body is not None else None, headers
-            )
-            response = connection.getresponse()
-            content = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise self._silent(error) from error
-        finally:
-            connection.close()
-        if response.status == http.HTTPStatus.UNAUTHORIZED:
-            raise errors.KubeUnavailable(
-                f"the Kubernetes API at {self._access.server} does not accept the credentials in "
-                f"{self._origin}: they are expired, revoked or of another cluster",
-                status=response.status,
-                hint=self._renew,
-            )
-        if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
-            refusals.raise_for(content, response.status)
-        return decoding.decode(content, dict)
+    def ask(self, question: Callable[[client.KubeClient], Awaitable[T]]) -> T:
+        """The answer to one question."""
+        return client.ask(self._access, question)
 
-    def _silent(self, error: Exception) -> errors.KubeUnavailable:
-        return errors.KubeUnavailable(
-            f"the Kubernetes API at {self._access.server} does not answer: {error}",
-            hint=f"Is it up, and is the server right in {self._origin}?",
+    def items(
+        self, kind: kinds.Kind, struct: type[T], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> tuple[T, ...]:
+        """Everything of a kind, or what the selectors choose."""
+        listed = self.ask(
+            lambda kube: lists.everything(
+                kube, kind, struct, namespace=namespace, labels=labels, fields=fields
+            )
         )
-
-    def items(self, path: str) -> list[Manifest]:
-        """What is in a list; nothing is known when the answer is none."""
-        found = self.request("GET", path).get("items")
-        if not isinstance(found, list):
-            raise errors.KubeUnavailable(f"the Kubernetes API answered no list for {path}")
-        return found
-
-    def server_time(self) -> float:
-        """What the API server's clock says, to the second."""
-        connection = self._connect()
-        try:
-            connection.request("GET", f"{self._address.prefix}/version")
-            said = connection.getresponse().headers.get("Date", "")
-            return email.utils.parsedate_to_datetime(said).timestamp()
-        except (OSError, http.client.HTTPException) as error:
-            raise self._silent(error) from error
-        except (ValueError, TypeError) as error:
-            raise errors.KubeUnavailable(f"the Kubernetes API does not tell the time: {error}") from error
-        finally:
-            connection.close()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._address.host, self._address.port
-        if self._address.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=SECONDS)
-        context = self._access.tls or ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
+        return listed.items
 
     def get(self, manifest: Manifest) -> Manifest | None:
         """The live object of that kind and name."""
+        kind, home, name = _place(manifest)
         try:
-            found = self.request("GET", path_of(manifest))
+            answer = self.ask(lambda kube: kube.get(kind, namespace=home, name=name))
         except errors.KubeNotFound:
             return None
+        found = decoding.decode(answer, dict)
         if not isinstance(found.get("metadata"), dict):
             raise errors.KubeUnavailable(f"the Kubernetes API answered no {manifest['kind']}")
         return found
@@ -145,6 +79,12 @@ class Cluster:
                 )
             time.sleep(POLL_SECONDS)
 
+    def create(self, manifest: Manifest) -> Manifest:
+        """Make the object; what the API has made of it."""
+        kind, home = kinds.of(manifest), manifest.get("metadata", {}).get("namespace", "")
+        answer = self.ask(lambda kube: kube.create(kind, manifest, namespace=home))
+        return decoding.decode(answer, dict)
+
     def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Make the object what the manifest says (server-side apply), or only ask whether it would.
 
@@ -154,9 +94,13 @@ class Cluster:
             if dry_run:
                 return manifest  # the API can be asked only when the old one is gone
             self.delete(manifest)
-        query = {"fieldManager": self.manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
-        path = f"{path_of(manifest)}?{urllib.parse.urlencode(query)}"
-        return self.request("PATCH", path, body=manifest, kind="application/apply-patch+yaml")
+        kind, home, _ = _place(manifest)
+        answer = self.ask(
+            lambda kube: kube.apply(
+                kind, manifest, namespace=home, manager=self.manager, force=True, dry_run=dry_run
+            )
+        )
+        return decoding.decode(answer, dict)
 
     def _has_another_role(self, manifest: Manifest) -> bool:
         live = self.get(manifest)
@@ -164,29 +108,29 @@ class Cluster:
 
     def delete(self, manifest: Manifest) -> bool:
         """Remove it; False when it was not there."""
+        kind, home, name = _place(manifest)
         try:
-            self.request("DELETE", path_of(manifest))
+            self.ask(lambda kube: kube.delete(kind, namespace=home, name=name, uid=None))
         except errors.KubeNotFound:
             return False
         return True
 
-    def nodes(self) -> list[Manifest]:
-        """Every node."""
-        return self.items("/api/v1/nodes")
+
+def _place(manifest: Manifest) -> tuple[kinds.Kind, str, str]:
+    """Its kind, namespace and name."""
+    metadata = manifest["metadata"]
+    return kinds.of(manifest), metadata.get("namespace", ""), metadata["name"]
+
+
+def path_of(manifest: Manifest) -> str:
+    """Where the object lives in the API."""
+    kind, home, name = _place(manifest)
+    return kind.path(namespace=home, name=name)
 
 
 def manager(site: Site) -> str:
     """Each site is a field manager of its own: giving up its fields leaves what another site says."""
     return f"{MANAGER}-{site.cluster}"
-
-
-def path_of(manifest: Manifest) -> str:
-    """Where the object lives in the API."""
-    version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
-    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    plural = _PLURALS.get(kind, f"{kind.lower()}s")
-    home = "" if kind in _CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
-    return f"{base}{home}/{plural}/{metadata['name']}"
 
 
 def admin_kubeconfig(site: Site) -> Path:
@@ -222,13 +166,15 @@ def as_penstockd(site: Site) -> Cluster:
 
 def members(site: Site) -> tuple[resolving.Member, ...]:
     """The cluster's nodes, as node groups need them."""
-    return tuple(member(node) for node in admin(site).nodes())
+    return members_of(admin(site))
 
 
-def member(node: Manifest) -> resolving.Member:
-    """One node."""
-    return resolving.Member(
-        name=node["metadata"]["name"],
-        labels=node["metadata"].get("labels") or {},
-        allocatable=reading.amount(node["status"].get("allocatable") or {}),
+def members_of(cluster: Cluster) -> tuple[resolving.Member, ...]:
+    return tuple(
+        resolving.Member(
+            name=node.metadata.name,
+            labels=node.metadata.labels,
+            allocatable=reading.amount(node.status.allocatable),
+        )
+        for node in cluster.items(kinds.NODES, types.Node)
     )

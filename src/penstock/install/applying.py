@@ -23,6 +23,7 @@ from penstock.install import (
     slurmctld,
     transactions,
 )
+from penstock.kube import kinds
 from penstock.render import hooks, units
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
@@ -237,8 +238,8 @@ class Installer:
     def _roll_out(self, cluster: access.Cluster) -> None:
         """A new pod reads the new settings."""
         home = self.site.kubernetes.namespace
-        path = f"/apis/apps/v1/namespaces/{home}/deployments/{objects.ACCOUNT}"
-        cluster.request("PATCH", path, body=_rolled(time.time()), kind="application/merge-patch+json")
+        changes = _rolled(time.time())
+        cluster.ask(lambda kube: kube.patch(kinds.DEPLOYMENTS, changes, namespace=home, name=objects.ACCOUNT))
 
 
 def _said(check: Callable[..., None], *arguments: object) -> Iterator[str]:

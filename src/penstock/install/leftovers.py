@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock import errors, pinging, wellknown, wording
 from penstock.hooks import wire
 from penstock.install import access, applying, folders
+from penstock.kube import kinds, types
 from penstock.site import checking
 from penstock.site.schema import Site
 
@@ -27,14 +28,12 @@ def remaining(site: Site, cluster: access.Cluster | None) -> Iterator[str]:
 def _namespaces(cluster: access.Cluster) -> Iterator[str]:
     """Jobs' namespaces with what users have put there; those of other sites on the same Kubernetes, too."""
     try:
-        found = cluster.items("/api/v1/namespaces")
+        found = cluster.items(kinds.NAMESPACES, types.Object)
     except errors.KubeError as error:
         yield f"namespaces of jobs, if there are any: {error.message}"
         return
     marks = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}
-    names = [
-        each["metadata"]["name"] for each in found if marks & (each["metadata"].get("labels") or {}).keys()
-    ]
+    names = [each.metadata.name for each in found if marks & each.metadata.labels.keys()]
     if names:
         yield f"namespaces of jobs: {wording.some(sorted(names))} (`kubectl delete namespace NAME`)"
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from penstock import errors, wording
 from penstock.install import access, records
+from penstock.kube import kinds, types
 from penstock.render import rbac
 
 Manifest = dict[str, Any]
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLASSES = ("PriorityClass", "StorageClass")
 MOST_NAMES = 3
 
@@ -65,7 +65,7 @@ class Uses:
         """The namespaces that would go, each with everything in it."""
         made = [each.manifest for each in self.leaving.values() if not each.existed]
         names = [each["metadata"]["name"] for each in made if each["kind"] == "Namespace"]
-        return {name: bool(self._items(f"/api/v1/namespaces/{name}/pods")) for name in names}
+        return {name: bool(self.cluster.items(kinds.PODS, types.Object, namespace=name)) for name in names}
 
     def _seen(self, how: str, look: Callable[[], list[str]]) -> str:
         try:
@@ -83,9 +83,9 @@ class Uses:
     @functools.cached_property
     def _cluster_bindings(self) -> list[Manifest]:
         """Those that are not ours."""
-        path = f"{RBAC}/clusterrolebindings"
-        found = self._items(path)
-        return [each for each in found if f"{path}/{each['metadata']['name']}" not in self.installed]
+        kind = kinds.CLUSTER_ROLE_BINDINGS
+        found = self.cluster.items(kind, dict)
+        return [each for each in found if kind.path(name=each["metadata"]["name"]) not in self.installed]
 
     @functools.cached_property
     def _others(self) -> list[tuple[str, str]]:
@@ -93,15 +93,12 @@ class Uses:
         found = [
             (f"ClusterRoleBinding {x['metadata']['name']}", x["roleRef"]) for x in self._cluster_bindings
         ]
-        for each in self._items(f"{RBAC}/rolebindings"):
+        for each in self.cluster.items(kinds.ROLE_BINDINGS, dict):
             home, name = each["metadata"]["namespace"], each["metadata"]["name"]
-            is_ours = f"{RBAC}/namespaces/{home}/rolebindings/{name}" in self.installed
+            is_ours = kinds.ROLE_BINDINGS.path(namespace=home, name=name) in self.installed
             if not is_ours and self._has_pods.get(home, True):
                 found.append((f"RoleBinding {home}/{name}", each["roleRef"]))
         return [(name, role["name"]) for name, role in found if role["kind"] == "ClusterRole"]
-
-    def _items(self, path: str) -> list[Manifest]:
-        return self.cluster.items(path)
 
 
 def _some(how: str, names: list[str]) -> str:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+import email.utils
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import decoding, execs, kinds, kubeconfig, refusals, types
+from penstock.kube import addresses, decoding, execs, kinds, kubeconfig, refusals, types
 
 Manifest = Mapping[str, Any]
+T = TypeVar("T")
 
 TIMEOUT = 15.0
 LONGEST = 60.0  # for a whole answer: one that comes byte by byte is never late by TIMEOUT
@@ -38,6 +41,7 @@ class KubeClient:
         self, access: kubeconfig.Access, *, on_answer: Callable[[str, str], None] = lambda verb, code: None
     ) -> None:
         self._on_answer = on_answer
+        addresses.parse(access.server)
         self._access = access
         self._http = _connect(access, httpx2.Limits(max_connections=CONNECTIONS))
         self._streams = _connect(access, httpx2.Limits())
@@ -169,6 +173,14 @@ class KubeClient:
                         refusals.raise_status(status, status.code)
                     yield event
 
+    async def server_time(self) -> float:
+        """What the API server's clock says, to the second, whether or not it lets us in."""
+        response = await self._send("GET", "/version")
+        try:
+            return email.utils.parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+        except (ValueError, TypeError) as error:
+            raise errors.KubeUnavailable(f"the Kubernetes API does not tell the time: {error}") from error
+
     async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
         """The container's output from its start, and on until it ends."""
         query = {"follow": "true", "container": container}
@@ -201,7 +213,7 @@ class KubeClient:
                     refusals.raise_for(response.content, response.status_code, response.headers)
                 yield response
         except httpx2.HTTPError as error:
-            raise errors.KubeUnavailable(f"the Kubernetes API broke off: {_words(error)}") from error
+            raise errors.KubeUnavailable(f"the Kubernetes API broke off: {refusals.why(error)}") from error
 
     async def _request(
         self,
@@ -215,18 +227,34 @@ class KubeClient:
     ) -> bytes:
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         sent = msgspec.json.encode(body) if body is not None else None
-        try:
-            async with asyncio.timeout(LONGEST):
-                response = await self._http.request(method, path, params=query, content=sent, headers=headers)
-        except (httpx2.HTTPError, TimeoutError) as error:
-            self._on_answer(method, "none")
-            raise errors.KubeUnavailable(f"the Kubernetes API does not answer: {_words(error)}") from error
-        self._on_answer(method, str(response.status_code))
+        response = await self._send(method, path, params=query, content=sent, headers=headers)
+        if response.status_code == httpx2.codes.UNAUTHORIZED and self._access.origin:
+            raise errors.KubeUnavailable(
+                f"the Kubernetes API at {self._access.server} does not accept the credentials in "
+                f"{self._access.origin}: they are expired, revoked or of another cluster",
+                status=response.status_code,
+                hint=self._access.renew,
+            )
         if not response.is_success:
             refusals.raise_for(response.content, response.status_code, response.headers)
         if response.content[:1] != b"{":
             raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered")
         return response.content
+
+    async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
+        """Whatever is answered; KubeUnavailable when nothing is."""
+        try:
+            async with asyncio.timeout(LONGEST):
+                response = await self._http.request(method, path, **what)
+        except (httpx2.HTTPError, TimeoutError) as error:
+            self._on_answer(method, "none")
+            origin, at = self._access.origin, f" at {self._access.server}" if self._access.origin else ""
+            raise errors.KubeUnavailable(
+                f"the Kubernetes API{at} does not answer: {refusals.why(error)}",
+                hint=f"Is it up, and is the server right in {origin}?" if origin else "",
+            ) from error
+        self._on_answer(method, str(response.status_code))
+        return response
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -255,7 +283,7 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
         timeout=TIMEOUT,
         trust_env=False,
         transport=httpx2.AsyncHTTPTransport(
-            verify=access.tls if access.tls is not None else True,
+            verify=access.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # which trusts nobody
             trust_env=False,
             limits=limits,
             socket_options=execs.KEEP_ASKING,
@@ -263,5 +291,11 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
     )
 
 
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def ask(access: kubeconfig.Access, question: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """The answer to one question of a program that has no event loop."""
+
+    async def answer() -> T:
+        async with KubeClient(access) as kube:
+            return await question(kube)
+
+    return asyncio.run(answer())

@@ -63,6 +63,10 @@ class Access:
     token_file: TokenFile | None = None
     """In place of a token: one that is renewed in its file."""
     tls: ssl.SSLContext | None = None
+    origin: str = ""
+    """Where all this was read, for errors that are told to whoever can mend it; empty to leave it out."""
+    renew: str = ""
+    """How such a person gets new credentials."""
 
     @property
     def bearer(self) -> str:

@@ -1,4 +1,4 @@
-"""From the API's refusals to errors of ours.
+"""From the API's refusals, and its silence, to errors of ours.
 
 Only the API itself can say that something is not there, or not allowed: a 404 or 403 that is no Status object
 comes from somebody in between, such as a load balancer, and means that nothing is known. So does 401: whoever
@@ -8,10 +8,12 @@ has just started: its admission says so until it has seen what it judges by.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import NoReturn
 
+import httpx2
 import msgspec
 
 from penstock import errors
@@ -59,3 +61,17 @@ def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> No
 
 def _seconds(text: str) -> float:
     return min(float(numbers.natural(text) or 0), LONGEST_WAIT)
+
+
+def why(error: Exception) -> str:
+    """Why there was no answer: what the kernel or TLS said; libraries above say only that it went wrong."""
+    if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
+        return "timed out"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            is_bare = str(cause.strerror).startswith("Connect call failed")  # asyncio's, without the reason
+            return str(OSError(cause.errno, os.strerror(cause.errno))) if is_bare else str(cause)
+        group = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else None
+        cause = group or cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

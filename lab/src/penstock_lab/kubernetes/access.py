@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.model import launches
 from penstock.render import namespaces, pods, rbac
 from penstock_lab import certificates, files, passwd
-from penstock_lab.kubernetes import api, joining, layout
+from penstock_lab.kubernetes import api, layout
 
 ACCOUNT = "owner"
 TOKEN_SECONDS = 30 * 24 * 3600
@@ -18,16 +18,15 @@ TOKEN_SECONDS = 30 * 24 * 3600
 def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     """Let this user of the machine look at his jobs; done again, it renews the token."""
     namespace = namespace_of(name, namespace_pattern)
-    admin = cluster.admin_kubeconfig
-    inside = f"/api/v1/namespaces/{namespace}"
-    api.apply(admin, inside, namespaces.render_namespace(namespace, _owner(name)))
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
-    api.apply(admin, f"{inside}/serviceaccounts/{ACCOUNT}", account)
+    admin = api.cluster(cluster.admin_kubeconfig)
+    admin.apply(namespaces.render_namespace(namespace, _owner(name)))
+    account = {"name": ACCOUNT, "namespace": namespace}
+    admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     binding = rbac.render_user_binding(rbac.service_account(ACCOUNT, namespace))
-    api.apply(admin, f"{joining.RBAC_PATH}/namespaces/{namespace}/rolebindings/{rbac.USER_ROLE}", binding)
-    wanted = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
-    made = api.request(admin, "POST", f"{inside}/serviceaccounts/{ACCOUNT}/token", body=wanted)
-    _write_kubeconfig(cluster, name, namespace, made["status"]["token"])
+    binding["metadata"]["namespace"] = namespace
+    admin.apply(binding)
+    token = api.token(cluster.admin_kubeconfig, namespace=namespace, account=ACCOUNT, seconds=TOKEN_SECONDS)
+    _write_kubeconfig(cluster, name, namespace, token)
     return namespace
 
 

@@ -1,27 +1,25 @@
-"""A few calls of the Kubernetes API for setting a cluster up and looking at it: a step of `lab up` patches a
-node or applies a role and is done.
+"""The cluster of a kubeconfig, for setting it up and looking at it: a step of `lab up` patches a node or
+applies a role and is done.
 """
 
 from __future__ import annotations
 
 import functools
-import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from penstock import errors
-from penstock.install import access as cluster_access
-from penstock.kube import kubeconfig
+import msgspec
 
-MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
+from penstock import errors
+from penstock.install import access
+from penstock.kube import kinds, kubeconfig
+
 FIELD_MANAGER = "penstock-lab"
 
 
-def request(config: Path, method: str, path: str, *, body: Any = None, kind: str = "application/json") -> Any:
-    """The answer, decoded; KubeError with the API's own words when it refuses."""
-    return ask(access_by(config), method, path, body=body, kind=kind)
+def cluster(config: Path) -> access.Cluster:
+    """With the rights that the file gives."""
+    return access.Cluster(access_by(config), manager=FIELD_MANAGER)
 
 
 def access_by(config: Path) -> kubeconfig.Access:
@@ -37,28 +35,26 @@ def _access(config: Path, _changed: int) -> kubeconfig.Access:
     return kubeconfig.load(config)
 
 
-def ask(
-    access: kubeconfig.Access, method: str, path: str, *, body: Any = None, kind: str = "application/json"
-) -> Any:
-    """The same for one who has read it."""
-    return cluster_access.Cluster(access).request(method, path, body=body, kind=kind)
-
-
-def apply(config: Path, path: str, manifest: Any) -> Any:
-    """Make the object what the manifest says, whether it was there or not."""
-    query = urllib.parse.urlencode({"fieldManager": FIELD_MANAGER, "force": "true"})
-    return request(config, "PATCH", f"{path}?{query}", body=manifest, kind=APPLY)
+def token(config: Path, *, namespace: str, account: str, seconds: int) -> str:
+    """A token of the service account that lasts so long."""
+    wanted = {"spec": {"expirationSeconds": seconds}}
+    answer = cluster(config).ask(
+        lambda kube: kube.create(
+            kinds.SERVICE_ACCOUNTS, wanted, namespace=namespace, name=account, sub="token"
+        )
+    )
+    return str(msgspec.json.decode(answer)["status"]["token"])
 
 
 def node_complaint(config: Path, name: str) -> str:
     """Why the node cannot take pods; nothing when it can."""
     try:
-        node = request(config, "GET", f"/api/v1/nodes/{name}")
+        answer = cluster(config).ask(lambda kube: kube.get(kinds.NODES, name=name))
     except errors.KubeNotFound:
         return "its node has not come up yet"
     except (errors.KubeError, errors.UsageError) as error:
         return error.message
-    return ready_complaint(node)
+    return ready_complaint(msgspec.json.decode(answer))
 
 
 def ready_complaint(node: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ output comes through the API.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import logging
 import socket
@@ -20,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from penstock import errors
-from penstock.kube import reading
+from penstock.kube import kinds, reading
 from penstock.render import rbac
 from penstock_lab import files, paths, spec
 from penstock_lab.kubernetes import api, authority, joining
@@ -37,7 +36,7 @@ UNUSABLE = ("NoSchedule", "NoExecute")
 
 def members(config: Path) -> tuple[spec.Member, ...]:
     """The cluster's nodes that take ordinary pods, with what is left to give on each."""
-    listed = api.request(config, "GET", "/api/v1/nodes")["items"]
+    listed = api.cluster(config).items(kinds.NODES, dict)
     found = tuple(_member(node) for node in listed if is_usable(node))
     if not found:
         raise errors.UsageError(f"the cluster of {config} has no node that is Ready and takes pods")
@@ -65,8 +64,7 @@ def install(place: paths.LabPaths, lab: spec.LabSpec, *, penstockd_owner: files.
     """Roles, accounts and kubeconfigs; done again, it renews the tokens."""
     config = Path(lab.kubernetes)
     namespace = namespace_of(place, lab)
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    api.apply(config, f"/api/v1/namespaces/{namespace}", body)
+    api.cluster(config).apply(_named("Namespace", namespace))
     roles = {authority.PENSTOCKD: rbac.render_role(), authority.VIEWER: joining.viewer_role()}
     for name, role in roles.items():
         role["metadata"]["name"] = f"{namespace}-{name}"  # another one of that name may be there
@@ -86,9 +84,8 @@ def remove(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     """Take back what install made; a cluster that does not answer or refuses keeps it, and that is said."""
     config, left = Path(lab.kubernetes), _made(place, lab)
     try:
-        for name, path in tuple(left.items()):
-            with contextlib.suppress(errors.KubeNotFound):
-                api.request(config, "DELETE", path)
+        for name, manifest in tuple(left.items()):
+            api.cluster(config).delete(manifest)
             del left[name]
     except (errors.KubeError, errors.UsageError) as error:
         log.warning(_LEFT, config, error.message, " ".join(left))
@@ -100,16 +97,18 @@ _LEFT = (
 )
 
 
-def _made(place: paths.LabPaths, lab: spec.LabSpec) -> dict[str, str]:
-    """What is this lab's alone, by kubectl's names for it: where it is in the API."""
+def _made(place: paths.LabPaths, lab: spec.LabSpec) -> dict[str, dict[str, Any]]:
+    """What is this lab's alone, by kubectl's names for it."""
     namespace = namespace_of(place, lab)
     names = [f"{namespace}-{name}" for name in (authority.PENSTOCKD, authority.VIEWER)]
-    found = {
-        f"{kind}/{name}": f"{joining.RBAC_PATH}/{kind}s/{name}"
-        for kind in ("clusterrolebinding", "clusterrole")
-        for name in names
-    }
-    return found | {f"namespace/{namespace}": f"/api/v1/namespaces/{namespace}"}
+    found = [_named(kind, name) for kind in ("ClusterRoleBinding", "ClusterRole") for name in names]
+    found.append(_named("Namespace", namespace))
+    return {f"{each['kind'].lower()}/{each['metadata']['name']}": each for each in found}
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    version = "v1" if kind == "Namespace" else "rbac.authorization.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
 
 def namespace_of(place: paths.LabPaths, lab: spec.LabSpec) -> str:
@@ -128,19 +127,19 @@ def _machine() -> str:
 
 
 def _make_account(config: Path, namespace: str, name: str, role: dict[str, Any]) -> None:
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-    api.apply(config, f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}", account)
-    api.apply(config, f"{joining.RBAC_PATH}/clusterroles/{role['metadata']['name']}", role)
+    cluster = api.cluster(config)
+    account = {"name": name, "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    cluster.apply(role)
     subject = rbac.service_account(name, namespace)
     binding = rbac.render_binding(subject, role=role["metadata"]["name"])
     binding["metadata"]["name"] = f"{namespace}-{name}"
-    api.apply(config, f"{joining.RBAC_PATH}/clusterrolebindings/{namespace}-{name}", binding)
+    cluster.apply(binding)
 
 
 def _kubeconfig(config: Path, namespace: str, name: str) -> bytes:
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    made = api.request(config, "POST", path, body={"spec": {"expirationSeconds": TOKEN_SECONDS}})
-    return render_kubeconfig(config, user={"token": made["status"]["token"]})
+    token = api.token(config, namespace=namespace, account=name, seconds=TOKEN_SECONDS)
+    return render_kubeconfig(config, user={"token": token})
 
 
 def render_kubeconfig(config: Path, *, user: dict[str, Any]) -> bytes:

@@ -7,18 +7,20 @@ written into the node's status here. A kubelet that starts anew forgets the GPUs
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from penstock import errors, wellknown
+from penstock.kube import client, kinds
 from penstock.render import rbac
 from penstock_lab import ports
 from penstock_lab.kubernetes import api, authority, layout
 
 ROLES = "cluster roles"
 NODES = "nodes"
-RBAC_PATH = "/apis/rbac.authorization.k8s.io/v1"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 TRIES = 20
 TRY_AGAIN_SECONDS = 0.2
@@ -35,9 +37,7 @@ def grant_roles(cluster: layout.Cluster) -> str:
         rbac.render_binding(rbac.user(authority.VIEWER), role=authority.VIEWER),
     )
     for manifest in manifests:
-        plural = f"{manifest['kind'].lower()}s"
-        path = f"{RBAC_PATH}/{plural}/{manifest['metadata']['name']}"
-        api.apply(cluster.admin_kubeconfig, path, manifest)
+        api.cluster(cluster.admin_kubeconfig).apply(manifest)
     return "granted"
 
 
@@ -53,29 +53,32 @@ def viewer_role() -> dict[str, Any]:
 
 def complete_nodes(cluster: layout.Cluster) -> str:
     """Addresses, GPUs and no taint, for every node."""
-    for machine in cluster.machines:
-        path = f"/api/v1/nodes/{machine.name}"
-        _remove_taint(cluster.admin_kubeconfig, path)
-        status = {"status": node_status(machine.name, gpus=machine.spec.gpus)}
-        api.request(cluster.admin_kubeconfig, "PATCH", f"{path}/status", body=status, kind=api.MERGE)
+    api.cluster(cluster.admin_kubeconfig).ask(lambda kube: _complete(kube, cluster.machines))
     return f"{len(cluster.machines)} ready"
 
 
-def _remove_taint(config: Path, path: str) -> None:
+async def _complete(kube: client.KubeClient, machines: Sequence[layout.Machine]) -> None:
+    for machine in machines:
+        await _remove_taint(kube, machine.name)
+        status = {"status": node_status(machine.name, gpus=machine.spec.gpus)}
+        await kube.patch(kinds.NODES, status, name=machine.name, sub="status")
+
+
+async def _remove_taint(kube: client.KubeClient, name: str) -> None:
     """Not when the node has changed meanwhile: a taint that its controller has just removed would come back,
     and might stay for minutes.
     """
     for tries_left in reversed(range(TRIES)):
-        node = api.request(config, "GET", path)
+        node = msgspec.json.decode(await kube.get(kinds.NODES, name=name))
         seen = {"resourceVersion": node["metadata"]["resourceVersion"]}
         body = {"metadata": seen, "spec": {"taints": without_taint(node)}}
         try:
-            api.request(config, "PATCH", path, body=body, kind=api.MERGE)
+            await kube.patch(kinds.NODES, body, name=name)
             return
         except errors.KubeConflict:
             if not tries_left:
                 raise
-        time.sleep(TRY_AGAIN_SECONDS)
+        await asyncio.sleep(TRY_AGAIN_SECONDS)
 
 
 def without_taint(node: dict[str, Any]) -> list[dict[str, Any]]:

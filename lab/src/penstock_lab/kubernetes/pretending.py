@@ -7,13 +7,15 @@ RUN_MILLISECONDS.
 
 from __future__ import annotations
 
-from concurrent import futures
+import asyncio
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.kube import kubeconfig
+from penstock.kube import client, kinds, types
 from penstock_lab import component, files, ports
 from penstock_lab.kubernetes import api, controlplane, layout
 
@@ -23,7 +25,7 @@ FAKE = {"kwok.x-k8s.io/node": "fake"}
 RUN_MILLISECONDS = 1000
 DELAY = "penstock.dev/pretend-milliseconds"
 LEASE_SECONDS = 40
-WORKERS = 8
+AT_ONCE = 8
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 _CONDITIONS = """\
 conditions:
@@ -93,20 +95,22 @@ def prepare(cluster: layout.Cluster) -> str:
 
 def make_nodes(cluster: layout.Cluster) -> str:
     """Every node that is not there yet."""
-    config = cluster.admin_kubeconfig
-    there = {node["metadata"]["name"] for node in api.request(config, "GET", "/api/v1/nodes")["items"]}
+    admin = api.cluster(cluster.admin_kubeconfig)
+    there = {node.metadata.name for node in admin.items(kinds.NODES, types.Object)}
     wanted = [machine for machine in cluster.machines if machine.name not in there]
-    access = kubeconfig.load(config)
-    with futures.ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        list(pool.map(lambda machine: _make_node(access, machine), wanted))
+    admin.ask(lambda kube: _make_nodes(kube, wanted))
     return f"{len(cluster.machines)} pretended"
 
 
-def _make_node(access: kubeconfig.Access, machine: layout.Machine) -> None:
-    try:
-        api.ask(access, "POST", "/api/v1/nodes", body=render_node(machine))
-    except errors.KubeConflict:
-        return
+async def _make_nodes(kube: client.KubeClient, machines: Sequence[layout.Machine]) -> None:
+    for first in range(0, len(machines), AT_ONCE):
+        some = machines[first : first + AT_ONCE]
+        await asyncio.gather(*(_make_node(kube, machine) for machine in some))
+
+
+async def _make_node(kube: client.KubeClient, machine: layout.Machine) -> None:
+    with contextlib.suppress(errors.KubeConflict):
+        await kube.create(kinds.NODES, render_node(machine))
 
 
 def render_node(machine: layout.Machine) -> dict[str, Any]:
