@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ import msgspec
 
 from penstock import errors
 from penstock.kube import addresses, decoding, execs, kinds, kubeconfig, refusals, types
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
 
 Manifest = Mapping[str, Any]
 T = TypeVar("T")
