@@ -146,14 +146,11 @@ def _requests(port: int) -> float:
 
 
 async def _fill(lab: testing.RunningLab) -> None:
-    kube = client.KubeClient(kubeconfig.load(lab.place.admin_kubeconfig))
-    try:
+    async with client.KubeClient(kubeconfig.load(lab.place.admin_kubeconfig)) as kube:
         for number in range(NODES):
             await kube.create(kinds.NODES, _node(number))
         for number in range(PODS):
             await kube.create(kinds.PODS, _pod(number), namespace="default")
-    finally:
-        await kube.close()
 
 
 def _node(number: int) -> dict[str, Any]:

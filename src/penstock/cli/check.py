@@ -71,12 +71,9 @@ async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]
         raise errors.UsageError(
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
-    kube = client.KubeClient(incluster.of_person())
-    looker = looking.Looker(kube, whereabouts.slurm_conf(), whereabouts.socket())
-    try:
+    async with client.KubeClient(incluster.of_person()) as kube:
+        looker = looking.Looker(kube, whereabouts.slurm_conf(), whereabouts.socket())
         yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
-    finally:
-        await kube.close()
 
 
 async def _once(patience: dict[str, float], style: str) -> int:

@@ -7,7 +7,6 @@ penstockd removes pods whose job Slurm does not know.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -82,7 +81,7 @@ def mkinst(**words: Any) -> None:
       penstock mkinst cpu std alice --job-id 17 --image debian:12 -- sleep 600
     """
     objects = manifests(**words)
-    asyncio.run(_create(objects))
+    client.ask(incluster.of_person(), lambda kube: _create(kube, objects))
     meta = objects[-1]["metadata"]
     click.echo(f"pod {meta['name']} in namespace {meta['namespace']}")
 
@@ -154,13 +153,9 @@ def _image(text: str, site: SiteView) -> str:
     return text
 
 
-async def _create(objects: Sequence[dict[str, Any]]) -> None:
-    kube = client.KubeClient(incluster.of_person())
-    try:
-        for item in objects:
-            await _create_one(kube, item)
-    finally:
-        await kube.close()
+async def _create(kube: client.KubeClient, objects: Sequence[dict[str, Any]]) -> None:
+    for item in objects:
+        await _create_one(kube, item)
 
 
 async def _create_one(kube: client.KubeClient, item: dict[str, Any]) -> None:

@@ -84,12 +84,8 @@ class KubeClient:
             "limit": str(limit or ""),
             "continue": after,
         }
-        return await self._request(
-            "GET",
-            kind.path(namespace=namespace),
-            query={name: value for name, value in query.items() if value},
-            accept=METADATA_ONLY if metadata_only else JSON,
-        )
+        accept = METADATA_ONLY if metadata_only else JSON
+        return await self._request("GET", kind.path(namespace=namespace), query=query, accept=accept)
 
     async def create(
         self,
@@ -135,20 +131,13 @@ class KubeClient:
 
         KubeConflict names the manager who wants a field otherwise; with `force` it is ours from now on.
         """
-        query = {"fieldManager": manager, "force": str(force).lower()} | (
-            {"dryRun": "All"} if dry_run else {}
-        )
+        dry = "All" if dry_run else ""
+        query = {"fieldManager": manager, "force": str(force).lower(), "dryRun": dry}
         path = kind.path(namespace=namespace, name=manifest["metadata"]["name"], sub=sub)
         return await self._request("PATCH", path, query=query, body=manifest, content=APPLY)
 
     async def delete(
-        self,
-        kind: kinds.Kind,
-        *,
-        name: str,
-        uid: str | None,
-        namespace: str = "",
-        grace: int | None = None,
+        self, kind: kinds.Kind, *, name: str, uid: str | None, namespace: str = "", grace: int | None = None
     ) -> None:
         """Ask for the object's end: only ever the very object of that uid; None for whichever there is."""
         options: dict[str, Any] = {} if uid is None else {"preconditions": {"uid": uid}}
@@ -223,14 +212,16 @@ class KubeClient:
         method: str,
         path: str,
         *,
-        query: dict[str, str] | None = None,
+        query: Mapping[str, str] = {},
         body: Manifest | None = None,
         content: str = JSON,
         accept: str = JSON,
     ) -> bytes:
+        """The answer; of `query` what is not empty is sent."""
+        params = {name: value for name, value in query.items() if value}
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         sent = msgspec.json.encode(body) if body is not None else None
-        response = await self._send(method, path, params=query, content=sent, headers=headers)
+        response = await self._send(method, path, params=params, content=sent, headers=headers)
         if response.status_code == httpx2.codes.UNAUTHORIZED and self._access.origin:
             raise errors.KubeUnavailable(
                 f"the Kubernetes API at {self._access.server} does not accept the credentials in "
