@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reflectors, types
 from tests.conformance import client
 
 WATCHES = 12
@@ -49,7 +49,7 @@ def test_a_bookmark_is_an_object_without_content(api: client.Client) -> None:
 def test_our_reflector_takes_a_bookmark(api: client.Client) -> None:
     """The picture is left alone and the version moves on."""
     event = bookmark(api)
-    reflector: reflecting.Reflector[types.Pod] = reflecting.Reflector(
+    reflector: reflectors.Reflector[types.Pod] = reflectors.Reflector(
         Nobody(), kinds.PODS, types.Pod, time=clock.SystemClock()
     )
     raw = types.Event(type=event["type"], object=msgspec.Raw(msgspec.json.encode(event["object"])))

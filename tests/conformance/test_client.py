@@ -12,7 +12,7 @@ import pytest
 
 from penstock import clock, errors
 from penstock.kube import client as kube_client
-from penstock.kube import kinds, kubeconfig, lists, reflecting, types
+from penstock.kube import kinds, kubeconfig, lists, reflectors, types
 from penstock_lab import testing
 from tests.conformance import client
 
@@ -216,7 +216,7 @@ async def test_a_reflector_follows_any_kind(
     """With an index by a field of its own, in one namespace."""
     space = api.namespace
     await kube.create(widgets, widget(widgets, "w", 1), namespace=space)
-    reflector = reflecting.Reflector(
+    reflector = reflectors.Reflector(
         kube,
         widgets,
         Widget,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics
 
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import resources
 from penstock_lab import testing
 
@@ -99,7 +99,7 @@ def test_the_pod_has_the_jobs_share_and_its_owner(lab: Lab) -> None:
     (pod,) = pods(lab, job_id)
     spec = pod["spec"]
     assert isinstance(spec, dict)
-    requests = reading.amount(spec["containers"][0]["resources"]["requests"])
+    requests = podview.amount(spec["containers"][0]["resources"]["requests"])
     assert requests == resources.Amount(millicpus=2000, memory=300 * 2**20, gpus=1)
     assert spec["schedulerName"] == "penstock"
     assert spec["nodeName"] == lab.job(job_id)["NodeList"]

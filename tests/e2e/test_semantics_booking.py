@@ -16,7 +16,7 @@ from tests.e2e import semantics
 
 from penstock.checking import history as history_of
 from penstock.checking import snapshots
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import resources
 from penstock_lab import testing
 
@@ -61,7 +61,7 @@ def _watching(lab: Lab, path: str, file: IO[bytes]) -> Iterator[None]:
 
 def capacities(lab: Lab) -> dict[str, resources.Amount]:
     nodes = json.loads(lab.run(("kubectl", "get", "nodes", "-o", "json")).stdout)["items"]
-    return {node["metadata"]["name"]: reading.amount(node["status"]["allocatable"]) for node in nodes}
+    return {node["metadata"]["name"]: podview.amount(node["status"]["allocatable"]) for node in nodes}
 
 
 def busiest(events: list[history_of.PodEvent]) -> int:
@@ -107,11 +107,11 @@ def left(events: list[history_of.PodEvent], jobs: list[str]) -> list[str]:
     """Names of pods of these jobs that are there at the end of what was told."""
     last = {event.object.metadata.uid: event for event in events}
     there = (event.object for event in last.values() if event.type != "DELETED")
-    return [pod.metadata.name for pod in there if str(reading.job_id(pod)) in jobs]
+    return [pod.metadata.name for pod in there if str(podview.job_id(pod)) in jobs]
 
 
 def is_told(events: list[history_of.PodEvent], job: str) -> bool:
-    return any(str(reading.job_id(event.object)) == job for event in events)
+    return any(str(podview.job_id(event.object)) == job for event in events)
 
 
 def check_history(lab: Lab, history: History, jobs: list[str], seed: int) -> None:
@@ -120,7 +120,7 @@ def check_history(lab: Lab, history: History, jobs: list[str], seed: int) -> Non
     testing.until(lambda: not left(history.events(), jobs))
     events = history.events()
     assert history_of.judge(events, capacities(lab)) == (), f"seed {seed}"
-    ours = [event for event in events if str(reading.job_id(event.object)) in jobs]
+    ours = [event for event in events if str(podview.job_id(event.object)) in jobs]
     last = {event.object.metadata.uid: event.type for event in ours}
     assert set(last.values()) == {"DELETED"}
     names = {event.object.metadata.uid: event.object.metadata.name for event in ours}
@@ -149,7 +149,7 @@ def test_the_next_job_waits_for_a_pod_that_goes_slowly(lab: Lab, history: Histor
     events = history.events()
     assert history_of.judge(events, capacities(lab)) == ()
     order = [
-        (str(reading.job_id(event.object)), event.type, snapshots.takes_room(event.object))
+        (str(podview.job_id(event.object)), event.type, snapshots.takes_room(event.object))
         for event in events
     ]
     gone = max(at for at, (job_id, kind, _) in enumerate(order) if (job_id, kind) == (first, "DELETED"))

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import semantics
 from tests.e2e.semantics import Record
 
-from penstock.kube import reading
+from penstock.kube import podview
 
 Lab = semantics.Lab
 DONE = Record("COMPLETED", "0:0")
@@ -137,7 +137,7 @@ def requested(lab: Lab) -> dict[str, list[tuple[int, int]]]:
 
 
 def _amounts(lab: Lab, job_id: str) -> list[tuple[int, int]]:
-    amounts = [reading.amount(semantics.requests(pod)) for pod in semantics.pods(lab, job_id)]
+    amounts = [podview.amount(semantics.requests(pod)) for pod in semantics.pods(lab, job_id)]
     return [(amount.millicpus // 1000, amount.gpus) for amount in amounts]
 
 

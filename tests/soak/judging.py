@@ -10,7 +10,7 @@ import collections
 import dataclasses
 
 from penstock.checking import booking, snapshots
-from penstock.kube import reading
+from penstock.kube import podview
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,8 @@ def is_room_for_all(seen: snapshots.Snapshot, subject: str) -> bool:
     sent back.
     """
     name = subject.removeprefix("node ")
-    living = [pod for pod in seen.pods if pod.spec.node_name == name and not reading.is_over(pod)]
+    living = [pod for pod in seen.pods if pod.spec.node_name == name and not podview.is_over(pod)]
     nodes = [node for node in seen.nodes if node.metadata.name == name]
     return all(
-        not booking.requests_of(living).shortages(reading.amount(node.status.allocatable)) for node in nodes
+        not booking.requests_of(living).shortages(podview.amount(node.status.allocatable)) for node in nodes
     )

@@ -15,7 +15,7 @@ from penstock import errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import context, draining, epilogs
 from penstock.daemon import metrics
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reflectors, types
 from penstock.model import jobs, launches, resources, sentences
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
@@ -307,8 +307,8 @@ def bridge(
     *,
     slurm: FakeSlurm,
     kube: FakeKube,
-    pods: reflecting.Reflector[types.Pod],
-    nodes: reflecting.Reflector[types.Node],
+    pods: reflectors.Reflector[types.Pod],
+    nodes: reflectors.Reflector[types.Node],
     time: ManualClock,
     wall_clock: Callable[[], float] = unix_time.time,
     start_timeout: float = 300,

@@ -11,7 +11,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import bridge as bridging
 from penstock.bridge import records
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import attempts as model
 from penstock.model import jobs, jobspec, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind
@@ -36,8 +36,8 @@ class World:
 
 def world_in(state: Path) -> World:
     clock, slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
-    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
+    pods = reflectors.Reflector(kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock)
+    nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=clock)
     nodes.objects = {"/n1": fakes.node("n1")}
     for picture in (pods, nodes):
         picture.listed.set()

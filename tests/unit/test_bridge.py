@@ -12,7 +12,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import admission, container, gang, launch, podremoval, sweeping
 from penstock.bridge import bridge as bridging
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from penstock.model.reasons import RefusalKind
 from penstock.render import pods as rendering
@@ -38,8 +38,8 @@ class World:
 def world() -> World:
     clock = fakes.ManualClock()
     slurm, kube = fakes.FakeSlurm(), fakes.FakeKube()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
-    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
+    pods = reflectors.Reflector(kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock)
+    nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=clock)
     for name in ("n1", "n2"):
         nodes.objects[f"/{name}"] = fakes.node(name)
         kube.add_node(fakes.node(name))
@@ -332,7 +332,7 @@ async def test_pods_of_another_slurm_cluster_take_room_and_are_left_alone(world:
     world.bridge.context.settings = dataclasses.replace(fakes.SETTINGS, cluster="ours")
     theirs = fakes.pod("theirs", cpus="7", job=fakes.identity(17))
     theirs.metadata.labels["penstock.dev/cluster"] = "theirs"
-    world.add_pod(reading.as_seen_by("ours", theirs))
+    world.add_pod(podview.as_seen_by("ours", theirs))
     world.slurm.add(fakes.allocation(17))
     assert "held by default/theirs" in (await fakes.admit(world.bridge, fakes.identity(17)))[0]
     del world.slurm.live[17]

@@ -21,7 +21,7 @@ from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.bridge import gang, owners
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model.reasons import Outcome
 from penstock.render import pods as rendering
 from tests.unit import fakes
@@ -138,8 +138,8 @@ class World:
         self.kube.collect(self.garbage)
         self.garbage = self.kube.garbage()
         clock = fakes.ManualClock()
-        pods = reflecting.Reflector(self.kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
-        nodes = reflecting.Reflector(self.kube, kinds.NODES, types.Node, time=clock)
+        pods = reflectors.Reflector(self.kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock)
+        nodes = reflectors.Reflector(self.kube, kinds.NODES, types.Node, time=clock)
         for (kind, _, _), found in self.kube.objects.items():
             if kind == "pods":
                 pods.put(as_pod(found))

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import follower, outcomes
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import reasons, sentences
 from penstock.model.reasons import Outcome, OutcomeKind
 from tests.unit import fakes
@@ -159,10 +159,10 @@ class World:
     def __init__(self) -> None:
         self.kube = fakes.FakeKube()
         self.clock = fakes.ManualClock()
-        self.pods = reflecting.Reflector(
-            self.kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=self.clock
+        self.pods = reflectors.Reflector(
+            self.kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=self.clock
         )
-        self.nodes = reflecting.Reflector(self.kube, kinds.NODES, types.Node, time=self.clock)
+        self.nodes = reflectors.Reflector(self.kube, kinds.NODES, types.Node, time=self.clock)
         self.kube.add_node(fakes.node("n1"))
         self.follower = self.with_timeout(300.0)
 

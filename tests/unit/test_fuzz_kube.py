@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from penstock import errors, wellknown
 from penstock.bridge import outcomes, records
-from penstock.kube import decoding, execs, lists, reading, refusals, types, warnings
+from penstock.kube import codec, execs, lists, podview, refusals, types, warnings
 from penstock.model import sentences
 
 JSON = some.recursive(
@@ -91,7 +91,7 @@ def answers(draw: some.DrawFn) -> bytes:
 def test_any_answer_is_read_or_means_that_nothing_is_known(answer: bytes, kind: Any) -> None:
     """Cut off, somebody else's, or nonsense: KubeUnavailable, which deletes and promises nothing."""
     with contextlib.suppress(errors.KubeUnavailable):
-        assert isinstance(decoding.decode(answer, kind), kind)
+        assert isinstance(codec.decode(answer, kind), kind)
 
 
 @given(answers(), some.integers(300, 599), some.text())
@@ -105,7 +105,7 @@ def test_any_refusal_is_an_error_of_ours(body: bytes, code: int, wait: str) -> N
 @given(pods())
 def test_a_job_is_known_by_our_labels_only(pod: types.Pod) -> None:
     """Everybody else's pods, and labels that hold no number, belong to no job."""
-    found = reading.job_id(pod)
+    found = podview.job_id(pod)
     labels = pod.metadata.labels
     ours = labels.get(wellknown.LABEL_APP) == wellknown.APP_VALUE
     assert found is None or (ours and int(labels[wellknown.LABEL_JOB_ID]) == found)
@@ -126,5 +126,5 @@ def test_another_clusters_pods_are_never_ours(ours: str, theirs: str, labels: di
     marked = {**labels, wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_CLUSTER: theirs}
     body = {"metadata": {"name": "p", "labels": marked}, "spec": {"containers": []}}
     pod = msgspec.json.decode(msgspec.json.encode(body), type=types.Pod)
-    seen = reading.as_seen_by(ours, pod)
-    assert reading.job_id(seen) is None or ours == theirs
+    seen = podview.as_seen_by(ours, pod)
+    assert podview.job_id(seen) is None or ours == theirs

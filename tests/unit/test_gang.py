@@ -9,7 +9,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import gang, namespaces
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from tests.unit import fakes
 
@@ -25,12 +25,12 @@ async def create(
     features: types.NodeFeatures | None = None,
 ) -> tuple[types.Pod, ...]:
     """A gang whose pods have that status, or run, as soon as they are bound."""
-    pods = reflecting.Reflector(
-        kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=fakes.ManualClock()
+    pods = reflectors.Reflector(
+        kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=fakes.ManualClock()
     )
     runs = lambda key: pods._set("/".join(key[1:]), kube.show(key, status or fakes.running()))  # noqa: E731  # a default
     kube.on_bind = on_bind or runs
-    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=fakes.ManualClock())
+    nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=fakes.ManualClock())
     for name in ("n1", "n2", "n3"):
         node = fakes.node(name)
         able = msgspec.structs.replace(node.status, features=features or types.NodeFeatures())

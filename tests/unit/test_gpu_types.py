@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.bridge import capacity, store
 from penstock.checking import booking, snapshots
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import audits, jobs, resources, sentences
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
@@ -150,7 +150,7 @@ def test_what_penstockd_holds_survives_the_wire() -> None:
 @given(COUNTS, COUNTS)
 def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> None:
     """Adding and taking away are inverse, and a sum fits exactly where both were."""
-    first, second = (reading.amount({name: str(n) for name, n in each.items()}) for each in (one, other))
+    first, second = (podview.amount({name: str(n) for name, n in each.items()}) for each in (one, other))
     total = first + second
     assert total - second == first
     assert {name: total.count_of(name) for name in one | other} == {

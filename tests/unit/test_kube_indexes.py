@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.kube import indexes, kinds, reflecting, types
+from penstock.kube import indexes, kinds, reflectors, types
 from tests.unit import fakes
 
 NAMES, NODES, LABELS = "abcd", ("", "n1", "n2"), ("x", "y")
@@ -70,7 +70,7 @@ STEPS = some.one_of(
 )
 
 
-async def play(reflector: reflecting.Reflector[types.Pod], server: Server, step: str, what: Any) -> None:
+async def play(reflector: reflectors.Reflector[types.Pod], server: Server, step: str, what: Any) -> None:
     if step == "event":
         word, pod = what
         reflector.apply(types.Event(type=word, object=msgspec.Raw(msgspec.json.encode(pod))))
@@ -79,7 +79,7 @@ async def play(reflector: reflecting.Reflector[types.Pod], server: Server, step:
     else:
         version, server.items, server.there = what
         server.version = str(version)
-        for _ in range(reflecting.OLD_LISTS if step == "restored" else 1):
+        for _ in range(reflectors.OLD_LISTS if step == "restored" else 1):
             try:
                 await reflector.relist()
             except errors.KubeUnavailable:
@@ -88,7 +88,7 @@ async def play(reflector: reflecting.Reflector[types.Pod], server: Server, step:
 
 async def compare(steps: list[tuple[str, Any]]) -> None:
     server = Server()
-    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock(), indexes=INDEXES)
+    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock(), indexes=INDEXES)
     for step, what in steps:
         await play(reflector, server, step, what)
         found = tuple(reflector.objects.values())
@@ -108,7 +108,7 @@ def test_an_index_is_what_looking_through_everything_finds(steps: list[tuple[str
 
 def test_an_object_keeps_its_place_in_an_index() -> None:
     """Messages that name several pods name them in the same order each time."""
-    reflector = reflecting.Reflector(
+    reflector = reflectors.Reflector(
         Server(), kinds.PODS, types.Pod, time=fakes.ManualClock(), indexes=INDEXES
     )
     for name, version in (("a", "1"), ("b", "1"), ("a", "2")):
@@ -118,6 +118,6 @@ def test_an_object_keeps_its_place_in_an_index() -> None:
 
 def test_an_index_that_nobody_made_is_an_error() -> None:
     """And not an empty answer."""
-    reflector = reflecting.Reflector(Server(), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Server(), kinds.PODS, types.Pod, time=fakes.ManualClock())
     with pytest.raises(KeyError):
         reflector.by("node", "n1")

@@ -14,12 +14,12 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import follower, unattended
-from penstock.kube import decoding, kinds, lists, reading, reflecting, refusals, types, versions
+from penstock.kube import codec, kinds, lists, podview, reflectors, refusals, types, versions
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
-from tests.unit.test_reflecting import Script, event, run
+from tests.unit.test_reflectors import Script, event, run
 
 __all__ = ["world"]  # pytest finds the fixture by its name
 
@@ -55,8 +55,8 @@ async def test_a_watch_that_never_ends_does_not_keep_anybody_from_starting(
             yield event("ADDED", "b", "6")
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(reflecting, "OPINION_PATIENCE", 0.02)
-    reflector = reflecting.Reflector(Frozen([["a"]], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    monkeypatch.setattr(reflectors, "OPINION_PATIENCE", 0.02)
+    reflector = reflectors.Reflector(Frozen([["a"]], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     assert set(reflector.objects) == {"default/a", "default/b"}
 
@@ -85,17 +85,17 @@ async def test_one_object_that_is_there_proves_the_lie() -> None:
     server.get = counting  # type: ignore[method-assign]  # the same server, with somebody who counts
     reflector = await run(server)
     assert len(reflector.objects) == 1000
-    assert len(asked) <= reflecting.AT_ONCE
+    assert len(asked) <= reflectors.AT_ONCE
 
 
 async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted() -> None:
     """A lagging server is asked again; when all lists are old, the cluster itself has gone back."""
-    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
-    source = Script([["a"], *([["b"]] * reflecting.OLD_LISTS)], [])
+    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    source = Script([["a"], *([["b"]] * reflectors.OLD_LISTS)], [])
     reflector._source = source
     await reflector.relist()
     source.version = "7"
-    for _ in range(reflecting.OLD_LISTS - 1):
+    for _ in range(reflectors.OLD_LISTS - 1):
         with pytest.raises(errors.KubeUnavailable, match="from the past"):
             await reflector.relist()
         assert set(reflector.objects) == {"default/a"}
@@ -106,7 +106,7 @@ async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted()
 async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
     """A launch in the midst of a long list would make every list a lie."""
     server = Script([["a"], ["a"]], [])
-    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     server.there = {"a", "young"}
     reflector.apply(event("ADDED", "young", "11"))
@@ -117,7 +117,7 @@ async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
 async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
     """Somebody who follows the pod shows it once more, as it was."""
     server = Script([["a"], []], [])
-    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     known = reflector.objects["default/a"]
     await reflector.relist()
@@ -127,12 +127,12 @@ async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
 
 async def test_a_restored_cluster_brings_its_objects_back() -> None:
     """They have the uids that they had, and run."""
-    source = Script([["a"], *([["a"]] * reflecting.OLD_LISTS)], [])
-    reflector = reflecting.Reflector(source, kinds.PODS, types.Pod, time=fakes.ManualClock())
+    source = Script([["a"], *([["a"]] * reflectors.OLD_LISTS)], [])
+    reflector = reflectors.Reflector(source, kinds.PODS, types.Pod, time=fakes.ManualClock())
     await reflector.relist()
     reflector.apply(event("DELETED", "a", "12"))
     source.version = "7"
-    for _ in range(reflecting.OLD_LISTS - 1):
+    for _ in range(reflectors.OLD_LISTS - 1):
         with pytest.raises(errors.KubeUnavailable, match="from the past"):
             await reflector.relist()
     await reflector.relist()
@@ -151,7 +151,7 @@ async def test_a_restored_cluster_brings_its_objects_back() -> None:
 )
 def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: str | None) -> None:
     """Neither an older state nor an object that has ended."""
-    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     for kind, number in events:
         reflector.apply(event(kind, "a", number))
     known = reflector.objects.get("default/a")
@@ -160,7 +160,7 @@ def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: 
 
 def test_a_name_may_be_used_again() -> None:
     """The end of the old object, told late, is not the end of the new one."""
-    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     reflector.put(fakes.pod("a", version="9"))
     old = {"metadata": {"name": "a", "namespace": "default", "uid": "older", "resourceVersion": "8"}}
     raw = types.Event(type="DELETED", object=msgspec.Raw(msgspec.json.encode(old)))
@@ -216,7 +216,7 @@ def test_only_the_api_can_say_that_something_is_not_there(
 def test_an_answer_that_cannot_be_read_is_no_answer(answer: bytes) -> None:
     """Cut off, or from somebody else."""
     with pytest.raises(errors.KubeUnavailable):
-        decoding.decode(answer, lists.Page[types.Pod])
+        codec.decode(answer, lists.Page[types.Pod])
 
 
 # -- what is promised ------------------------------------------------------------------------------------
@@ -426,11 +426,11 @@ async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -
 async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     """A pod is given up for not starting only by an API that says so."""
     kube, clock = fakes.FakeKube(), fakes.ManualClock()
-    pods = reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock)
+    pods = reflectors.Reflector(kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock)
     pod = fakes.pod("p", status=types.PodStatus())
     kube.add_pod(pod)
     kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
-    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock)
+    nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=clock)
     slurm = fakes.FakeSlurm()
     bridge = fakes.bridge(slurm=slurm, kube=kube, pods=pods, nodes=nodes, time=clock, start_timeout=0.0)
     task = asyncio.create_task(bridge.follower.end_of((pod,)))
@@ -457,7 +457,7 @@ def test_questions_become_rarer() -> None:
 def test_a_wall_clock_that_jumps_breaks_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Freshness and patience are measured by a clock that never goes back; a day more or less is nothing."""
     clock = fakes.ManualClock()
-    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=clock)
+    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=clock)
     reflector.listed.set()
     reflector._broken_since = None
     patience = follower.Patience(clock, 300)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kube import decoding, reading, types
+from penstock.kube import codec, podview, types
 from penstock.model import resources
 from tests.unit import fakes
 
@@ -43,7 +43,7 @@ def test_nonsense_is_not_a_quantity(text: str) -> None:
 def test_amounts_round_up(number: int, unit: str) -> None:
     """A millicpu more than nothing is not nothing."""
     exact = resources.quantity(f"{number}{unit}") * 1000
-    got = reading.amount({"cpu": f"{number}{unit}"}).millicpus
+    got = podview.amount({"cpu": f"{number}{unit}"}).millicpus
     assert exact <= got < exact + 1
 
 
@@ -102,7 +102,7 @@ def test_a_pod_takes_what_the_scheduler_would_count(
             overhead={"cpu": overhead},
         )
     )
-    assert reading.requested(pod).millicpus == millicpus
+    assert podview.requested(pod).millicpus == millicpus
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_container_that_is_being_resized_takes_the_larger(
     pod = msgspec.convert(
         {"spec": spec, "status": {"containerStatuses": [{"name": "a"} | status]}}, types.Pod
     )
-    assert reading.requested(pod).millicpus == millicpus
+    assert podview.requested(pod).millicpus == millicpus
 
 
 def test_devices_of_init_containers_count_beside_sidecars() -> None:
@@ -134,7 +134,7 @@ def test_devices_of_init_containers_count_beside_sidecars() -> None:
 
     inits = [asking(1, 2, policy="Always"), asking(2, 1)]
     pod = types.Pod(spec=types.PodSpec(containers=[asking(1, 4)], init_containers=inits))
-    assert reading.requested(pod) == resources.Amount(gpus=3, devices=(("amd.com/gpu", 6),))
+    assert podview.requested(pod) == resources.Amount(gpus=3, devices=(("amd.com/gpu", 6),))
 
 
 @pytest.mark.parametrize(
@@ -157,5 +157,5 @@ def test_what_a_pod_names_as_a_whole_stands_for_its_containers(
         "resources": {"requests": whole},
         "overhead": {"cpu": "250m"},
     }
-    pod = decoding.decode(msgspec.json.encode({"spec": spec}), types.Pod)
-    assert reading.requested(pod) == resources.Amount(millicpus=millicpus, memory=memory, gpus=1)
+    pod = codec.decode(msgspec.json.encode({"spec": spec}), types.Pod)
+    assert podview.requested(pod) == resources.Amount(millicpus=millicpus, memory=memory, gpus=1)

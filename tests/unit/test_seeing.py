@@ -15,7 +15,7 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import store
 from penstock.cli import jobs
 from penstock.daemon import describing, logs, metrics
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import views
 from penstock.model.reasons import NODE_LOST, Outcome, Refusal, RefusalKind
 from tests.unit import fakes
@@ -63,8 +63,8 @@ def bridge() -> bridging.Bridge:
     return fakes.bridge(
         slurm=fakes.FakeSlurm(),
         kube=kube,
-        pods=reflecting.Reflector(kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=clock),
-        nodes=reflecting.Reflector(kube, kinds.NODES, types.Node, time=clock),
+        pods=reflectors.Reflector(kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock),
+        nodes=reflectors.Reflector(kube, kinds.NODES, types.Node, time=clock),
         time=clock,
         wall_clock=lambda: 5.0,
     )

@@ -17,7 +17,7 @@ from penstock import crashpoints, errors
 from penstock.bridge import container, output, run
 from penstock.daemon import metrics, server
 from penstock.hooks import wire
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from penstock.render import pods as rendering
 from tests.unit import fakes
@@ -33,10 +33,10 @@ class World:
         self.peers: list[Peer] = []
         self.clock = fakes.ManualClock()
         self.slurm, self.kube = fakes.FakeSlurm(), fakes.FakeKube()
-        self.pods = reflecting.Reflector(
-            self.kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=self.clock
+        self.pods = reflectors.Reflector(
+            self.kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=self.clock
         )
-        nodes = reflecting.Reflector(self.kube, kinds.NODES, types.Node, time=self.clock)
+        nodes = reflectors.Reflector(self.kube, kinds.NODES, types.Node, time=self.clock)
         nodes.objects["/n1"] = fakes.node("n1")
         self.kube.add_node(fakes.node("n1"))
         for picture in (self.pods, nodes):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bridge import rooms, steering
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from tests.unit import fakes
 
@@ -29,10 +29,10 @@ class World:
 
     def __init__(self) -> None:
         self.clock, self.slurm, kube = fakes.ManualClock(), fakes.FakeSlurm(), fakes.FakeKube()
-        self.pods = reflecting.Reflector(
-            kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=self.clock
+        self.pods = reflectors.Reflector(
+            kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=self.clock
         )
-        self.nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=self.clock)
+        self.nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=self.clock)
         self.numbers = itertools.count()
         self.slurm.places = tuple(target(name) for name in NODES)
         for name in NODES:
@@ -56,7 +56,7 @@ class World:
 
     def empty(self, *names: str) -> None:
         for name in names:
-            for pod in self.pods.by(reading.BY_NODE, name):
+            for pod in self.pods.by(podview.BY_NODE, name):
                 self.pods.gone(pod)
 
     def run(self, job_id: int, *on: str, gpus: int = 2) -> None:

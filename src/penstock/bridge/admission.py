@@ -16,7 +16,7 @@ import msgspec
 from penstock import crashpoints, errors, joblog
 from penstock.bridge import placement, podremoval, records, steering
 from penstock.bridge.context import Context
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import jobs, sentences
 from penstock.model.reasons import Refusal, RefusalKind
 
@@ -135,13 +135,13 @@ class Admission:
 
         So have those of another job that Slurm has forgotten since and given the number anew.
         """
-        pods = self._context.pods.by(reading.BY_JOB, identity.job_id)
+        pods = self._context.pods.by(podview.BY_JOB, identity.job_id)
         if not pods and not self._context.store.is_attended(identity.job_id):
             await self._attempts.close(identity)  # of such a job; this one has not begun
         left = [
             pod
             for pod in pods
-            if not reading.belongs_to(pod, identity) or reading.is_older_than(pod, submitted)
+            if not podview.belongs_to(pod, identity) or podview.is_older_than(pod, submitted)
         ]
         for pod in left:
             await podremoval.delete(self._context, pod)

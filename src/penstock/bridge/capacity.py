@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.bridge import store
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import jobs, resources
 from penstock.model.reasons import Refusal, RefusalKind
 
@@ -25,7 +25,7 @@ def refusals(
 ) -> tuple[Refusal, ...]:
     """Why the job cannot start now, one for each node that cannot hold it; empty when it can."""
     own = allocation.identity.job_id
-    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
+    pods = [pod for pod in pods if pod.spec.node_name and not podview.is_over(pod)]
     others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=own)
     found = (
         _refusal(
@@ -44,22 +44,22 @@ def free(
     nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: store.Store
 ) -> dict[str, resources.Amount]:
     """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
-    pods = [pod for pod in pods if pod.spec.node_name and not reading.is_over(pod)]
+    pods = [pod for pod in pods if pod.spec.node_name and not podview.is_over(pod)]
     others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=0)
     left = {}
     for node in nodes.values():
         if node.ready and not node.spec.unschedulable:
             name = node.metadata.name
             taken = reserved.reserved_on(name, besides=0) + beyond.get(name, resources.Amount())
-            taken += sum(map(reading.requested, others.get(name, [])), start=resources.Amount())
-            left[name] = reading.amount(node.status.allocatable) - taken
+            taken += sum(map(podview.requested, others.get(name, [])), start=resources.Amount())
+            left[name] = podview.amount(node.status.allocatable) - taken
     return left
 
 
 def _unreserved_by_node(pods: Iterable[types.Pod], reserved: store.Store) -> dict[str, list[types.Pod]]:
     by_node: dict[str, list[types.Pod]] = {}
     for pod in pods:
-        job_id = reading.job_id(pod)
+        job_id = podview.job_id(pod)
         if job_id is None or reserved.reservation(job_id) is None:
             by_node.setdefault(pod.spec.node_name, []).append(pod)
     return by_node
@@ -69,9 +69,9 @@ def _beyond(pods: Iterable[types.Pod], reserved: store.Store, *, besides: int) -
     """What pods of jobs take of each node over and above their jobs' reservations."""
     taken: dict[tuple[str, int], resources.Amount] = {}
     for pod in pods:
-        job_id, node = reading.job_id(pod), pod.spec.node_name
+        job_id, node = podview.job_id(pod), pod.spec.node_name
         if job_id is not None and job_id != besides and reserved.reservation(job_id) is not None:
-            taken[node, job_id] = taken.get((node, job_id), resources.Amount()) + reading.requested(pod)
+            taken[node, job_id] = taken.get((node, job_id), resources.Amount()) + podview.requested(pod)
     found: dict[str, resources.Amount] = {}
     for (node, job_id), amount in taken.items():
         more = amount.beyond(reserved.share_of(job_id, node))
@@ -93,10 +93,10 @@ def _refusal(
         return Refusal(kind=RefusalKind.NODE_NOT_READY, node=share.node)
     if node.spec.unschedulable:
         return Refusal(kind=RefusalKind.NODE_CORDONED, node=share.node)
-    free = reading.amount(node.status.allocatable) - held
+    free = podview.amount(node.status.allocatable) - held
     for pod in others:
-        if not reading.belongs_to(pod, allocation.identity):
-            free -= reading.requested(pod)
+        if not podview.belongs_to(pod, allocation.identity):
+            free -= podview.requested(pod)
     shortages = share.amount.shortages(free)
     return _no_room(share.node, shortages[0], others) if shortages else None
 
@@ -114,6 +114,6 @@ def _no_room(node: str, shortage: resources.Shortage, others: list[types.Pod]) -
 
 
 def _takes(pod: types.Pod, what: str) -> bool:
-    amount = reading.requested(pod)
+    amount = podview.requested(pod)
     usual = {"gpu": amount.gpus, "cpu": amount.millicpus, "memory": amount.memory}
     return usual.get(what, amount.count_of(what)) > 0

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from penstock import errors
 from penstock.bridge import ports
-from penstock.kube import decoding, kinds, lists, reading, reflecting, types
+from penstock.kube import codec, kinds, lists, podview, reflectors, types
 
 TOGETHER = 16  # reads under way at a time
 
@@ -22,7 +22,7 @@ TOGETHER = 16  # reads under way at a time
 async def pod(kube: ports.Kube, namespace: str, name: str) -> types.Pod | None:
     """The pod of that name, or None when the API says that there is none."""
     try:
-        return decoding.decode(await kube.get(kinds.PODS, namespace=namespace, name=name), types.Pod)
+        return codec.decode(await kube.get(kinds.PODS, namespace=namespace, name=name), types.Pod)
     except errors.KubeNotFound:
         return None
 
@@ -36,7 +36,7 @@ async def is_there(kube: ports.Kube, meta: types.Meta) -> bool:
 async def node(kube: ports.Kube, name: str) -> types.Node | None:
     """The node, or None when the API says that there is none."""
     try:
-        return decoding.decode(await kube.get(kinds.NODES, name=name), types.Node)
+        return codec.decode(await kube.get(kinds.NODES, name=name), types.Node)
     except errors.KubeNotFound:
         return None
 
@@ -44,15 +44,15 @@ async def node(kube: ports.Kube, name: str) -> types.Node | None:
 async def nodes(kube: ports.Kube, names: Sequence[str]) -> dict[str, types.Node]:
     """Those of the nodes that are there, by their key in the picture."""
     found = await _gather([node(kube, name) for name in names])
-    return {reflecting.key_of(one.metadata): one for one in found if one is not None}
+    return {reflectors.key_of(one.metadata): one for one in found if one is not None}
 
 
 async def pods_on(
-    kube: ports.Kube, names: Sequence[str], picture: reflecting.Reflector[types.Pod]
+    kube: ports.Kube, names: Sequence[str], picture: reflectors.Reflector[types.Pod]
 ) -> list[types.Pod]:
     """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
-    shown = (one for name in dict.fromkeys(names) for one in picture.by(reading.BY_NODE, name))
-    known = [one for one in shown if not reading.is_over(one)]
+    shown = (one for name in dict.fromkeys(names) for one in picture.by(podview.BY_NODE, name))
+    known = [one for one in shown if not podview.is_over(one)]
     selectors = (f"spec.nodeName={name}" for name in names)
     each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
     here = (one for found in each for one in found.items if one.spec.node_name in names)

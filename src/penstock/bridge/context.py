@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock import clock
 from penstock.bridge import ports, store
-from penstock.kube import reflecting, types
+from penstock.kube import reflectors, types
 from penstock.render import pods as rendering
 
 
@@ -18,8 +18,8 @@ class Context:
 
     slurm: ports.Slurm
     kube: ports.Kube
-    pods: reflecting.Reflector[types.Pod]
-    nodes: reflecting.Reflector[types.Node]
+    pods: reflectors.Reflector[types.Pod]
+    nodes: reflectors.Reflector[types.Node]
     settings: rendering.PodSettings
     time: clock.Clock
     meter: ports.Meter

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from penstock import crashpoints, errors, joblog
 from penstock.bridge import confirming, epilogs, placement
 from penstock.bridge.context import Context
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import jobs
 
 log = logging.getLogger(__name__)
@@ -132,9 +132,9 @@ class Drainer:
             return drain.reason != SLURMS_OWN or self._leave(drain, "Kubernetes does not know it")
         found = await confirming.pods_on(kube, (drain.node,), self.context.pods)
         return not any(
-            not self._is_covered(job_id, drain.node) and not reading.is_over(pod)
+            not self._is_covered(job_id, drain.node) and not podview.is_over(pod)
             for pod in found
-            if (job_id := reading.job_id(pod)) is not None
+            if (job_id := podview.job_id(pod)) is not None
         )
 
     def _is_covered(self, job_id: int, node: str) -> bool:

@@ -10,7 +10,7 @@ from penstock import crashpoints, errors, joblog
 from penstock.bridge import records, slurmcalls
 from penstock.bridge.context import Context
 from penstock.bridge.launch import Launch
-from penstock.kube import reflecting, types
+from penstock.kube import reflectors, types
 from penstock.model import audits, jobs, sentences
 from penstock.model.reasons import Outcome
 
@@ -58,7 +58,7 @@ class Ending:
 
     async def record(self, identity: jobs.JobIdentity, outcome: Outcome, gang: tuple[types.Pod, ...]) -> None:
         """For the job's results: its end, and its pods as they are now."""
-        cached = (self._context.pods.objects.get(reflecting.key_of(pod.metadata)) for pod in gang)
+        cached = (self._context.pods.objects.get(reflectors.key_of(pod.metadata)) for pod in gang)
         await self._attempts.ended(identity, outcome, [pod for pod in cached if pod is not None])
 
     async def _comment(self, identity: jobs.JobIdentity, text: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from penstock import clock, errors
 from penstock.bridge import confirming, outcomes
 from penstock.bridge.context import Context
-from penstock.kube import kinds, lists, reading, reflecting, types, warnings
+from penstock.kube import kinds, lists, podview, reflectors, types, warnings
 from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 
 FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
@@ -93,13 +93,13 @@ class Follower:
     async def _follow(self, pod: types.Pod, *, until_started: bool) -> Outcome | None:
         patience = Patience(self.context.time, self.start_timeout)
         self.context.pods.put(pod)
-        with self.context.pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
+        with self.context.pods.subscribe(reflectors.key_of(pod.metadata)) as changes:
             while True:
                 change = await changes.next(within=patience.seconds())
                 seen = change.obj if change and change.obj.metadata.uid == pod.metadata.uid else None
                 outcome = outcomes.outcome_of(seen) if seen else None
                 if seen is not None:
-                    patience.news(started=reading.has_started(seen))
+                    patience.news(started=podview.has_started(seen))
                 if outcome is None and (change is None or change.deleted or patience.is_over()):
                     outcome = await self._ask(pod, patience)
                 if outcome is not None or (patience.started and until_started):
@@ -118,7 +118,7 @@ class Follower:
             patience.extend()
             return None
         self.context.pods.put(found)
-        if reading.has_started(found):
+        if podview.has_started(found):
             patience.started = True
         return outcomes.outcome_of(found)
 
@@ -129,8 +129,8 @@ class Follower:
         return NODE_LOST if lost else VANISHED
 
     async def _never_started(self, pod: types.Pod) -> Outcome:
-        known = self.context.pods.objects.get(reflecting.key_of(pod.metadata), pod)
-        waiting = reading.container_state(known).waiting
+        known = self.context.pods.objects.get(reflectors.key_of(pod.metadata), pod)
+        waiting = podview.container_state(known).waiting
         known_cause = waiting.reason if waiting else "no reason given"
         said = (await self.warnings(pod) or ("",))[-1] or known_cause
         detail = f"not started within {self.start_timeout:g} s: {said}"

@@ -19,7 +19,7 @@ import msgspec
 from penstock import crashpoints, errors
 from penstock.bridge import confirming, follower, namespaces, placement, podremoval
 from penstock.bridge.context import Context
-from penstock.kube import decoding, kinds, reading, types
+from penstock.kube import codec, kinds, podview, types
 from penstock.model import jobs, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
@@ -150,16 +150,16 @@ class GangMaker:
             except errors.KubeNotFound:
                 raise errors.KubeUnavailable(f"no pod was made: {error.message}") from error
         pod = self._ours(answer)
-        if reading.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
+        if podview.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
             raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
-        if not reading.belongs_to(pod, identity):
+        if not podview.belongs_to(pod, identity):
             raise errors.KubeError(
                 f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
             )
         return pod
 
     def _ours(self, answer: bytes) -> types.Pod:
-        return reading.as_seen_by(self.context.cluster, decoding.decode(answer, types.Pod))
+        return podview.as_seen_by(self.context.cluster, codec.decode(answer, types.Pod))
 
     async def create_secret(self, first: types.Pod, plan: Plan) -> None:
         """One that is there already was made before a crash, or goes with a pod that was removed."""

@@ -24,7 +24,7 @@ from penstock.bridge import (
     slurmcalls,
 )
 from penstock.bridge.context import Context
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import jobs, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
@@ -224,7 +224,7 @@ class Launching:
             pod = await confirming.pod(self._context.kube, place, name)
         except errors.KubeNotAllowed as error:  # it may run all the same
             raise errors.KubeUnavailable(error.message) from error
-        if pod is None or not reading.belongs_to(pods.view(pod), identity):
+        if pod is None or not podview.belongs_to(pods.view(pod), identity):
             return None
         return pods.view(pod)
 
@@ -234,8 +234,8 @@ class Launching:
         """
         name, pods = rendering.pod_name(identity, rank), self._context.pods
         if f"{usual}/{name}" not in pods.objects:
-            for pod in pods.by(reading.BY_JOB, identity.job_id):
-                if reading.belongs_to(pod, identity) and reading.rank(pod) == rank:
+            for pod in pods.by(podview.BY_JOB, identity.job_id):
+                if podview.belongs_to(pod, identity) and podview.rank(pod) == rank:
                     return pod.metadata.namespace, pod.metadata.name
         return usual, name
 

@@ -3,7 +3,7 @@ the job deserves another try."""
 
 from __future__ import annotations
 
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model.reasons import LOST, VANISHED, Outcome, OutcomeKind
 
 AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
@@ -15,7 +15,7 @@ _NO_SHELL = "/bin/sh"
 
 def outcome_of(pod: types.Pod) -> Outcome | None:
     """The end of the job, or None while it goes on."""
-    looking, state = reading.looking_state(pod), reading.container_state(pod)
+    looking, state = podview.looking_state(pod), podview.container_state(pod)
     if looking.terminated is not None and looking.terminated.exit_code:
         return _terminated(looking.terminated, pod)
     if state.terminated is not None:
@@ -25,7 +25,7 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
     if pod.status.phase == "Succeeded":
         return Outcome(exit_code=0)
     for waiting in (looking.waiting, state.waiting):
-        if waiting is not None and waiting.reason in reading.HOPELESS:
+        if waiting is not None and waiting.reason in podview.HOPELESS:
             return _hopeless(waiting)
     return None
 
@@ -37,7 +37,7 @@ def _rejected(pod: types.Pod) -> Outcome:
         exit_code=LOST,
         detail=one_line(pod.status.reason or "pod failed", pod.status.message),
         requeue=pod.status.reason not in NEVER,
-        began=reading.has_started(pod),
+        began=podview.has_started(pod),
     )
 
 
@@ -48,7 +48,7 @@ def _hopeless(waiting: types.Waiting) -> Outcome:
 
 
 def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
-    signal, disruption = reading.signal_of(end), reading.disruption(pod)
+    signal, disruption = podview.signal_of(end), podview.disruption(pod)
     if disruption or pod.status.reason:
         detail = disruption or one_line(pod.status.reason, pod.status.message)
         code = end.exit_code or LOST
@@ -78,7 +78,7 @@ def _abnormal(end: types.Terminated, pod: types.Pod, signal: int) -> Outcome:
     code = LOST if end.reason in NEVER_RAN else end.exit_code or LOST
     kind, detail = OutcomeKind.CONTAINER_FAILED, one_line(end.reason, end.message)
     if end.reason == "OOMKilled":
-        kind, detail = OutcomeKind.OUT_OF_MEMORY, f"{reading.requested(pod).memory // 2**20}Mi"
+        kind, detail = OutcomeKind.OUT_OF_MEMORY, f"{podview.requested(pod).memory // 2**20}Mi"
     elif end.reason in NEVER_RAN and _NO_SHELL in end.message:
         kind, detail = OutcomeKind.NO_SHELL, end.reason
     return Outcome(kind=kind, exit_code=code, detail=detail, signal=signal)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.bridge import capacity, confirming
 from penstock.bridge.context import Context
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import jobs, reasons
 
 LOOK_SECONDS = 12.0  # the longest that an admission waits for the API: Slurm holds the nodes meanwhile
@@ -134,7 +134,7 @@ class Scheduled:
 
     def is_placed(self, first: types.Pod) -> bool:
         """kube-scheduler may have placed a pod whose script the Secret still keeps from running."""
-        return bool(first.spec.node_name) and reading.has_started(first)
+        return bool(first.spec.node_name) and podview.has_started(first)
 
     async def loss_of(self, allocation: jobs.Allocation) -> reasons.Outcome:
         return reasons.VANISHED

@@ -9,7 +9,7 @@ import logging
 from penstock import crashpoints, errors
 from penstock.bridge import confirming
 from penstock.bridge.context import Context
-from penstock.kube import kinds, reflecting, types
+from penstock.kube import kinds, reflectors, types
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ async def remove(context: Context, pod: types.Pod) -> None:
     """Delete one pod and wait until it is gone; then it is so in the cache, too, however late its watch may
     be: the job's next attempt would be sent back because of a pod that is not there.
     """
-    with context.pods.subscribe(reflecting.key_of(pod.metadata)) as changes:
+    with context.pods.subscribe(reflectors.key_of(pod.metadata)) as changes:
         if await _asked(context, pod, GRACE):
             crashpoints.reach("release.deleted")
             while True:
@@ -57,6 +57,6 @@ async def _asked(context: Context, pod: types.Pod, grace: int) -> bool:
 
 
 def _forget(context: Context, pod: types.Pod) -> None:
-    known = context.pods.objects.get(reflecting.key_of(pod.metadata))
+    known = context.pods.objects.get(reflectors.key_of(pod.metadata))
     if known is not None and known.metadata.uid == pod.metadata.uid:
         context.pods.gone(known)

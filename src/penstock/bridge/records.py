@@ -20,7 +20,7 @@ import msgspec
 
 from penstock import crashpoints, errors, joblog, wellknown
 from penstock.bridge.context import Context
-from penstock.kube import reading, reflecting, types
+from penstock.kube import podview, reflectors, types
 from penstock.model import attempts as model
 from penstock.model import jobs, launches, numbers, sentences
 from penstock.model.reasons import Outcome
@@ -201,7 +201,7 @@ class AttemptRecords:
     def saw(self, pods: Iterable[types.Pod]) -> None:
         """Pods as they are now; what is older is forgotten."""
         for pod in pods:
-            job_id = reading.job_id(pod)
+            job_id = podview.job_id(pod)
             restart = numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RESTART, ""))
             job = self._store.find(job_id) if job_id else None
             attempt = job.attempts.get(restart) if job and restart is not None else None
@@ -216,7 +216,7 @@ class AttemptRecords:
         """See the job's pods to their last state while they are being removed."""
         pods = self._context.pods
         with contextlib.ExitStack() as stack:
-            keys = [reflecting.key_of(pod.metadata) for pod in pods.by(reading.BY_JOB, job_id)]
+            keys = [reflectors.key_of(pod.metadata) for pod in pods.by(podview.BY_JOB, job_id)]
             watched = [stack.enter_context(pods.subscribe(key)) for key in keys]
             try:
                 yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock import crashpoints, errors, wellknown
 from penstock.bridge import confirming, owners, placement, podremoval, records, unlaunched
 from penstock.bridge.context import Context
-from penstock.kube import kinds, lists, reading, types
+from penstock.kube import kinds, lists, podview, types
 from penstock.model import jobs
 from penstock.render import pods as rendering
 
@@ -74,8 +74,8 @@ class Releasing:
 
     async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:
         """What earlier attempts of the job have left on the node."""
-        for pod in self._context.pods.by(reading.BY_JOB, now.job_id):
-            if pod.spec.node_name == node and not reading.belongs_to(pod, now):
+        for pod in self._context.pods.by(podview.BY_JOB, now.job_id):
+            if pod.spec.node_name == node and not podview.belongs_to(pod, now):
                 await podremoval.remove(self._context, pod)
 
     async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
@@ -107,7 +107,7 @@ class Releasing:
         def here(pods: list[types.Pod]) -> list[types.Pod]:
             return [pod for pod in pods if place == placement.ANYWHERE or pod.spec.node_name in places]
 
-        found = list(self._context.pods.by(reading.BY_JOB, job_id))
+        found = list(self._context.pods.by(podview.BY_JOB, job_id))
         if allocation is not None and namespace:
             found += await self._by_name(allocation.identity, self._store.ranks(job_id, place), namespace)
         found = here(found) or here(await self._by_label(job_id, namespace))
@@ -119,7 +119,7 @@ class Releasing:
         names = [rendering.pod_name(identity, rank) for rank in ranks]
         found = [await confirming.pod(self._context.kube, namespace, name) for name in names]
         view = self._context.pods.view
-        return [pod for pod in found if pod is not None and reading.job_id(view(pod)) == identity.job_id]
+        return [pod for pod in found if pod is not None and podview.job_id(view(pod)) == identity.job_id]
 
     async def _by_label(self, job_id: int, namespace: str) -> list[types.Pod]:
         labels = {wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_JOB_ID: str(job_id)}

@@ -13,7 +13,7 @@ from penstock.bridge.container import Container
 from penstock.bridge.context import Context
 from penstock.bridge.follower import Follower
 from penstock.bridge.launch import FORBIDDEN_SECONDS, Launch
-from penstock.kube import reading, reflecting
+from penstock.kube import podview, reflectors
 from penstock.model.reasons import Outcome
 from penstock.render import pods as rendering
 
@@ -144,8 +144,8 @@ class Run:
     def _is_starting(self) -> bool:
         """Whether the script has not begun, as far as we see: its image may take minutes to come."""
         meta = self._launch.gang[0].metadata
-        pod = self._context.pods.objects.get(reflecting.key_of(meta))
-        return pod is not None and pod.metadata.uid == meta.uid and not reading.has_started(pod)
+        pod = self._context.pods.objects.get(reflectors.key_of(meta))
+        return pod is not None and pod.metadata.uid == meta.uid and not podview.has_started(pod)
 
     async def _stopped(self) -> bool:
         """Whether the pod's end was asked for (kubelet's SIGTERM, then SIGKILL after Slurm's patience); as

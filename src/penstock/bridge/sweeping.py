@@ -13,7 +13,7 @@ import logging
 from penstock import crashpoints, errors, joblog, wellknown
 from penstock.bridge import podremoval, records, steering, unattended
 from penstock.bridge.context import Context
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import jobs
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ def orphans(pods: list[types.Pod], live: dict[int, jobs.LiveJob]) -> set[str]:
 
 
 def _has_a_right(pod: types.Pod, live: dict[int, jobs.LiveJob]) -> bool:
-    job_id = reading.job_id(pod)
+    job_id = podview.job_id(pod)
     if job_id is None:
         return True
     job = live.get(job_id)
-    return job is not None and job.holds_resources and reading.belongs_to(pod, job.identity)
+    return job is not None and job.holds_resources and podview.belongs_to(pod, job.identity)
 
 
 @dataclasses.dataclass
@@ -74,7 +74,7 @@ class Sweeper:
 
         Pods and promises are noted before Slurm is asked: whatever is younger than the answer is left alone.
         """
-        ours = [pod for pod in self.context.pods.objects.values() if reading.job_id(pod) is not None]
+        ours = [pod for pod in self.context.pods.objects.values() if podview.job_id(pod) is not None]
         reserved = [one.identity.job_id for one in self.context.store.reservations()]
         begun = self.attempts.under_way()
         if not self.context.pods.fresh or not (ours or reserved or begun):
@@ -90,7 +90,7 @@ class Sweeper:
                 await self._try_to_remove(pod)
         self.suspects = found
         await self._close(begun, live)
-        with_pods = {reading.job_id(pod) for pod in ours}
+        with_pods = {podview.job_id(pod) for pod in ours}
         running = [one for one in reserved if one in live and live[one].state == "RUNNING"]
         await self.unattended.look(one for one in running if one not in with_pods)
 
@@ -113,7 +113,7 @@ class Sweeper:
 
     async def _remove(self, pod: types.Pod) -> None:
         """Delete, unless Slurm or the job's own launcher says that the job lives."""
-        job_id = reading.job_id(pod)
+        job_id = podview.job_id(pod)
         if job_id is None or self.context.store.is_attended(job_id):
             return
         job = await self.context.slurm.live_job(job_id)
@@ -128,7 +128,7 @@ class Sweeper:
         left = {
             (job_id, pod.metadata.labels.get(wellknown.LABEL_RESTART))
             for pod in self.context.pods.objects.values()
-            if (job_id := reading.job_id(pod)) is not None
+            if (job_id := podview.job_id(pod)) is not None
         }
         over = {identity for identity in begun if not _runs(identity, live)}
         for identity in over & self.ending:

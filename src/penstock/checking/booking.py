@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from penstock.checking import snapshots
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import audits, resources
 
 Violation = snapshots.Violation
@@ -38,7 +38,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
             continue
         counted = [pod for pod in pods if snapshots.takes_room(pod)]
         if job.live.state == "COMPLETING":  # a requeued job has its next attempt's share while pods are going
-            counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
+            counted = [pod for pod in counted if podview.belongs_to(pod, job.live.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
             asked = requests_of(there).only(seen.gpu_resources)
@@ -74,7 +74,7 @@ def _freed_too_early(seen: snapshots.Snapshot) -> Iterator[Violation]:
                 subject=snapshots.name_of(pod),
                 evidence=(
                     snapshots.in_words(seen.job_of(pod.metadata.labels)),
-                    f"Slurm gives {node} to others while the pod is there: {words(reading.requested(pod))}",
+                    f"Slurm gives {node} to others while the pod is there: {words(podview.requested(pod))}",
                     f"deletionTimestamp: {pod.metadata.deletion_timestamp or 'none'}",
                 ),
             )
@@ -90,7 +90,7 @@ def _crowded(seen: snapshots.Snapshot) -> Iterator[Violation]:
         for what, amount in _takers(seen, name):
             taken += amount
             evidence.append(f"{what}: {words(amount)}")
-        allocatable = reading.amount(node.status.allocatable)
+        allocatable = podview.amount(node.status.allocatable)
         if taken.only(seen.gpu_resources).shortages(allocatable):
             yield Violation(
                 invariant="I1",
@@ -111,8 +111,8 @@ def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resource
     for job_id, amount in booked.items():
         yield f"job {job_id} ({seen.jobs[job_id].live.state})", amount
     for pod in seen.pods:
-        if pod.spec.node_name == node and not reading.is_over(pod) and reading.job_id(pod) not in booked:
-            yield snapshots.name_of(pod), reading.requested(pod)
+        if pod.spec.node_name == node and not podview.is_over(pod) and podview.job_id(pod) not in booked:
+            yield snapshots.name_of(pod), podview.requested(pod)
 
 
 def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resources.Amount:
@@ -130,9 +130,9 @@ def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resour
 def requests_of(pods: list[types.Pod]) -> resources.Amount:
     total = resources.Amount()
     for pod in pods:
-        total += reading.requested(pod)
+        total += podview.requested(pod)
     return total
 
 
 def _each(pods: list[types.Pod]) -> Iterator[str]:
-    return (f"{snapshots.name_of(pod)} requests {words(reading.requested(pod))}" for pod in pods)
+    return (f"{snapshots.name_of(pod)} requests {words(podview.requested(pod))}" for pod in pods)

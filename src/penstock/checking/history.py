@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from penstock.checking import booking, snapshots
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import resources
 
 
@@ -59,7 +59,7 @@ def _too_much(
     evidence = (
         f"allocatable: {booking.words(room)}",
         f"taken at resourceVersion {version}: {booking.words(total)}",
-        *(f"{snapshots.name_of(pod)} requests {booking.words(reading.requested(pod))}" for pod in pods),
+        *(f"{snapshots.name_of(pod)} requests {booking.words(podview.requested(pod))}" for pod in pods),
     )
     violation = snapshots.Violation(
         invariant="I1", kind="crowded-for-a-moment", subject=f"node {node}", evidence=evidence

@@ -14,7 +14,7 @@ import msgspec
 from penstock import errors, wellknown
 from penstock.checking import records, snapshots
 from penstock.hooks import wire
-from penstock.kube import kinds, lists, reading, types
+from penstock.kube import kinds, lists, podview, types
 from penstock.model import audits, jobs
 from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
@@ -46,7 +46,7 @@ class Looker:
         )
         found = await self._with_recorded_comments(found, daemon)
         return snapshots.Snapshot(
-            pods=tuple(reading.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods.items),
+            pods=tuple(podview.as_seen_by(pods_of.label_of(cluster), pod) for pod in pods.items),
             nodes=nodes.items,
             secrets=tuple(secret for secret in secrets.items if _is_of(cluster, secret)),
             jobs={job.job_id: job.in_kubernetes(daemon.gpu_resources if daemon else {}) for job in found},

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from penstock import wellknown
 from penstock.checking import snapshots
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import audits
 
 Violation = snapshots.Violation
@@ -90,6 +90,6 @@ def _missing_ranks(seen: snapshots.Snapshot, job: audits.SlurmJob) -> list[int]:
     alive = {
         pod.metadata.labels.get(wellknown.LABEL_RANK)
         for pod in seen.pods_by_job.get(job.job_id, [])
-        if reading.belongs_to(pod, job.live.identity) and not reading.is_over(pod)
+        if podview.belongs_to(pod, job.live.identity) and not podview.is_over(pod)
     }
     return [rank for rank in range(len(job.shares)) if str(rank) not in alive]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from penstock import wellknown
 from penstock.checking import snapshots
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import audits, jobs
 
 Violation = snapshots.Violation
@@ -35,16 +35,16 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
 def _ends_of_containers(seen: snapshots.Snapshot, job: audits.SlurmJob) -> Iterator[types.Terminated]:
     """By itself only: how a pod ended that was deleted or evicted says nothing of the script."""
     for pod in seen.pods_by_job.get(job.job_id, []):
-        state = reading.container_state(pod).terminated
-        ended_by_others = pod.metadata.deletion_timestamp or pod.status.reason or reading.disruption(pod)
+        state = podview.container_state(pod).terminated
+        ended_by_others = pod.metadata.deletion_timestamp or pod.status.reason or podview.disruption(pod)
         is_script = pod.metadata.labels.get(wellknown.LABEL_RANK) == "0"
-        if state and is_script and not ended_by_others and reading.belongs_to(pod, job.live.identity):
+        if state and is_script and not ended_by_others and podview.belongs_to(pod, job.live.identity):
             yield state
 
 
 def _code(end: types.Terminated) -> tuple[int, int]:
     """Exit code and signal."""
-    signal = reading.signal_of(end)
+    signal = podview.signal_of(end)
     return (0, signal) if signal else (end.exit_code, 0)
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import msgspec
 
 from penstock import wellknown
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock.model import audits, jobs, numbers
 
 
@@ -48,13 +48,13 @@ class Snapshot:
     @cached_property
     def ours(self) -> tuple[types.Pod, ...]:
         """Pods of jobs."""
-        return tuple(pod for pod in self.pods if reading.job_id(pod) is not None)
+        return tuple(pod for pod in self.pods if podview.job_id(pod) is not None)
 
     @cached_property
     def pods_by_job(self) -> dict[int, list[types.Pod]]:
         found: dict[int, list[types.Pod]] = {}
         for pod in self.ours:
-            found.setdefault(reading.job_id(pod) or 0, []).append(pod)
+            found.setdefault(podview.job_id(pod) or 0, []).append(pod)
         return found
 
     def job_of(self, labels: Mapping[str, str]) -> audits.SlurmJob | None:
@@ -82,7 +82,7 @@ class Snapshot:
 
 def takes_room(pod: types.Pod) -> bool:
     """Whether the pod is on a node and has not ended: a pod that is being deleted still does."""
-    return bool(pod.spec.node_name) and not reading.is_over(pod)
+    return bool(pod.spec.node_name) and not podview.is_over(pod)
 
 
 def name_of(pod: types.Pod) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from penstock import wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import store
-from penstock.kube import reading, reflecting, types
+from penstock.kube import podview, reflectors, types
 from penstock.model import audits, views
 
 MOST_ASKED_ABOUT = 8  # pods in one question: each costs the API an answer
@@ -25,7 +25,7 @@ def describe(
     """
     by_job: dict[int, list[types.Pod]] = {}
     for pod in bridge.context.pods.objects.values():
-        job_id = reading.job_id(pod)
+        job_id = podview.job_id(pod)
         if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
             by_job.setdefault(job_id, []).append(pod)
     asked = tuple(job_ids)
@@ -45,14 +45,14 @@ async def with_warnings(bridge: bridging.Bridge, found: list[views.JobView]) -> 
         for view in found
         for each in view.pods
         if (pod := bridge.context.pods.objects.get(f"{each.namespace}/{each.name}"))
-        and not reading.has_started(pod)
+        and not podview.has_started(pod)
     ][:MOST_ASKED_ABOUT]
     try:
         async with asyncio.timeout(SECONDS_FOR_WARNINGS):
             told = await asyncio.gather(*(bridge.follower.warnings(pod) for pod in waiting))
     except TimeoutError:
         return found
-    known = {reflecting.key_of(pod.metadata): words for pod, words in zip(waiting, told, strict=True)}
+    known = {reflectors.key_of(pod.metadata): words for pod, words in zip(waiting, told, strict=True)}
     return [
         msgspec.structs.replace(view, pods=tuple(_warned(pod, known) for pod in view.pods)) for view in found
     ]
@@ -106,7 +106,7 @@ def _view(
 
 def _pod_view(pod: types.Pod) -> views.PodView:
     labels = pod.metadata.labels
-    state = reading.container_state(pod)
+    state = podview.container_state(pod)
     waiting = state.waiting.reason if state.waiting else ""
     return views.PodView(
         name=pod.metadata.name,

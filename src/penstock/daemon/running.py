@@ -24,7 +24,7 @@ from penstock.daemon import logs, metrics, warming
 from penstock.daemon import server as serving
 from penstock.daemon import settings as configuring
 from penstock.kube import client as kube_client
-from penstock.kube import kinds, reading, reflecting, types
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.render import pods as rendering
 from penstock.slurm import control
 
@@ -83,11 +83,11 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
         gpu_resources=settings.gpu_resources,
     )
     shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
-    ours = functools.partial(reading.as_seen_by, rendering.label_of(shapes.cluster))
-    pods = reflecting.Reflector(
-        kube, kinds.PODS, types.Pod, indexes=reading.INDEXES, time=time, on_list=on_list, view=ours
+    ours = functools.partial(podview.as_seen_by, rendering.label_of(shapes.cluster))
+    pods = reflectors.Reflector(
+        kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=time, on_list=on_list, view=ours
     )
-    nodes = reflecting.Reflector(kube, kinds.NODES, types.Node, time=time, on_list=on_list)
+    nodes = reflectors.Reflector(kube, kinds.NODES, types.Node, time=time, on_list=on_list)
     surroundings = context.Context(
         slurm=slurm, kube=kube, pods=pods, nodes=nodes, settings=shapes, time=time, meter=figures
     )

@@ -16,7 +16,7 @@ from penstock.doctor.live import Live
 from penstock.hooks import wire
 from penstock.install import facts, folders, records
 from penstock.intake import letters
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.site.schema import Nas
 
 registry = Registry()
@@ -159,7 +159,7 @@ def orphans(live: Live) -> Iterator[Problem]:
 
 def _orphans(live: Live) -> Iterator[tuple[str, Problem]]:
     for pod in live.pods:
-        job = reading.job_id(pod) if live.is_ours(pod) else None
+        job = podview.job_id(pod) if live.is_ours(pod) else None
         if job is not None and job not in live.live_job_ids and not pod.metadata.deletion_timestamp:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             yield (
@@ -188,7 +188,7 @@ def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
                 nodes=(name,),
             )
             yield f"{name} {short.what} of jobs", problem
-        free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
+        free = podview.amount(node.status.allocatable) - live.requested(name, ours=False)
         for short in given.shortages(free):
             problem = Problem(
                 f"{{nodes}}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
@@ -213,10 +213,10 @@ def foreign_pods(live: Live) -> Iterator[Problem]:
         node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is None or slurm is None:
             continue
-        free = reading.amount(node.status.allocatable) - live.requested(name, ours=False)
+        free = podview.amount(node.status.allocatable) - live.requested(name, ours=False)
         claim = kubernetes.claimed(live.site, slurm)
         short = claim.shortages(free)
-        if short and not claim.shortages(reading.amount(node.status.allocatable)):
+        if short and not claim.shortages(podview.amount(node.status.allocatable)):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
             yield Problem(
                 f"{{nodes}}: beside other pods there are {words}",

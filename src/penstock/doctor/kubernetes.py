@@ -11,7 +11,7 @@ from penstock import errors, wellknown
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
-from penstock.kube import kinds, reading
+from penstock.kube import kinds, podview
 from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
 from penstock.site import daemons, namespaces, objects
@@ -124,7 +124,7 @@ def _both(live: Live) -> Iterator[tuple[str, resources.Amount, resources.Amount]
     for name in live.bridged_nodes:
         node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is not None and claim is not None:
-            yield name, claimed(live.site, claim), reading.amount(node.status.allocatable)
+            yield name, claimed(live.site, claim), podview.amount(node.status.allocatable)
 
 
 @registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")

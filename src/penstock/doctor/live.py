@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock import errors, wellknown
 from penstock.install import access, facts, rendering
-from penstock.kube import kinds, reading, types
+from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.render.pods import label_of
@@ -159,8 +159,8 @@ class Live:
         """What pods on this node ask for: those of jobs, or everybody else's."""
         total = resources.Amount()
         for pod in self.pods:
-            if pod.spec.node_name == node and self.is_ours(pod) == ours and not reading.is_over(pod):
-                total += reading.requested(pod)
+            if pod.spec.node_name == node and self.is_ours(pod) == ours and not podview.is_over(pod):
+                total += podview.requested(pod)
         return self.gpus_only(total)
 
     def gpus_only(self, amount: resources.Amount) -> resources.Amount:

@@ -18,7 +18,7 @@ from penstock import errors, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
-from penstock.kube import decoding, kinds, reading, types, warnings
+from penstock.kube import codec, kinds, podview, types, warnings
 from penstock.render import manifests
 from penstock.site import clusters, daemons
 from penstock.site.schema import Site
@@ -110,7 +110,7 @@ def _warnings(live: Live, found: types.Pod) -> str:
 
 
 def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:
-    state = reading.container_state(found)
+    state = podview.container_state(found)
     if found.status.phase == "Succeeded":
         return
     if state.waiting is not None and state.waiting.reason in HOPELESS:
@@ -193,9 +193,9 @@ def _wait(live: Live, home: str, name: str) -> types.Pod:
     deadline = time.monotonic() + SECONDS
     while True:
         answer = live.cluster.ask(lambda kube: kube.get(kinds.PODS, namespace=home, name=name))
-        found = decoding.decode(answer, types.Pod)
-        waiting = reading.container_state(found).waiting
+        found = codec.decode(answer, types.Pod)
+        waiting = podview.container_state(found).waiting
         is_hopeless = waiting is not None and waiting.reason in HOPELESS
-        if reading.is_over(found) or is_hopeless or time.monotonic() > deadline:
+        if podview.is_over(found) or is_hopeless or time.monotonic() > deadline:
             return found
         time.sleep(POLL_SECONDS)

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.doctor import kubernetes
 from penstock.doctor.live import Live
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock.model import resources
 
 
@@ -58,7 +58,7 @@ def _sides(live: Live, name: str) -> NodeSides:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
     claimed = kubernetes.claimed(live.site, slurm) if slurm else None
     given = kubernetes.allocated(live.site, slurm) if slurm else None
-    can_give = live.gpus_only(reading.amount(kube.status.allocatable)) if kube else None
+    can_give = live.gpus_only(podview.amount(kube.status.allocatable)) if kube else None
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock import errors, wellknown
-from penstock.kube import client, decoding, incluster, kinds, kubeconfig, lists, reading, types
+from penstock.kube import client, codec, incluster, kinds, kubeconfig, lists, podview, types
 from penstock.site import resolving
 from penstock.site.schema import Site
 
@@ -60,7 +60,7 @@ class Cluster:
             answer = self.ask(lambda kube: kube.get(kind, namespace=home, name=name))
         except errors.KubeNotFound:
             return None
-        found = decoding.decode(answer, dict)
+        found = codec.decode(answer, dict)
         if not isinstance(found.get("metadata"), dict):
             raise errors.KubeUnavailable(f"the Kubernetes API answered no {manifest['kind']}")
         return found
@@ -83,7 +83,7 @@ class Cluster:
         """Make the object; what the API has made of it."""
         kind, home = kinds.of(manifest), manifest.get("metadata", {}).get("namespace", "")
         answer = self.ask(lambda kube: kube.create(kind, manifest, namespace=home))
-        return decoding.decode(answer, dict)
+        return codec.decode(answer, dict)
 
     def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Make the object what the manifest says (server-side apply), or only ask whether it would.
@@ -100,7 +100,7 @@ class Cluster:
                 kind, manifest, namespace=home, manager=self.manager, force=True, dry_run=dry_run
             )
         )
-        return decoding.decode(answer, dict)
+        return codec.decode(answer, dict)
 
     def _has_another_role(self, manifest: Manifest) -> bool:
         live = self.get(manifest)
@@ -174,7 +174,7 @@ def members_of(cluster: Cluster) -> tuple[resolving.Member, ...]:
         resolving.Member(
             name=node.metadata.name,
             labels=node.metadata.labels,
-            allocatable=reading.amount(node.status.allocatable),
+            allocatable=podview.amount(node.status.allocatable),
         )
         for node in cluster.items(kinds.NODES, types.Node)
     )

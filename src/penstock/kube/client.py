@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import addresses, decoding, execs, kinds, kubeconfig, refusals, types
+from penstock.kube import addresses, codec, execs, kinds, kubeconfig, refusals, types
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
 
@@ -159,9 +159,9 @@ class KubeClient:
         async with self._stream(kind.path(namespace=namespace), query, read_timeout=SILENCE) as response:
             async for line in _lines(response.aiter_bytes()):
                 if line.strip():
-                    event = decoding.decode(line, types.Event)
+                    event = codec.decode(line, types.Event)
                     if event.type == "ERROR":
-                        status = decoding.decode(event.object, types.ApiStatus)
+                        status = codec.decode(event.object, types.ApiStatus)
                         refusals.raise_status(status, status.code)
                     yield event
 

@@ -18,7 +18,7 @@ import wsproto
 from wsproto import events
 
 from penstock import errors
-from penstock.kube import addresses, decoding, kinds, kubeconfig, refusals
+from penstock.kube import addresses, codec, kinds, kubeconfig, refusals
 
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
@@ -66,7 +66,7 @@ async def stream(
         async with _messages(access, f"{path}?{urllib.parse.urlencode(query)}") as messages:
             async for channel, data in messages:
                 if channel == ERROR_CHANNEL:
-                    status = decoding.decode(data, ExecStatus)
+                    status = codec.decode(data, ExecStatus)
                     break
                 yield channel, data
     except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock import errors
-from penstock.kube import decoding, kinds, types
+from penstock.kube import codec, kinds, types
 
 T = TypeVar("T")
 PAGE = 1000
@@ -69,7 +69,7 @@ async def everything(
             after=after,
             metadata_only=metadata_only,
         )
-        page = decoding.decode(answer, Page[struct])  # type: ignore[valid-type]  # a class at run time
+        page = codec.decode(answer, Page[struct])  # type: ignore[valid-type]  # a class at run time
         if page.items is None and not metadata_only:
             raise errors.KubeUnavailable(f"the Kubernetes API answered no list of {kind}")
         found += page.items or ()

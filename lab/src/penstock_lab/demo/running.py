@@ -12,7 +12,7 @@ from pathlib import Path
 from rich import console, live
 
 from penstock import errors
-from penstock.kube import reading
+from penstock.kube import podview
 from penstock_lab import environment, passwd, paths
 from penstock_lab.demo import scenario, snapshots, views
 
@@ -110,9 +110,9 @@ class Demo:
     ) -> None:
         """Begin to read the logs that are to be shown, as soon as their containers run."""
         for pod in now.pods:
-            job_id = reading.job_id(pod)
+            job_id = podview.job_id(pod)
             job = submitted.get(str(job_id))
-            if job and job.logged and job_id and job_id not in self.logs and reading.has_started(pod):
+            if job and job.logged and job_id and job_id not in self.logs and podview.has_started(pod):
                 self.logs[job_id] = asyncio.create_task(observer.log(pod))
 
     def _cancel_running(self, now: snapshots.Snapshot, wanted: set[int]) -> set[int]:

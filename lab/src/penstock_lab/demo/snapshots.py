@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 
 from penstock import errors, wellknown
-from penstock.kube import client, kinds, kubeconfig, lists, reading, types
+from penstock.kube import client, kinds, kubeconfig, lists, podview, types
 from penstock.model import jobs
 from penstock.slurm import commands
 from penstock_lab.demo import scenario
@@ -41,7 +41,7 @@ class Snapshot:
         return [
             f"pod {pod.metadata.name} belongs to no job in squeue"
             for pod in self.pods
-            if reading.job_id(pod) not in known
+            if podview.job_id(pod) not in known
         ]
 
 

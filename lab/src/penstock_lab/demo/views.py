@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich import box, columns, panel, syntax, table, text
 
-from penstock.kube import reading, types
+from penstock.kube import podview, types
 from penstock_lab.demo import scenario, snapshots
 
 _STATE_COLOURS = {
@@ -56,7 +56,7 @@ def _pods(snapshot: snapshots.Snapshot) -> table.Table:
 def _status(pod: types.Pod) -> str:
     if pod.metadata.deletion_timestamp:
         return "Terminating"
-    ended = reading.container_state(pod).terminated
+    ended = podview.container_state(pod).terminated
     return f"ended ({ended.exit_code})" if ended else pod.status.phase
 
 

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from penstock import errors
-from penstock.kube import kinds, reading
+from penstock.kube import kinds, podview
 from penstock.render import rbac
 from penstock_lab import files, paths, spec
 from penstock_lab.kubernetes import api, authority, joining
@@ -51,7 +51,7 @@ def is_usable(node: dict[str, Any]) -> bool:
 
 
 def _member(node: dict[str, Any]) -> spec.Member:
-    amount = reading.amount(node["status"]["allocatable"])
+    amount = podview.amount(node["status"]["allocatable"])
     return spec.Member(
         name=node["metadata"]["name"],
         cpus=max(amount.millicpus // 1000, 1),

@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock import clock, errors
-from penstock.kube import decoding, kinds, lists, types, versions
+from penstock.kube import codec, kinds, lists, types, versions
 from penstock.kube import indexes as indexing
 
 T = TypeVar("T", bound=types.Object)
@@ -253,8 +253,8 @@ class Reflector(Generic[T]):
     def apply(self, event: types.Event) -> str:
         """Take one watch event into the picture; the version to go on from."""
         if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
-            return decoding.decode(event.object, types.Object).metadata.resource_version
-        obj = self.view(decoding.decode(event.object, self._struct))
+            return codec.decode(event.object, types.Object).metadata.resource_version
+        obj = self.view(codec.decode(event.object, self._struct))
         if event.type in ("ADDED", "MODIFIED"):
             self._take(key_of(obj.metadata), obj)
         elif event.type == "DELETED":

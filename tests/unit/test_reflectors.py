@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.kube import client, kinds, reflecting, types
+from penstock.kube import client, kinds, reflectors, types
 from tests.unit import fakes
 
 
@@ -66,9 +66,9 @@ class Script:
             yield item
 
 
-async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> reflecting.Reflector[types.Pod]:
+async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> reflectors.Reflector[types.Pod]:
     """The reflector after the script has been played."""
-    reflector = reflecting.Reflector(server, kinds.PODS, types.Pod, time=clock or fakes.ManualClock())
+    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=clock or fakes.ManualClock())
     task = asyncio.create_task(reflector.run())
     for _ in range(200):
         await asyncio.sleep(0)
@@ -120,7 +120,7 @@ async def test_a_list_that_is_always_too_old_makes_no_fresh_picture() -> None:
     server = Script([["a"], *[gone] * 40], [[gone]])
     reflector = await run(server, clock=clock)
     assert not reflector.fresh
-    assert clock.now() - 1000 > reflecting.STALE_AFTER
+    assert clock.now() - 1000 > reflectors.STALE_AFTER
 
 
 async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
@@ -161,7 +161,7 @@ async def test_a_list_whose_pages_repeat_ends() -> None:
             await asyncio.sleep(0)
             return msgspec.json.encode(page)
 
-    reflector = reflecting.Reflector(Repeating([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Repeating([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     async with asyncio.timeout(2):
         with pytest.raises(errors.KubeUnavailable):
             await reflector.relist()
@@ -169,12 +169,12 @@ async def test_a_list_whose_pages_repeat_ends() -> None:
 
 async def test_before_the_first_list_nothing_is_known() -> None:
     """A picture that was never drawn is not fresh."""
-    reflector = reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     assert not reflector.fresh
 
 
-def picture() -> reflecting.Reflector[types.Pod]:
-    return reflecting.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+def picture() -> reflectors.Reflector[types.Pod]:
+    return reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
 
 
 async def test_a_subscriber_hears_every_change_however_fast() -> None:
@@ -220,11 +220,11 @@ async def test_pages_are_put_together() -> None:
             meta = {"resourceVersion": "10", "continue": "next" if more else ""}
             return msgspec.json.encode({"metadata": meta, "items": [item]})
 
-    reflector = reflecting.Reflector(Paged([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
+    reflector = reflectors.Reflector(Paged([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     assert await reflector.relist() == "10"
     assert set(reflector.objects) == {"default/a", "default/b"}
 
 
 def test_a_quiet_watch_ends_before_it_is_taken_for_dead() -> None:
     """A real API sends no bookmarks where nothing changes: all that a healthy watch may say is its end."""
-    assert reflecting.WATCH_SECONDS + reflecting.STALE_AFTER <= client.SILENCE
+    assert reflectors.WATCH_SECONDS + reflectors.STALE_AFTER <= client.SILENCE
