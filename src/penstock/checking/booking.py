@@ -12,11 +12,9 @@ from collections.abc import Iterator
 
 from penstock.checking import snapshots
 from penstock.kube import reading, types
-from penstock.model import audits, resources
+from penstock.model import audits, resources, states
 
 Violation = snapshots.Violation
-NOT_YET_OR_NO_MORE = frozenset({"CONFIGURING", "COMPLETING"})
-"""States in which Slurm keeps the room but the job may never have been let in."""
 
 
 def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
@@ -37,7 +35,9 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
         if job is None or not job.live.holds_resources or seen.is_trusted(job):
             continue
         counted = [pod for pod in pods if snapshots.takes_room(pod)]
-        if job.live.state == "COMPLETING":  # a requeued job has its next attempt's share while pods are going
+        if (
+            job.live.state == states.JobState.COMPLETING
+        ):  # a requeued job has its next attempt's share while pods are going
             counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
@@ -58,7 +58,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
 def _share(job: audits.SlurmJob, node: str, asked: resources.Amount) -> resources.Amount:
     """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
     share = job.share_of(node)
-    if job.live.state == "COMPLETING":
+    if job.live.state == states.JobState.COMPLETING:
         kept = share.largest(asked)
         return dataclasses.replace(share, gpus=kept.gpus, devices=kept.devices)
     return share
@@ -118,7 +118,7 @@ def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resource
 def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resources.Amount:
     if not job.live.holds_resources:
         return resources.Amount()
-    if job.live.state not in NOT_YET_OR_NO_MORE:
+    if job.live.state not in states.PERHAPS_NOT_ADMITTED:
         return job.share_of(node)
     total = resources.Amount()
     for held in seen.daemon.held if seen.daemon else ():

@@ -16,7 +16,7 @@ from penstock import errors, wellknown
 from penstock.checking import records, snapshots
 from penstock.hooks import wire
 from penstock.kube import decoding, reading, types
-from penstock.model import audits, jobs
+from penstock.model import audits, states
 from penstock.render import pods as pods_of
 from penstock.slurm import auditing, control
 
@@ -80,7 +80,7 @@ class Looker:
         silent = {
             job.job_id
             for job in found
-            if job.live.state in jobs.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
+            if job.live.state in states.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
         }
         if not silent:
             return found

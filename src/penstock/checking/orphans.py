@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from penstock import wellknown
 from penstock.checking import snapshots
 from penstock.kube import reading
-from penstock.model import audits
+from penstock.model import audits, states
 
 Violation = snapshots.Violation
 
@@ -69,7 +69,7 @@ def _held_room(seen: snapshots.Snapshot) -> Iterator[Violation]:
 
 def _runs_without_running(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for job in seen.jobs.values():
-        if job.live.state != "RUNNING" or not seen.is_bridged(job):
+        if job.live.state != states.JobState.RUNNING or not seen.is_bridged(job):
             continue
         missing = _missing_ranks(seen, job)
         if missing:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from penstock import wellknown
 from penstock.checking import snapshots
 from penstock.kube import reading, types
-from penstock.model import audits, jobs
+from penstock.model import audits, states
 
 Violation = snapshots.Violation
 KILLED = 9
@@ -22,7 +22,7 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
     """Every ended job whose record is not its container's."""
     told = {(end.job_id, end.restart): end for end in (seen.daemon.ends if seen.daemon else ())}
     for job in seen.jobs.values():
-        if job.live.state not in jobs.BY_ITSELF:
+        if job.live.state not in states.BY_ITSELF:
             continue
         end = told.get((job.job_id, job.live.identity.restart))
         if end is not None:
@@ -50,9 +50,9 @@ def _code(end: types.Terminated) -> tuple[int, int]:
 
 def _against(job: audits.SlurmJob, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:
     exit_code, signal = (0, said[1]) if said[1] else said
-    state = "FAILED" if exit_code or signal else "COMPLETED"
+    state = states.JobState.FAILED if exit_code or signal else states.JobState.COMPLETED
     same = (job.live.state, job.exit_code, job.signal) == (state, exit_code, signal)
-    if not same and not (job.live.state == "FAILED" and job.signal == KILLED):
+    if not same and not (job.live.state == states.JobState.FAILED and job.signal == KILLED):
         yield Violation(
             invariant="I5",
             kind="another-end",

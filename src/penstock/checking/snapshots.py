@@ -15,7 +15,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.kube import reading, types
-from penstock.model import audits, jobs, numbers
+from penstock.model import audits, jobs, numbers, states
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,9 @@ class Snapshot:
             return False
         restart, attempt = job.live.identity.restart, labels.get(wellknown.LABEL_RESTART)
         # Slurm counts a requeued job's next attempt while the nodes are still kept for the pods of this one.
-        return attempt == str(restart) or (job.live.state == "COMPLETING" and attempt == str(restart - 1))
+        return attempt == str(restart) or (
+            job.live.state == states.JobState.COMPLETING and attempt == str(restart - 1)
+        )
 
     def is_bridged(self, job: audits.SlurmJob) -> bool:
         """Whether the job runs as pods, as far as penstockd has told."""

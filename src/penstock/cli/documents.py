@@ -14,7 +14,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from penstock.model import reasons, sentences, views
+from penstock.model import reasons, sentences, states, views
 from penstock.results import finding
 from penstock.slurm import comments, showing
 from penstock.slurm import reasons as codes
@@ -182,7 +182,7 @@ def _tasks(numbers: str) -> int:
 
 def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
     """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
-    if state != "PENDING":
+    if state != states.JobState.PENDING:
         return None
     if view is not None and view.refusals:
         return Reason(

@@ -17,6 +17,7 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import asking, results, whereabouts
+from penstock.model import states
 from penstock.results import finding, gathering, tailing
 from penstock.slurm import showing
 
@@ -111,9 +112,9 @@ def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
             hint=f"It is {state}; a job that has not started has written nothing.",
         )
     if not watched.tail.path.exists():
-        hint = watched.record.comment or ("" if state != "PENDING" else "It has not started.")
+        hint = watched.record.comment or ("" if state != states.JobState.PENDING else "It has not started.")
         raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
-    if follow and not watched.record.goes_on and state != "COMPLETED":
+    if follow and not watched.record.goes_on and state != states.JobState.COMPLETED:
         raise errors.PenstockError(f"job {job} is {state} {_end_of(watched.record)}")
 
 

@@ -109,7 +109,7 @@ def _disagreements(
     for short in ours.shortages(given):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
     slurm, kube = live.slurm_nodes[name], live.kube_nodes[name]
-    usable = not any(word in slurm.state for word in ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"))
+    usable = not slurm.is_out_of_service
     takes_pods = kube.ready and not kube.spec.unschedulable
     if usable != takes_pods:
         yield "only Slurm would use it" if usable else "only Kubernetes would use it"

@@ -9,36 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock.model import resources
-
-HOLDING = frozenset(
-    {
-        "RUNNING",
-        "CONFIGURING",
-        "COMPLETING",
-        "SUSPENDED",
-        "STAGE_OUT",
-        "SIGNALING",
-        "STOPPED",
-        "RESIZING",
-    }
-)
-"""States in which a job has its nodes."""
-AT_WORK = frozenset({"RUNNING", "CONFIGURING"})
-"""Those in which Slurm does not take them back."""
-BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
-"""Ends that the script has brought about: Slurm's word is its exit code."""
-OVER = BY_ITSELF | {
-    "CANCELLED",
-    "TIMEOUT",
-    "PREEMPTED",
-    "NODE_FAIL",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "OUT_OF_MEMORY",
-    "REVOKED",
-}
-"""States that are an end."""
+from penstock.model import resources, states
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,7 +98,7 @@ class JobDetails:
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or is about to: nothing may be started for it any more."""
-        return self.state in OVER or self.state == "COMPLETING"
+        return self.state in states.ENDING
 
     def allocation(self, identity: JobIdentity) -> Allocation:
         return Allocation(
@@ -223,4 +194,4 @@ class LiveJob:
     @property
     def holds_resources(self) -> bool:
         """While this is so its pods have a right to be there."""
-        return self.state in HOLDING
+        return self.state in states.HOLDING

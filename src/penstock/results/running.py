@@ -25,7 +25,7 @@ from typing import NoReturn
 import msgspec
 
 from penstock import errors, presence, service, wellknown
-from penstock.model import attempts, numbers
+from penstock.model import attempts, numbers, states
 from penstock.results import collecting, placing, settings, telling
 from penstock.slurm import accounting
 
@@ -380,7 +380,7 @@ async def _without_own_row(
     if row is not None and waited >= OWNER_SECONDS:
         name = told.shown_id if told is not None else row.shown_id
         return msgspec.structs.replace(row, uid=peek.uid, shown_id=name)
-    believed = told is not None and (waited >= LATE_SECONDS or told.state == accounting.SENT_BACK)
+    believed = told is not None and (waited >= LATE_SECONDS or told.state == states.JobState.REQUEUED)
     return told if believed else None
 
 

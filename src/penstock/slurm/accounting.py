@@ -12,16 +12,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock import errors
-from penstock.model import jobs, numbers
+from penstock.model import numbers, states
 from penstock.slurm import commands, fields
 
 _FIELDS = (
     *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End"),
     *("Account", "Partition", "QOS", "JobName"),
 )
-_SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
-SENT_BACK = "REQUEUED"
-_ENDED_BY_SLURM = ("TIMEOUT", "CANCELLED")
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
@@ -51,7 +48,7 @@ class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def may_change(self) -> bool:
         """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
-        return self.state in _ENDED_BY_SLURM and self.exit_code == "0:0"
+        return self.state in states.CODE_COMES_LATER and self.exit_code == "0:0"
 
 
 async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
@@ -82,7 +79,7 @@ def _row(words: Sequence[str]) -> EndedAttempt | None:
         job_id=job_id,
         shown_id=shown,
         uid=uid,
-        state=SENT_BACK if word in _SENT_BACK else word,
+        state=states.JobState.REQUEUED if word in states.SENT_BACK else word,
         exit_code=code,
         submitted=_seconds(submitted),
         started=_seconds(started),
@@ -145,7 +142,7 @@ def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAtt
         job_id=int(head[1]),
         shown_id=shown,
         uid=uid,
-        state=SENT_BACK,
+        state=states.JobState.REQUEUED,
         exit_code="0:0",
         partition=said.get("Partition", ""),
     )
@@ -153,6 +150,6 @@ def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAtt
         return found
     code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
     state = said.get("JobState", "")
-    if int(restarts[1]) < restart or state not in jobs.OVER or code is None:
+    if int(restarts[1]) < restart or state not in states.OVER or code is None:
         return None
     return msgspec.structs.replace(found, state=state, exit_code=code[1])

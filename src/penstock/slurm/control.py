@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
-from penstock.model import jobs, resources
+from penstock.model import jobs, resources, states
 from penstock.slurm import commands, comments, describing, fields, marks, parsing, waiting
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
@@ -38,7 +38,7 @@ class SlurmControl:
             "squeue",
             "--noheader",
             "--all",
-            f"--states={','.join(sorted(jobs.HOLDING))}",
+            f"--states={','.join(sorted(states.HOLDING))}",
             "--array",
             f"--Format={parsing.SQUEUE_FIELDS}",
         )

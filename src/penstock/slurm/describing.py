@@ -6,16 +6,11 @@ import dataclasses
 import re
 
 from penstock import errors
-from penstock.model import resources
+from penstock.model import resources, states
 from penstock.slurm import commands, hostlists
 
 _WORD = re.compile(r"(\w+(?::\w+)?)=(.*?)(?=\s+\w+(?::\w+)?=|\s*$)")
 _GPUS = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d+)(?=[(,]|$)")
-_IN_USE = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
-_OUT_OF_USE = frozenset(
-    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVAL", "MAINT", "MAINTENANCE"}
-    | {"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,8 +37,16 @@ class SlurmNode:
     @property
     def starts_jobs(self) -> bool:
         """Whether Slurm gives it to jobs at all, now or when those that are there have ended."""
-        words = {word.rstrip("*~#!%$@^-") for word in self.state.split("+")}
-        return bool(words & _IN_USE) and not words & _OUT_OF_USE and "*" not in self.state
+        words = states.words_of_node(self.state)
+        return bool(words & states.OPEN) and not words & states.CLOSED
+
+    @property
+    def is_drained(self) -> bool:
+        return bool(states.words_of_node(self.state) & states.DRAINED)
+
+    @property
+    def is_out_of_service(self) -> bool:
+        return bool(states.words_of_node(self.state) & states.OUT_OF_SERVICE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from penstock import errors
-from penstock.model import jobs, numbers, resources
+from penstock.model import jobs, numbers, resources, states
 from penstock.slurm import comments, hostlists, marks
 
 SQUEUE_FIELDS = (
@@ -98,7 +98,7 @@ def details(row: Sequence[str], shares_shown: tuple[jobs.NodeShare, ...]) -> job
     """
     partition, state, qos, account, group, nodes, requeue, submitted, admin_comment, array, task, said = row
     named, shown = set(hostlists.expand(nodes)), {share.node for share in shares_shown}
-    if not named <= shown or (named != shown and state != "COMPLETING"):
+    if not named <= shown or (named != shown and state != states.JobState.COMPLETING):
         raise errors.SlurmError(f"scontrol shows shares of other nodes than the job has, which is on {nodes}")
     if partition in _UNSET:
         raise errors.SlurmError("squeue names no partition of the job")

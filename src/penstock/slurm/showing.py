@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock import errors, wording
-from penstock.model import jobs, numbers
+from penstock.model import numbers, states
 from penstock.slurm import commands, fields, hostlists
 
 _QUEUE = (
@@ -99,7 +99,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_on(self) -> bool:
-        return self.state not in jobs.OVER
+        return self.state not in states.OVER
 
     @property
     def task(self) -> str:
@@ -124,7 +124,7 @@ def _queued(words: list[str]) -> QueuedJob:
     job_id, restarts = numbers.natural(first), numbers.natural(last)
     if job_id is None or restarts is None:
         raise errors.SlurmError(f"squeue printed a job that we do not understand: {words}")
-    waits = state == "PENDING"
+    waits = state == states.JobState.PENDING
     return QueuedJob(
         job_id=job_id,
         shown_id=shown_id,
@@ -230,7 +230,7 @@ def _updated(known: JobRecord | None, block: str) -> JobRecord:
     found = known or JobRecord(job_id=_number(words.get("JobId", "")), shown_id="")
     state = words.get("JobState", found.state)
     exit_code, signal = _exit(words.get("ExitCode", ""))
-    ended = state in jobs.OVER
+    ended = state in states.OVER
     return msgspec.structs.replace(
         found,
         shown_id=_shown_id(words),
@@ -242,10 +242,10 @@ def _updated(known: JobRecord | None, block: str) -> JobRecord:
         signal=found.signal if signal is None else signal,
         elapsed=_duration(words.get("RunTime", "")),
         submitted=_moment(words.get("SubmitTime", "")) or found.submitted,
-        started=None if state == "PENDING" else _moment(words.get("StartTime", "")),
+        started=None if state == states.JobState.PENDING else _moment(words.get("StartTime", "")),
         ended=_moment(words.get("EndTime", "")) if ended else None,  # before: when its time is over
         nodes=_nodes(words.get("NodeList", "")),
-        reason=_word(words.get("Reason", "")) if state == "PENDING" else "",
+        reason=_word(words.get("Reason", "")) if state == states.JobState.PENDING else "",
         comment=whole.get("Comment", found.comment),
         restarts=_number(words.get("Restarts", "")),
         stdout=whole.get("StdOut", ""),
