@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -125,7 +124,7 @@ def test_every_releases_job_is_shown_alike(
 ) -> None:
     """Comment and output files have the same words, whatever the release leaves out."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
         if argv[0] == "scontrol":
             return recorded(release)
         separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
@@ -159,7 +158,7 @@ def test_a_task_has_its_name_before_the_accounting_knows_it(
 ) -> None:
     """slurmdbd hears of things later than slurmctld: the task's results are found all the same."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
         array = f"ArrayJobId=29 ArrayTaskId={task} " if task else ""
         head = f"JobId=30 {array}JobName=ArrayTaskId=7\n"
         return head + "   UserId=ada(7)\n   JobState=COMPLETED\n" if argv[0] == "scontrol" else ""
@@ -172,7 +171,7 @@ def test_a_task_has_its_name_before_the_accounting_knows_it(
 def test_the_last_task_of_an_array_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the array's number, by which scontrol knows all of them."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
         if argv[0] == "scontrol":
             first = "JobId=30 ArrayJobId=29 ArrayTaskId=1 JobName=a\n   JobState=FAILED ExitCode=7:0\n"
             last = "JobId=29 ArrayJobId=29 ArrayTaskId=5 JobName=a\n   JobState=COMPLETED ExitCode=0:0\n"
@@ -189,7 +188,7 @@ def test_the_last_task_of_an_array_is_itself(monkeypatch: pytest.MonkeyPatch) ->
 def test_tasks_that_wait_are_those_that_slurmctld_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """slurmdbd hears later that one of them has started: it would count twice."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
         if argv[0] == "scontrol":
             return "JobId=29 ArrayJobId=29 ArrayTaskId=3-9%1 JobName=a\n   JobState=PENDING\n"
         separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
@@ -203,7 +202,7 @@ def test_tasks_that_wait_are_those_that_slurmctld_names(monkeypatch: pytest.Monk
 def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm prints it as it is, before the names of the output files."""
 
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
+    async def run(argv: tuple[str, ...], *, slurm_conf: str) -> str:
         head = "JobId=30 JobName=a\n   UserId=ada(7)\n   JobState=RUNNING\n   Comment=one\n\ntwo\n"
         return f"{head}   StdOut=/nas/a.out\n\n" if argv[0] == "scontrol" else ""
 

@@ -57,7 +57,7 @@ async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, 
     separator = fields.made_up()
     argv = ["sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", "--allusers"]
     argv += ["--duplicates", f"--jobs={wanted}", f"--format={','.join(_FIELDS)}"]
-    text = await commands.run(argv, slurm_conf=slurm_conf, environment={"SLURM_TIME_FORMAT": "%s"})
+    text = await commands.run(argv, slurm_conf=slurm_conf)
     rows = map(_row, fields.rows(text, separator, len(_FIELDS)))
     return tuple(row for row in rows if row is not None and row.ended is not None)
 

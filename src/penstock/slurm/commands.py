@@ -16,6 +16,8 @@ _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_")
 """How variables begin that stand for options of one command: whose jobs, which partitions, what format."""
 _UNSET = frozenset({"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"})
 """The same of all commands: which clusters, and how times and lists of tasks are written."""
+_EXACTLY = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+"""Times in seconds since 1970, and every task of an array instead of the first few."""
 _AWAY = (
     "Unable to contact slurm controller",
     "Connection refused",
@@ -39,7 +41,7 @@ async def run(
     """Standard output of the command; SlurmUnavailable when the daemons do not answer, SlurmError when they
     say no.
     """
-    process = await _start(argv, surroundings(slurm_conf) | dict(environment))
+    process = await _start(argv, surroundings(slurm_conf) | _EXACTLY | dict(environment))
     out, err = bytearray(), bytearray()
     ends = (_hear(process.stdout, out), _hear(process.stderr, err), process.wait())
     try:

@@ -68,9 +68,7 @@ class SlurmControl:
 
     async def details(self, job_id: int) -> jobs.JobDetails:
         """A running job with its share of each of its nodes."""
-        shown, row = await asyncio.gather(
-            self.shares(job_id), self._row(job_id, parsing.DETAIL_FIELDS, SLURM_TIME_FORMAT="%s")
-        )
+        shown, row = await asyncio.gather(self.shares(job_id), self._row(job_id, parsing.DETAIL_FIELDS))
         return parsing.details(row, tuple(share.in_kubernetes(self.gpu_resources) for share in shown))
 
     async def shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
@@ -80,7 +78,7 @@ class SlurmControl:
     async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
         """How slurmd failed to start the job; None when it did not."""
         argv = ("scontrol", "show", "job", str(job_id))
-        return parsing.failed_launch(await self._run(argv, SLURM_TIME_FORMAT="%s"), job_id)
+        return parsing.failed_launch(await self._run(argv), job_id)
 
     async def set_comment(self, job_id: int, text: str) -> None:
         """Tell the job's owner something where squeue and sacct show it."""
@@ -127,7 +125,7 @@ class SlurmControl:
     async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
         """What keeps a job in the queue from starting; None when it is not there, or not there any more."""
         try:
-            row = await self._row(job_id, waiting.FIELDS, SLURM_TIME_FORMAT="%s")
+            row = await self._row(job_id, waiting.FIELDS)
             text = await self._run((*_asked(job_id), f"--format={waiting.EXCLUDED}"))
             return waiting.waiting_job(row, waiting.excluded(text, job_id), job_id)
         except errors.SlurmUnavailable:
@@ -206,7 +204,7 @@ class SlurmControl:
     async def _nodes_that_are(self, states: str) -> list[tuple[str, jobs.Drain]]:
         """In each of their partitions, hidden ones, too; sinfo cannot be asked for those by name."""
         asked = (f"--states={states}", "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|")
-        text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked), SLURM_TIME_FORMAT="%s")
+        text = await self._run(("sinfo", "--noheader", "--all", "--Node", *asked))
         lines = (line.split("|", 3) for line in text.split("\n"))
         return [
             (words[1].strip(), _drain(words[0].strip(), *words[2:])) for words in lines if len(words) == 4
@@ -221,11 +219,11 @@ class SlurmControl:
         argv = (*_asked(job_id), f"--Format={parsing.ARRAY_FIELDS}")
         return parsing.name_of_task(await self._run(argv), job_id)
 
-    async def _row(self, job_id: int, names: tuple[str, ...], **environment: str) -> list[str]:
+    async def _row(self, job_id: int, names: tuple[str, ...]) -> list[str]:
         """These fields of this one job, whatever text is in them; an array's number brings all its tasks."""
         separator = fields.made_up()
         argv = (*_asked(job_id), fields.wanted(("JobID", *names), separator))
-        found = fields.rows(await self._run(argv, **environment), separator, len(names) + 1)
+        found = fields.rows(await self._run(argv), separator, len(names) + 1)
         own = [row[1:] for row in found if row[0] == str(job_id)]
         if len(own) != 1:
             raise errors.SlurmError(f"squeue knows {len(own)} jobs by the number {job_id}")
@@ -234,9 +232,9 @@ class SlurmControl:
     async def _update(self, *words: str) -> None:
         await self._run(("scontrol", "update", *words))
 
-    async def _run(self, argv: tuple[str, ...], **environment: str) -> str:
+    async def _run(self, argv: tuple[str, ...]) -> str:
         self.on_call(argv[0])
-        return await commands.run(argv, slurm_conf=self.slurm_conf, environment=environment)
+        return await commands.run(argv, slurm_conf=self.slurm_conf)
 
 
 def _drain(node: str, since: str, reason: str) -> jobs.Drain:

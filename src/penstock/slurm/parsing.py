@@ -23,7 +23,7 @@ SQUEUE_FIELDS = (
 ARRAY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|"
 DETAIL_FIELDS = (
     *("Partition", "State", "QOS", "Account", "GroupID", "NodeList", "Requeue"),
-    *("SubmitTime", "admin_comment"),  # the time in seconds, with SLURM_TIME_FORMAT=%s
+    *("SubmitTime", "admin_comment"),
     *("ArrayJobID", "ArrayTaskID", "Comment"),
 )
 
@@ -34,7 +34,7 @@ _IDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _GPU = re.compile(r"(?<![^,])gpu(?::(?P<type>[^:,()]+))?:(?P<count>\d{1,9})(?:\(|,|$)")
 _REASON = re.compile(r"^ {3}JobState=\S+ Reason=(\S+) ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^ {3}Requeue=.* ExitCode=(\d{1,9}):(\d{1,9})$", re.MULTILINE)
-_STARTED = re.compile(r"^ {3}StartTime=(\d{1,15}) ", re.MULTILINE)  # with SLURM_TIME_FORMAT=%s
+_STARTED = re.compile(r"^ {3}StartTime=(\d{1,15}) ", re.MULTILINE)
 _CLUSTER_LINE = re.compile(r"^ClusterName\s*= (\S+)", re.MULTILINE)
 _REQUEUE_LINE = re.compile(r"^JobRequeue\s*= ([01])", re.MULTILINE)
 _BOOT_LINE = re.compile(r"^BOOT_TIME\s*= (\d\S+)", re.MULTILINE)

@@ -41,8 +41,6 @@ _RECORD = (
     "End",
     "Comment",
 )
-_EXACTLY = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
-"""Times in seconds since 1970, and every task of an array instead of the first few."""
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})")
 _TASKS_NAMED = 8
 _LAST_SECOND = 253402300799  # of the year 9999
@@ -115,7 +113,7 @@ async def queue(slurm_conf: str, *, user: str = "") -> tuple[QueuedJob, ...]:
     separator = fields.made_up()
     argv = ["squeue", "--noheader", "--array", fields.wanted(_QUEUE, separator)]
     asked = [*argv, f"--user={user}"] if user else argv
-    text = await commands.run(asked, slurm_conf=slurm_conf, environment=_EXACTLY)
+    text = await commands.run(asked, slurm_conf=slurm_conf)
     return tuple(map(_queued, fields.rows(text, separator, len(_QUEUE))))
 
 
@@ -163,7 +161,7 @@ async def records(slurm_conf: str, job: str) -> tuple[JobRecord, ...]:
     separator = fields.made_up()
     argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", f"--jobs={job}")
     asked = (*argv, f"--format={','.join(_RECORD)}")
-    text = await commands.run(asked, slurm_conf=slurm_conf, environment=_EXACTLY)
+    text = await commands.run(asked, slurm_conf=slurm_conf)
     accounted = {one.job_id: one for one in map(_recorded, fields.rows(text, separator, len(_RECORD)))}
     live = await _remembered(slurm_conf, job)
     merged = accounted | {number: _updated(accounted.get(number), block) for number, block in live.items()}
@@ -213,7 +211,7 @@ async def _remembered(slurm_conf: str, job: str) -> dict[int, str]:
     """What scontrol prints, by job; nothing of a job that slurmctld has forgotten (MinJobAge)."""
     argv = ("scontrol", "show", "job", job)
     try:
-        text = await commands.run(argv, slurm_conf=slurm_conf, environment=_EXACTLY)
+        text = await commands.run(argv, slurm_conf=slurm_conf)
     except errors.SlurmUnavailable:
         raise
     except errors.SlurmError:

@@ -11,7 +11,6 @@ from penstock.slurm import hostlists, marks
 QUEUE_FIELDS = "JobID:|,StateCompact:|,PriorityLong:|,Reason:|"
 MARK_FIELDS = ("JobID", "admin_comment")
 FIELDS = ("StateCompact", "ReqNodes", "Reservation", "EligibleTime", "Feature", "admin_comment")
-"""With times in seconds (SLURM_TIME_FORMAT=%s)."""
 EXCLUDED = "%A|%x"
 PENDING = "PD"
 _UNSET = ("", "(null)", "N/A")
