@@ -16,10 +16,9 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import context, draining, epilogs
 from penstock.daemon import metrics
 from penstock.kube import reflecting, types
-from penstock.model import jobs, launches, resources, sentences
+from penstock.model import comments, jobs, launches, resources, sentences
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
-from penstock.slurm import comments
 
 SETTINGS = rendering.PodSettings(
     default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from penstock.model import reasons, sentences, states, views
+from penstock.model import comments, reasons, sentences, states, views
 from penstock.results import finding
-from penstock.slurm import comments, showing
 from penstock.slurm import reasons as codes
+from penstock.slurm import showing
 
 VERSION = 1
 

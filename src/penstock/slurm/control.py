@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
-from penstock.model import jobs, resources, states
-from penstock.slurm import commands, comments, describing, fields, marks, parsing, waiting
+from penstock.model import comments, jobs, resources, states
+from penstock.slurm import commands, describing, fields, marks, parsing, waiting
 
 LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 

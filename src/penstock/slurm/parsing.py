@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from penstock import errors
-from penstock.model import jobs, numbers, resources, states
-from penstock.slurm import comments, hostlists, marks
+from penstock.model import comments, jobs, numbers, resources, states
+from penstock.slurm import hostlists, marks
 
 SQUEUE_FIELDS = (
     "JobID:|,UserID:|,RestartCnt:|,State:|,Partition:|"  # numbers and site's names only: no text of users'
