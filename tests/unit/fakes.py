@@ -57,6 +57,12 @@ def identity(job_id: int = 17, *, restart: int = 0, uid: int = 1001) -> jobs.Job
     return jobs.JobIdentity(job_id=job_id, restart=restart, uid=uid)
 
 
+def job(job_id: int = 17, *, state: str = "PENDING", restart: int = 0, **facts: Any) -> jobs.Job:
+    """A job in slurmctld's memory."""
+    told = {"partition": "gpu", "shown_id": str(job_id), **facts}
+    return jobs.Job(identity=identity(job_id, restart=restart), state=state, **told)
+
+
 def amount(*, cpus: int = 0, gib: int = 0, gpus: int = 0) -> resources.Amount:
     return resources.Amount(millicpus=cpus * 1000, memory=gib * 2**30, gpus=gpus)
 
@@ -150,7 +156,7 @@ class FakeSlurm:
 
     def __init__(self) -> None:
         self.live: dict[int, jobs.LiveJob] = {}
-        self.allocations: dict[int, jobs.JobDetails] = {}
+        self.allocations: dict[int, jobs.Job] = {}
         self.comments: dict[int, str] = {}
         self.requeued: list[int] = []
         self.cancelled: list[int] = []
@@ -160,11 +166,11 @@ class FakeSlurm:
         """JobRequeue."""
         self.older: set[int] = set()
         """Jobs that were running when slurmctld was started."""
-        self.failed: dict[int, jobs.FailedLaunch] = {}
+        self.failed: dict[int, jobs.Job] = {}
         """Jobs that slurmd could not start."""
         self.delays: dict[int, int] = {}
         """Seconds for which jobs were let wait; 0: they may go."""
-        self.queue: dict[int, jobs.WaitingJob] = {}
+        self.queue: dict[int, jobs.Job] = {}
         """Jobs that wait; every job does unless it is said."""
         self.priorities: dict[int, int] = {}
         self.stuck: set[int] = set()
@@ -180,8 +186,12 @@ class FakeSlurm:
     def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
         job_id = allocation.identity.job_id
         self.live[job_id] = jobs.LiveJob(identity=allocation.identity, state=state, partition=partition)
-        self.allocations[job_id] = jobs.JobDetails(
-            shares=allocation.shares, partition=partition, qos="normal"
+        self.allocations[job_id] = jobs.Job(
+            identity=allocation.identity,
+            state=state,
+            partition=partition,
+            shares=allocation.shares,
+            qos="normal",
         )
 
     def _check(self) -> None:
@@ -196,14 +206,13 @@ class FakeSlurm:
         self._check()
         return self.live.get(job_id)
 
-    async def details(self, job_id: int) -> jobs.JobDetails:
+    async def details(self, job_id: int) -> jobs.Job:
         self._check()
         if job_id not in self.allocations:
             raise errors.SlurmError("scontrol shows no allocation for the job")
-        own = comments.own(self.comments.get(job_id, ""))
-        return dataclasses.replace(self.allocations[job_id], own_comment=own)
+        return dataclasses.replace(self.allocations[job_id], comment=self.comments.get(job_id, ""))
 
-    async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
+    async def failed_launch(self, job_id: int) -> jobs.Job | None:
         self._check()
         return self.failed.get(job_id)
 
@@ -244,18 +253,17 @@ class FakeSlurm:
         self._check()
         return job_id in self.older
 
-    async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
+    async def waiting(self, job_id: int) -> jobs.Job | None:
         self._check()
         return self.queue.get(job_id)
 
-    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Queued, ...]:
+    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Job, ...]:
         self._check()
         return tuple(
-            jobs.Queued(
-                job_id=job_id,
+            job(
+                job_id,
                 priority=self.priorities.get(job_id, 0),
                 reason="BadConstraints" if job_id in self.stuck else "BeginTime",
-                is_pending=True,
             )
             for job_id in job_ids
             if job_id in self.queue
@@ -265,9 +273,7 @@ class FakeSlurm:
         self._check()
         return tuple(job_id for job_id, job in self.queue.items() if job.avoids or job.until)
 
-    async def steer(
-        self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int | None, until: int
-    ) -> None:
+    async def steer(self, job: jobs.Job, *, avoids: Collection[str], seconds: int | None, until: int) -> None:
         self._check()
         if seconds is not None:
             self.delays[job.job_id] = seconds

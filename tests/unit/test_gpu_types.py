@@ -15,21 +15,15 @@ from penstock.model import audits, jobs, resources, sentences
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
 from penstock.slurm import describing, parsing
-from tests.unit import fakes
+from tests.unit import fakes, slurmtexts
 
 AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
 RESOURCES = {"mi300": AMD, "1g.10gb": MIG}
-NODE_LINE = """\
-JobId=1 JobName=x
-   Partition=gpu AllocNode:Sid=h:1
-     Nodes=n1 CPU_IDs=0-1 Mem=2048 GRES={gres}
-   MinCPUsNode=1
-"""
 COUNTS = st.dictionaries(st.sampled_from([AMD, MIG, "rdma/hca"]), st.integers(0, 9))
 
 
 def share_of(gres: str) -> jobs.NodeShare:
-    return parsing.shares(NODE_LINE.format(gres=gres))[0].in_kubernetes(RESOURCES)
+    return parsing.shown(slurmtexts.show_job(gres), 1).shares[0].in_kubernetes(RESOURCES)
 
 
 def node(**more: str) -> types.Node:
@@ -107,10 +101,9 @@ def test_what_is_promised_is_counted_by_name() -> None:
 
 
 def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:
-    live = jobs.LiveJob(identity=fakes.identity(17), state="RUNNING", partition="gpu")
-    raw = parsing.shares(NODE_LINE.format(gres=gres))
+    raw = fakes.job(17, state="RUNNING", shares=parsing.shown(slurmtexts.show_job(gres), 1).shares)
     view = audits.DaemonView(bridged_partitions=("gpu",), gpu_resources=RESOURCES)
-    job = audits.SlurmJob(live=live, shares=raw).in_kubernetes(RESOURCES if daemon else {})
+    job = raw.in_kubernetes(RESOURCES if daemon else {})
     there = node(**{"nvidia.com/gpu": "4", AMD: "4", "rdma/hca": "1"})
     return snapshots.Snapshot(
         pods=(found,), nodes=(there,), secrets=(), jobs={17: job}, daemon=view if daemon else None

@@ -1,57 +1,35 @@
-"""Reading squeue and scontrol."""
+"""Jobs as squeue and scontrol print them."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.model import jobs
-from penstock.slurm import parsing
-from tests.unit import fakes
+from penstock.slurm import control, parsing, reader
+from tests.unit import fakes, slurmtexts
+from tests.unit.slurmtexts import ROW, SHOW_JOB, programs
 
-SHOW_JOB = """\
-JobId=1 JobName=wrap
-   UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
-   Priority=10164 Nice=0 Account=research QOS=high
-   JobState=RUNNING Reason=None Dependency=(null)
-   Partition=gpu AllocNode:Sid=localhost:1524
-   NodeList=n[1-2]
-   TRES=cpu=5,mem=500M,node=2,billing=5,gres/gpu=4
-   JOB_GRES=gpu:4
-     Nodes=n1 CPU_IDs=0-3 Mem=400 GRES=gpu:2(IDX:0-1)
-     Nodes=n2 CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:0-1)
-   MinCPUsNode=1 MinMemoryCPU=100M MinTmpDiskNode=0
-   Command=/nas/x
-   WorkDir=/nas/home/alice
-"""
+__all__ = ["programs"]
+SLURM = reader.SlurmReader("")
 
 
-def node_line(gres: str, nodes: str = "n1") -> str:
-    partition = "   Partition=gpu AllocNode:Sid=h:1\n"
-    share = f"     Nodes={nodes} CPU_IDs=0-1 Mem=2048 GRES={gres}\n"
-    return f"JobId=1 JobName=x\n{partition}{share}   MinCPUsNode=1\n"
+def shares(text: str) -> tuple[jobs.NodeShare, ...]:
+    return parsing.shown(text, 1).shares
 
 
-def told(**changes: str) -> jobs.JobDetails:
-    """The same job with what squeue says of it, in the order of DETAIL_FIELDS."""
-    said = {
-        "Partition": "gpu",
-        "State": "RUNNING",
-        "QOS": "high",
-        "Account": "research",
-        "GroupID": "1001",
-        "Requeue": "1",
-        "NodeList": "n[1-2]",
-        "SubmitTime": "1763270000",
-        "admin_comment": "penstock 1763270000",
-        "ArrayJobID": "1",
-        "ArrayTaskID": "N/A",
-        "Comment": "",
-    }
-    row = [(said | changes)[name] for name in parsing.DETAIL_FIELDS]
-    return parsing.details(row, parsing.shares(SHOW_JOB))
+def told(**changes: str) -> jobs.Job:
+    """The job of SHOW_JOB, with what squeue says of it."""
+    made = slurmtexts.Programs()
+    made.queue, made.jobs = [ROW | changes], SHOW_JOB
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.slurm.commands.run", made.run)
+        return asyncio.run(SLURM.details(1))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +43,7 @@ def test_the_owners_part_of_a_comment_is_known(comment: str, own: str | None) ->
 
 def test_each_node_has_its_own_share() -> None:
     """Uneven allocations are read as uneven."""
-    first, second = parsing.shares(SHOW_JOB)
+    first, second = shares(SHOW_JOB)
     assert (first.node, first.amount.millicpus, first.amount.memory, first.amount.gpus) == (
         "n1",
         4000,
@@ -88,7 +66,7 @@ def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
     assert (told(Account="").account, told(QOS="(null)").qos, told(GroupID="?").gid) == ("", "", None)
     assert not details.is_over
     assert told(State="COMPLETING").is_over
-    assert parsing.shares(node_line("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)"))[0].gpu_types == ("a", "b")
+    assert shares(slurmtexts.show_job("gpu:b:1(IDX:0),gpu:a:2(IDX:1-2)"))[0].gpu_types == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -99,6 +77,7 @@ def test_which_task_of_which_array_a_job_is(array: str, task: str, expected: tup
     found = told(ArrayJobID=array, ArrayTaskID=task)
     assert found.array == expected
     assert found.allocation(fakes.identity(22)).shown_id == ("17_3" if expected else "22")
+    assert found.script_id == (17 if expected else 1)
 
 
 def test_shares_are_of_the_nodes_that_squeue_names() -> None:
@@ -119,7 +98,7 @@ def test_every_end_of_slurms_is_an_end(state: str) -> None:
 
 def test_equal_nodes_share_a_line() -> None:
     """Slurm prints one line for nodes with the same share."""
-    found = parsing.shares(node_line("", nodes="n[3-5]"))
+    found = shares(slurmtexts.show_job("", nodes="n[3-5]"))
     assert [share.node for share in found] == ["n3", "n4", "n5"]
     assert {share.amount for share in found} == {fakes.amount(cpus=2, gib=2)}
 
@@ -140,13 +119,13 @@ def test_equal_nodes_share_a_line() -> None:
 )
 def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
     """GPU types add up; other GRES do not count."""
-    assert parsing.shares(node_line(gres))[0].amount.gpus == gpus
+    assert shares(slurmtexts.show_job(gres))[0].amount.gpus == gpus
 
 
 def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
     """A working directory with a line break in its name adds no nodes."""
     forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
-    assert [share.node for share in parsing.shares(forged)] == ["n1", "n2"]
+    assert [share.node for share in shares(forged)] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
@@ -155,13 +134,15 @@ def test_a_jobs_name_cannot_forge_an_allocation(character: str) -> None:
     forged = f"x{character}     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:8(IDX:0-7)"
     named = re.sub(r"JobName=.*", f"JobName={forged}", SHOW_JOB, count=1)
     assert forged in named
-    assert parsing.shares(named) == parsing.shares(SHOW_JOB)
+    assert shares(named) == shares(SHOW_JOB)
 
 
-def test_a_job_without_allocation_is_an_error() -> None:
+async def test_a_job_without_allocation_is_an_error(programs: slurmtexts.Programs) -> None:
     """Nothing is invented for a job that is not running."""
+    programs.queue = [ROW | {"State": "PENDING"}]
+    programs.jobs = "\n".join(line for line in SHOW_JOB.split("\n") if not line.startswith("     "))
     with pytest.raises(errors.SlurmError, match="no allocation"):
-        parsing.shares("JobId=1 JobName=wrap\n   JobState=PENDING\n")
+        await SLURM.details(1)
 
 
 @pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])
@@ -170,29 +151,38 @@ def test_cpu_ids_are_counted(ids: str, count: int) -> None:
     assert parsing.count_ids(ids) == count
 
 
-def test_the_clusters_name_is_found_in_the_configuration() -> None:
+async def test_the_clusters_name_is_found_in_the_configuration(programs: slurmtexts.Programs) -> None:
     """As `scontrol show config` prints it; without it nothing is known."""
-    text = (
+    programs.config = (
         "CliFilterPlugins        = (null)\nClusterName             = lab7\nCommunicationParameters = (null)\n"
     )
-    assert parsing.cluster_name(text) == "lab7"
+    assert await SLURM.cluster_name() == "lab7"
+    programs.config = "nothing"
     with pytest.raises(errors.SlurmError):
-        parsing.cluster_name("nothing")
+        await SLURM.cluster_name()
 
 
-def test_squeue_lines_become_jobs() -> None:
+async def test_squeue_lines_become_jobs(programs: slurmtexts.Programs) -> None:
     """Numbers and the site's own names, nothing else."""
-    found = parsing.live_jobs("17|1001|2|RUNNING|gpu|\n18|1002|0|PENDING|cpu|\n")
-    assert found[0] == jobs.LiveJob(identity=fakes.identity(17, restart=2), state="RUNNING", partition="gpu")
-    assert found[0].holds_resources
-    assert not found[1].holds_resources
+    waiting = {"JobID": "18", "UserID": "1002", "State": "PENDING", "Partition": "cpu"}
+    programs.queue = [ROW | {"JobID": "17", "RestartCnt": "2"}, ROW | waiting]
+    first, second = await SLURM.live_jobs()
+    assert first == jobs.LiveJob(identity=fakes.identity(17, restart=2), state="RUNNING", partition="gpu")
+    assert first.holds_resources
+    assert not second.holds_resources
+    (asked,) = programs.calls
+    assert not {"Name", "Comment", "UserName"} & {word.split(":")[0] for word in asked[-1].split(",")}
 
 
-@pytest.mark.parametrize("line", ["17|1001", "x|1|0|RUNNING|gpu|", "slurm_load_jobs error"])
-def test_a_line_we_do_not_understand_is_an_error(line: str) -> None:
+@pytest.mark.parametrize("changes", [{"JobID": "x"}, {"UserID": ""}, {"RestartCnt": "-1"}, {"State": ""}])
+async def test_a_line_we_do_not_understand_is_an_error(
+    changes: dict[str, str], programs: slurmtexts.Programs
+) -> None:
     """A guess about jobs would be worse than none."""
-    with pytest.raises(errors.SlurmError, match="do not understand"):
-        parsing.live_jobs(line)
+    programs.queue = [ROW | changes]
+    for question in (SLURM.live_jobs, SLURM.unfinished, SLURM.all_jobs):
+        with pytest.raises(errors.SlurmError, match="do not understand"):
+            await question()
 
 
 def test_the_mark_of_job_submit_is_seen() -> None:
@@ -218,33 +208,55 @@ def test_the_time_of_submission_is_beside_the_mark(text: str, expected: str) -> 
     assert found.allocation(fakes.identity(17)).submission == expected
 
 
-def test_slurmctlds_start_is_found_in_the_configuration() -> None:
-    """What lacks it is no answer."""
-    config = "Configuration data as of 2026-11-15T14:30:00\nBOOT_TIME               = 2026-11-15T14:22:41\n"
-    assert parsing.boot_time(config) == "2026-11-15T14:22:41"
+@pytest.mark.parametrize(("started", "older"), [("1763270000", True), ("1763270600", False)])
+async def test_slurmctlds_start_is_found_in_the_configuration(
+    started: str, older: bool, programs: slurmtexts.Programs
+) -> None:
+    """What lacks it is no answer, nor is a job that has not started."""
+    programs.queue = [ROW | {"StartTime": started}]
+    programs.config = "Configuration data as of 1763270700\nBOOT_TIME               = 1763270500\n"
+    assert await SLURM.is_older_than_controller(1) is older
+    programs.config = "nothing"
     with pytest.raises(errors.SlurmError):
-        parsing.boot_time("nothing")
+        await SLURM.is_older_than_controller(1)
+    programs.queue = [ROW | {"StartTime": "N/A"}]
+    with pytest.raises(errors.SlurmError, match="no StartTime"):
+        await SLURM.is_older_than_controller(1)
 
 
-def test_a_task_of_an_array_has_a_name_of_its_own() -> None:
+async def test_a_task_of_an_array_has_a_name_of_its_own(programs: slurmtexts.Programs) -> None:
     """The last task has the array's number, by which all tasks would be meant."""
-    squeue = "17|17|4|\n22|17|3|\n21|17|1|\n"
-    assert parsing.name_of_task(squeue, 17) == "17_4"
-    assert parsing.name_of_task(squeue, 22) == "17_3"
-    assert parsing.name_of_task("5|5|N/A|\n", 5) == "5"
-    for text in ("", "17|17|5|\n17|17|6|\n"):
-        with pytest.raises(errors.SlurmError):
-            parsing.name_of_task(text, 17)
+    slurm = control.SlurmControl("")
+
+    def task(job_id: str, number: str) -> dict[str, str]:
+        return ROW | {"JobID": job_id, "ArrayJobID": "17", "ArrayTaskID": number}
+
+    programs.queue = [
+        task("17", "4"),
+        task("22", "3"),
+        task("21", "1"),
+        ROW | {"JobID": "5", "ArrayJobID": "5"},
+    ]
+    programs.jobs = "\n"
+    for job_id, name in ((17, "17_4"), (22, "17_3"), (5, "5")):
+        await slurm.cancel(job_id)
+        assert programs.calls[-1] == ("scancel", name)
+    for rows in ([], [task("17", "5"), task("17", "6")]):
+        programs.queue = [*rows]
+        with pytest.raises(errors.SlurmError, match="jobs by the number 17"):
+            await slurm.cancel(17)
 
 
 def test_an_arrays_number_shows_the_job_itself_first() -> None:
     """Nodes of other tasks are not its own, also where it has none."""
-    waiting = "JobId=17 ArrayJobId=17\n   JobState=PENDING Reason=None\n"
-    with pytest.raises(errors.SlurmError):
-        parsing.shares(f"{waiting}\nJobId=22 ArrayJobId=17\n{node_line('', nodes='n3')}")
+    waiting = SHOW_JOB.partition("     Nodes=")[0].replace("JobId=1 ", "JobId=17 ArrayJobId=17 ")
+    other = slurmtexts.show_job("", nodes="n3").replace("JobId=1 ", "JobId=22 ArrayJobId=17 ")
+    assert parsing.shown(f"{waiting}\n{other}", 17).shares == ()
+    assert [share.node for share in parsing.shown(f"{waiting}\n{other}", 22).shares] == ["n3"]
 
 
 FAILED_JOB = """JobId=17 ArrayJobId=16 ArrayTaskId=1 JobName=x Reason=JobLaunchFailure
+   UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
    JobState=COMPLETING Reason=JobLaunchFailure Dependency=(null)
    Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:53
    StartTime=1794858622 EndTime=1794858622 Deadline=N/A
@@ -256,24 +268,93 @@ FAILED_JOB = """JobId=17 ArrayJobId=16 ArrayTaskId=1 JobName=x Reason=JobLaunchF
 """
 
 
-def test_a_launch_that_failed_is_told_with_the_jobs_files() -> None:
+async def test_a_launch_that_failed_is_told_with_the_jobs_files(programs: slurmtexts.Programs) -> None:
     """Of the task that is meant, and not because its name says so."""
     other = FAILED_JOB.replace("JobId=17", "JobId=16").replace(
         "COMPLETING Reason=JobLaunchFailure", "RUNNING Reason=None"
     )
     for text in (FAILED_JOB, other + FAILED_JOB, FAILED_JOB + other):
-        found = parsing.failed_launch(text, 17)
+        programs.jobs = text
+        found = await SLURM.failed_launch(17)
         assert found is not None
-        assert (found.exit_code, found.signal, found.started) == (0, 53, 1794858622.0)
+        assert (found.exit_code, found.signal, found.started) == (0, 53, 1794858622)
         assert (found.workdir, found.stdout, found.stderr) == ("/nas/a b", "/no/x.out", "/no/x.err")
-    assert parsing.failed_launch(FAILED_JOB + other, 16) is None
+    assert await SLURM.failed_launch(16) is None
+    programs.jobs = FAILED_JOB.replace("ExitCode=0:53", "")
     with pytest.raises(errors.SlurmError):
-        parsing.failed_launch(FAILED_JOB.replace("ExitCode=0:53", ""), 17)
+        await SLURM.failed_launch(17)
 
 
-def test_a_comment_cannot_forge_a_failed_launch() -> None:
+async def test_a_comment_cannot_forge_a_failed_launch(programs: slurmtexts.Programs) -> None:
     """scontrol prints it raw, after the true state of the job."""
     state = "   JobState=COMPLETING Reason=JobLaunchFailure Dependency=(null)\n"
     cancelled = FAILED_JOB.replace(state, state.replace("JobLaunchFailure", "None"))
-    forged = cancelled.replace("   WorkDir=", f"   Comment=x\n{state}   WorkDir=")
-    assert parsing.failed_launch(forged, 17) is None
+    programs.jobs = cancelled.replace("   WorkDir=", f"   Comment=x\n{state}   WorkDir=")
+    assert await SLURM.failed_launch(17) is None
+
+
+def test_no_text_makes_a_job_a_task_of_an_array() -> None:
+    """`penstock logs` would show another job's output for it."""
+    text = SHOW_JOB + "   Comment=x ArrayJobId=5 ArrayTaskId=3\n   ArrayJobId=5 ArrayTaskId=3\n"
+    assert parsing.shown(text, 1).shown_id == "1"
+
+
+# -- squeue and scontrol say the same ------------------------------------------------------------------------
+SAFE = some.text(some.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=20)
+LINES = ["", "JobId=9 JobName=x", "   JobState=COMPLETED", "   UserId=root(0)", "\u2028", "\x85"]
+HOSTILE = some.lists(SAFE | some.sampled_from([*LINES, *SHOW_JOB.split("\n")]), max_size=6).map("\n".join)
+NUMBER = some.integers(0, 2**31).map(str)
+JOBS = some.fixed_dictionaries(
+    {
+        "JobID": NUMBER,
+        "UserID": NUMBER,
+        "GroupID": NUMBER,
+        "RestartCnt": NUMBER,
+        "PriorityLong": NUMBER,
+        "State": some.sampled_from(["PENDING", "RUNNING", "COMPLETING", "FAILED"]),
+        "Reason": some.sampled_from(["None", "Resources", "JobLaunchFailure"]),
+        "SubmitTime": NUMBER,
+        "StartTime": NUMBER,
+        "ArrayTaskID": some.sampled_from(["N/A", "3", "4-9%2"]),
+        "Name": SAFE,
+        "Comment": HOSTILE,
+    }
+)
+
+
+def shown_as_scontrol_does(said: dict[str, str]) -> str:
+    """The job of a row; what users write stands where Slurm puts it."""
+    task = said["ArrayTaskID"]
+    array = "" if task == "N/A" else f" ArrayJobId={said['ArrayJobID']} ArrayTaskId={task}"
+    comment = f"   Comment={said['Comment']}\n" if said["Comment"] else ""
+    return (
+        f"JobId={said['JobID']}{array} JobName={said['Name']}\n"
+        f"   UserId={said['UserName']}({said['UserID']}) GroupId=g({said['GroupID']}) MCS_label=N/A\n"
+        f"   Priority={said['PriorityLong']} Nice=0 Account={said['Account']} QOS={said['QOS']}\n"
+        f"   JobState={said['State']} Reason={said['Reason']} Dependency=(null)\n"
+        f"   Requeue={said['Requeue']} Restarts={said['RestartCnt']} BatchFlag=1 Reboot=0 ExitCode=7:0\n"
+        f"   RunTime=00:01:02 TimeLimit=UNLIMITED TimeMin=N/A\n"
+        f"   SubmitTime={said['SubmitTime']} EligibleTime={said['EligibleTime']}\n"
+        f"   StartTime={said['StartTime']} EndTime=Unknown Deadline=N/A\n"
+        f"   Partition={said['Partition']} AllocNode:Sid=localhost:1524\n"
+        f"   ReqNodeList=(null) ExcNodeList=(null)\n   NodeList={said['NodeList']}\n"
+        f"   Features=(null) DelayBoot=00:00:00\n   Command=/x\n   WorkDir=/nas\n"
+        f"   AdminComment={said['admin_comment']}\n{comment}   StdErr=/e\n   StdIn=/i\n   StdOut=/o\n\n"
+    )
+
+
+ONLY_SHOWN = ("shown_id", "shares", "comment", "name", "workdir", "stdin", "stdout", "stderr")
+
+
+@given(some.lists(JOBS, min_size=1, max_size=3, unique_by=lambda said: said["JobID"]))
+def test_scontrol_and_squeue_say_the_same_of_every_job(found: list[dict[str, str]]) -> None:
+    """Whatever its name and comment are: no field of it is another. The one that is asked for comes first."""
+    row, *others = (ROW | {"exit_code": "1792"} | said for said in found)
+    shown = parsing.shown("".join(map(shown_as_scontrol_does, (row, *others))), int(row["JobID"]))
+    squeued = parsing.job(row)
+    for name in jobs.Job.__dataclass_fields__.keys() - set(ONLY_SHOWN):
+        assert getattr(shown, name) == getattr(squeued, name), name
+    assert shown.name == row["Name"].strip()
+    assert shown.comment == row["Comment"].partition("\n")[0]
+    named = {"N/A": row["JobID"], "3": "1_3", "4-9%2": "1_[4-9%2]"}
+    assert shown.shown_id == named[row["ArrayTaskID"]]

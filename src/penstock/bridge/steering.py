@@ -110,7 +110,7 @@ class Steering:
         await self._follow(waiting, job, plan, 0 if plan.goes else seconds)
         return plan.goes
 
-    async def _understand(self, waiting: Waiting, job: jobs.WaitingJob) -> None:
+    async def _understand(self, waiting: Waiting, job: jobs.Job) -> None:
         names = {share.node for share in waiting.allocation.shares}
         targets = await self._targets_of(waiting)
         waiting.avoids = frozenset(job.avoids)
@@ -122,9 +122,7 @@ class Steering:
             model=tuple(target for target in targets if target.name in names),
         )
 
-    async def _follow(
-        self, waiting: Waiting, job: jobs.WaitingJob, plan: rooms.Plan, seconds: int | None
-    ) -> None:
+    async def _follow(self, waiting: Waiting, job: jobs.Job, plan: rooms.Plan, seconds: int | None) -> None:
         """Tell Slurm; a job that goes counts where it probably goes to. `seconds` as Slurm.steer has them."""
         avoids = plan.avoids - job.own_excluded
         until = int(self._context.wall_clock()) + seconds if seconds else 0
@@ -181,7 +179,7 @@ class Steering:
                 return True
         return False
 
-    async def _wake(self, queue: list[jobs.Queued]) -> None:
+    async def _wake(self, queue: list[jobs.Job]) -> None:
         room, changed = self._rooms(), 0
         for row in queue:
             waiting = self.waiting[row.job_id]
@@ -247,7 +245,7 @@ class Steering:
         return targets
 
 
-def _is_owners(job: jobs.WaitingJob) -> bool:
+def _is_owners(job: jobs.Job) -> bool:
     """Whether the time for which the job waits is another than we set."""
     return bool(job.until) and job.begins > job.until + OWNERS_SLACK
 

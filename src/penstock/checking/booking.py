@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from penstock.checking import snapshots
 from penstock.kube import reading, types
-from penstock.model import audits, resources, states
+from penstock.model import jobs, resources, states
 
 Violation = snapshots.Violation
 
@@ -32,13 +32,13 @@ def words(amount: resources.Amount) -> str:
 def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for job_id, pods in seen.pods_by_job.items():
         job = seen.jobs.get(job_id)
-        if job is None or not job.live.holds_resources or seen.is_trusted(job):
+        if job is None or not job.holds_resources or seen.is_trusted(job):
             continue
         counted = [pod for pod in pods if snapshots.takes_room(pod)]
         if (
-            job.live.state == states.JobState.COMPLETING
+            job.state == states.JobState.COMPLETING
         ):  # a requeued job has its next attempt's share while pods are going
-            counted = [pod for pod in counted if reading.belongs_to(pod, job.live.identity)]
+            counted = [pod for pod in counted if reading.belongs_to(pod, job.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
             asked = requests_of(there).only(seen.gpu_resources)
@@ -55,10 +55,10 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
                 )
 
 
-def _share(job: audits.SlurmJob, node: str, asked: resources.Amount) -> resources.Amount:
+def _share(job: jobs.Job, node: str, asked: resources.Amount) -> resources.Amount:
     """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
     share = job.share_of(node)
-    if job.live.state == states.JobState.COMPLETING:
+    if job.state == states.JobState.COMPLETING:
         kept = share.largest(asked)
         return dataclasses.replace(share, gpus=kept.gpus, devices=kept.devices)
     return share
@@ -109,16 +109,16 @@ def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resource
         if (amount := _booked(seen, job, node)) != resources.Amount()
     }
     for job_id, amount in booked.items():
-        yield f"job {job_id} ({seen.jobs[job_id].live.state})", amount
+        yield f"job {job_id} ({seen.jobs[job_id].state})", amount
     for pod in seen.pods:
         if pod.spec.node_name == node and not reading.is_over(pod) and reading.job_id(pod) not in booked:
             yield snapshots.name_of(pod), reading.requested(pod)
 
 
-def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resources.Amount:
-    if not job.live.holds_resources:
+def _booked(seen: snapshots.Snapshot, job: jobs.Job, node: str) -> resources.Amount:
+    if not job.holds_resources:
         return resources.Amount()
-    if job.live.state not in states.PERHAPS_NOT_ADMITTED:
+    if job.state not in states.PERHAPS_NOT_ADMITTED:
         return job.share_of(node)
     total = resources.Amount()
     for held in seen.daemon.held if seen.daemon else ():

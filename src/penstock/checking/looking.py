@@ -16,9 +16,9 @@ from penstock import errors, wellknown
 from penstock.checking import records, snapshots
 from penstock.hooks import wire
 from penstock.kube import decoding, reading, types
-from penstock.model import audits, states
+from penstock.model import audits, jobs, states
 from penstock.render import pods as pods_of
-from penstock.slurm import auditing, control
+from penstock.slurm import accounting, reader
 
 T = TypeVar("T")
 SOCKET_SECONDS = 10.0
@@ -56,10 +56,11 @@ class Looker:
             listed(self.kube.get, "nodes", types.Node),
             listed(self.kube.metadata, "secrets", types.Secret, selector=OURS),
         )
+        slurm = reader.SlurmReader(self.slurm_conf)
         cluster, found, closed, daemon = await asyncio.gather(
-            auditing.cluster_name(self.slurm_conf),
-            auditing.all_jobs(self.slurm_conf),
-            control.SlurmControl(self.slurm_conf).given_to_nobody(),
+            slurm.cluster_name(),
+            slurm.all_jobs(),
+            slurm.given_to_nobody(),
             asyncio.to_thread(ask_daemon, self.socket),
         )
         found = await self._with_recorded_comments(found, daemon)
@@ -73,18 +74,18 @@ class Looker:
         )
 
     async def _with_recorded_comments(
-        self, found: tuple[audits.SlurmJob, ...], daemon: audits.DaemonView | None
-    ) -> tuple[audits.SlurmJob, ...]:
+        self, found: tuple[jobs.Job, ...], daemon: audits.DaemonView | None
+    ) -> tuple[jobs.Job, ...]:
         """Where slurmctld did not take the reason of a job's end, the accounting has it."""
         told = {(end.job_id, end.restart): end.reason for end in (daemon.ends if daemon else ())}
         silent = {
             job.job_id
             for job in found
-            if job.live.state in states.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
+            if job.state in states.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
         }
         if not silent:
             return found
-        said = await auditing.recorded_comments(self.slurm_conf, silent)
+        said = await accounting.comments(self.slurm_conf, silent)
         return tuple(
             dataclasses.replace(job, comment=said.get(job.job_id, job.comment))
             if job.job_id in silent
@@ -93,8 +94,8 @@ class Looker:
         )
 
 
-def _attempt(job: audits.SlurmJob) -> tuple[int, int]:
-    return job.job_id, job.live.identity.restart
+def _attempt(job: jobs.Job) -> tuple[int, int]:
+    return job.job_id, job.identity.restart
 
 
 def _is_of(cluster: str, secret: types.Secret) -> bool:

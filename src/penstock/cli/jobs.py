@@ -12,7 +12,7 @@ import click
 from penstock import errors
 from penstock.cli import asking, documents, screens, whereabouts
 from penstock.model import states, views
-from penstock.slurm import showing
+from penstock.slurm import reader, showing
 
 NOT_YOURS = "not yours to see"
 NOT_KNOWN = "not known"
@@ -40,7 +40,7 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(showing.queue(whereabouts.slurm_conf(), user=user))
+    queue = asyncio.run(reader.SlurmReader(whereabouts.slurm_conf()).shown_queue(user=user))
     answer = asking.describe_if_it_answers()
     known = answer.by_job()
     found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]

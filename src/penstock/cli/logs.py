@@ -17,7 +17,7 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import asking, results, whereabouts
-from penstock.model import states
+from penstock.model import jobs, states
 from penstock.results import finding, gathering, tailing
 from penstock.slurm import showing
 
@@ -73,7 +73,7 @@ class Watched:
     job: str
     folder: Path | None
     stream: str
-    record: showing.JobRecord
+    record: jobs.Job
     tail: tailing.Tail
     found: bool = False
     """Whether anybody knows where the file is."""
@@ -130,11 +130,11 @@ def _say_what_was_not_collected(watched: Watched) -> None:
             raise errors.NotThere(message, hint=watched.record.comment)
 
 
-def _end_of(record: showing.JobRecord) -> str:
+def _end_of(record: jobs.Job) -> str:
     return f"{record.exit_code or 0}:{record.signal or 0}"
 
 
-def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path | None:
+def _path(record: jobs.Job, folder: Path | None, stream: str) -> Path | None:
     """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
     if not record.goes_on:
         collected = results.outputs_of(folder, record.shown_id)

@@ -23,10 +23,11 @@ from penstock.install import (
     slurmctld,
     transactions,
 )
+from penstock.model import jobs
 from penstock.render import hooks, units
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
-from penstock.slurm import conffile, queue
+from penstock.slurm import conffile, reader
 
 SYSTEMD = Path("/run/systemd/system")
 """There where systemd runs the host, as sd_booted(3) says."""
@@ -48,10 +49,10 @@ class Installer:
         self._observe = observe
         self._planner = planning.Planner(site, self.store, self.cluster, self._unfinished_jobs)
 
-    def _unfinished_jobs(self) -> tuple[queue.UnfinishedJob, ...]:
+    def _unfinished_jobs(self) -> tuple[jobs.Job, ...]:
         """None where there is no slurm.conf yet."""
         conf = self.site.slurm.conf
-        return asyncio.run(queue.unfinished(conf)) if Path(conf).exists() else ()
+        return asyncio.run(reader.SlurmReader(conf).unfinished()) if Path(conf).exists() else ()
 
     def recover(self) -> str:
         """Put right what a killed call left behind."""
@@ -113,10 +114,10 @@ class Installer:
                 f"squeue does not say whether jobs are in {partitions}: {slurmctld.last_line(done)}",
                 hint="Try again when slurmctld answers; nothing was changed.",
             )
-        jobs = done.stdout.split()
-        if jobs:
+        names = done.stdout.split()
+        if names:
             raise errors.InstallError(
-                f"{len(jobs)} jobs are in {partitions}: {' '.join(jobs[:5])}",
+                f"{len(names)} jobs are in {partitions}: {' '.join(names[:5])}",
                 hint="Wait for them or cancel them, then try again; nothing was changed.",
             )
 

@@ -1,65 +1,86 @@
 """How attempts of jobs ended, as Slurm's accounting has it; slurmctld's own memory where there is none.
 
-A requeued job has a record for each attempt, told apart by when it started. Comments are not asked for: they
-are users' text and may hold anything, also what looks like another job's record.
+A requeued job has a record for each attempt, told apart by when it started. Names and comments are users'
+text and may hold anything: sacct is asked with a separator that nobody can have known (fields.py).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from penstock import errors
-from penstock.model import numbers, states
-from penstock.slurm import commands, fields
+from penstock.model import jobs, numbers, states
+from penstock.slurm import commands, fields, parsing, reader
 
-_FIELDS = (
-    *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End"),
-    *("Account", "Partition", "QOS", "JobName"),
+COLUMNS = (
+    *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End", "Elapsed"),
+    *("Account", "Partition", "QOS", "User", "JobName", "NodeList", "Comment"),
 )
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
 _LONGEST_COMMENT = 4096
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
-_LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
-_HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
 
 
-class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt's record; times are seconds since 1970."""
-
-    job_id: int
-    shown_id: str
-    """20_3 for a task of an array."""
-    uid: int
-    state: str
-    exit_code: str
-    submitted: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    name: str = ""
-
-    @property
-    def may_change(self) -> bool:
-        """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
-        return self.state in states.CODE_COMES_LATER and self.exit_code == "0:0"
-
-
-async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
+async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[jobs.JobRecord, ...]:
     """All ended attempts of these jobs."""
-    wanted = ",".join(str(job_id) for job_id in job_ids)
+    found = await records(slurm_conf, ",".join(map(str, job_ids)), "--allusers", "--duplicates")
+    return tuple(map(_as_end, (record for record in found if record.ended is not None)))
+
+
+def _as_end(record: jobs.JobRecord) -> jobs.JobRecord:
+    if record.state not in states.SENT_BACK:
+        return record
+    return msgspec.structs.replace(record, state=states.JobState.REQUEUED)
+
+
+async def comments(slurm_conf: str, job_ids: Collection[int]) -> dict[int, str]:
+    """Comments in the accounting, of which there is more to tell than slurmctld would take."""
+    found = await records(slurm_conf, ",".join(map(str, sorted(job_ids))), "--allusers")
+    return {record.job_id: record.comment for record in found}
+
+
+async def records(slurm_conf: str, named: str, *options: str) -> tuple[jobs.JobRecord, ...]:
+    """Of the jobs 17,20_3; the last attempt of each, but with --duplicates all."""
     separator = fields.made_up()
-    argv = ["sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", "--allusers"]
-    argv += ["--duplicates", f"--jobs={wanted}", f"--format={','.join(_FIELDS)}"]
-    text = await commands.run(argv, slurm_conf=slurm_conf)
-    rows = map(_row, fields.rows(text, separator, len(_FIELDS)))
-    return tuple(row for row in rows if row is not None and row.ended is not None)
+    argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", *options)
+    asked = (*argv, f"--jobs={named}", f"--format={','.join(COLUMNS)}")
+    text = await commands.run(asked, slurm_conf=slurm_conf)
+    rows = (dict(zip(COLUMNS, row, strict=True)) for row in fields.rows(text, separator, len(COLUMNS)))
+    return tuple(found for found in map(record, rows) if found is not None)
+
+
+def record(said: Mapping[str, str]) -> jobs.JobRecord | None:
+    """From COLUMNS; None when it does not say whose it is."""
+    job_id, uid = numbers.natural(said["JobIDRaw"]), numbers.natural(said["UID"])
+    if job_id is None or uid is None:
+        return None
+    return jobs.JobRecord(
+        job_id=job_id,
+        shown_id=said["JobID"],
+        uid=uid,
+        state=said["State"].partition(" ")[0],  # CANCELLED by 1001
+        end=said["ExitCode"],
+        submitted=_seconds(said["Submit"]),
+        started=_seconds(said["Start"]),
+        ended=_seconds(said["End"]),
+        elapsed=parsing.duration(said["Elapsed"]),
+        account=said["Account"],
+        partition=said["Partition"],
+        qos=said["QOS"],
+        user=said["User"],
+        name=said["JobName"],
+        nodes=parsing.nodes(said["NodeList"]),
+        comment=said["Comment"],
+    )
+
+
+def _seconds(text: str) -> float | None:
+    found = parsing.seconds(text)
+    return float(found) if found else None
 
 
 async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
@@ -69,36 +90,9 @@ async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
     await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
 
 
-def _row(words: Sequence[str]) -> EndedAttempt | None:
-    first, shown, third, state, code, submitted, started, ended, account, partition, qos, name = words
-    job_id, uid = numbers.natural(first), numbers.natural(third)
-    if job_id is None or uid is None:
-        return None
-    word = state.split()[0] if state else ""
-    return EndedAttempt(
-        job_id=job_id,
-        shown_id=shown,
-        uid=uid,
-        state=states.JobState.REQUEUED if word in states.SENT_BACK else word,
-        exit_code=code,
-        submitted=_seconds(submitted),
-        started=_seconds(started),
-        ended=_seconds(ended),
-        account=account,
-        partition=partition,
-        qos=qos,
-        name=name,
-    )
-
-
-def _seconds(text: str) -> float | None:
-    seconds = numbers.natural(text)
-    return float(seconds) if seconds else None
-
-
 def attempt_among(
-    rows: Iterable[EndedAttempt], *, job_id: int, uid: int, launched: float
-) -> EndedAttempt | None:
+    rows: Iterable[jobs.JobRecord], *, job_id: int, uid: int, launched: float
+) -> jobs.JobRecord | None:
     """The attempt that was launched then: the last that had started by that time, if it is this user's."""
     began = [
         (row.started, row)
@@ -111,45 +105,26 @@ def attempt_among(
     return None if still else found
 
 
-async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
+async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> jobs.JobRecord | None:
     """The same from slurmctld, for MinJobAge after the end; of an attempt that was sent back, only that."""
     try:
-        text = await commands.run(("scontrol", "show", "job", str(job_id)), slurm_conf=slurm_conf)
+        return _remembered(await reader.SlurmReader(slurm_conf).shown(job_id), uid=uid, restart=restart)
     except errors.SlurmUnavailable:
         raise
     except errors.SlurmError:
         return None
-    return remembered_in(text, job_id, uid=uid, restart=restart)
 
 
-def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
-    """From what scontrol printed; only fields that begin a line are read, and the first of each name: no
-    user's text is that. An array's number brings its other tasks, too: after the one that has it, or alone.
-    """
-    text = text.partition("\n\nJobId=")[0]
-    head = _HEAD.match(text)
-    said = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
-    restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d{1,20}) ", text, re.MULTILINE)
-    if (
-        head is None
-        or int(head[1]) != job_id
-        or restarts is None
-        or not said.get("UserId", "").endswith(f"({uid})")
-    ):
+def _remembered(job: jobs.Job, *, uid: int, restart: int) -> jobs.JobRecord | None:
+    now = job.identity.restart
+    if job.identity.uid != uid or now < restart or (now == restart and job.goes_on):
         return None
-    shown = f"{head[2]}_{head[3]}" if head[2] else head[1]
-    found = EndedAttempt(
-        job_id=int(head[1]),
-        shown_id=shown,
+    is_end = now == restart
+    return jobs.JobRecord(
+        job_id=job.job_id,
+        shown_id="_".join(map(str, job.array or (job.job_id,))),
         uid=uid,
-        state=states.JobState.REQUEUED,
-        exit_code="0:0",
-        partition=said.get("Partition", ""),
+        state=job.state if is_end else states.JobState.REQUEUED,
+        end=f"{job.exit_code}:{job.signal}" if is_end else "0:0",
+        partition=job.partition,
     )
-    if int(restarts[1]) > restart:
-        return found
-    code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
-    state = said.get("JobState", "")
-    if int(restarts[1]) < restart or state not in states.OVER or code is None:
-        return None
-    return msgspec.structs.replace(found, state=state, exit_code=code[1])
