@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 from tests.install import sites
+from tests.unit import fakes
 
 from penstock.install import accounts, drafting
-from penstock.model import resources
+from penstock.model import nodes, resources
 from penstock.site import loading, resolving
 from penstock.slurm import describing
 
@@ -21,8 +22,8 @@ NODE_LINE = (
 )
 
 
-def node(name: str, **more: int) -> describing.SlurmNode:
-    return describing.SlurmNode(name=name, state="IDLE", cpus=8, memory_mb=32768, gpus=more.get("gpus", 0))
+def node(name: str, **more: int) -> nodes.Node:
+    return nodes.Node(name=name, state="IDLE", amount=fakes.amount(cpus=8, gib=32, gpus=more.get("gpus", 0)))
 
 
 def member(name: str, *, cpus: int = 8, host: str = "") -> resolving.Member:
@@ -119,8 +120,8 @@ def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:
 def test_a_node_is_read_from_scontrol() -> None:
     """Values with blanks in them, GPU types, what is taken."""
     found = describing.node(NODE_LINE)
-    assert (found.cpus, found.memory_mb, found.gpus, found.gpu_type) == (8, 32768, 4, "a100")
-    assert (found.used_cpus, found.used_memory_mb, found.used_gpus) == (2, 1000, 1)
+    assert (found.amount, found.gpu_type) == (fakes.amount(cpus=8, gib=32, gpus=4), "a100")
+    assert found.used == resources.Amount(millicpus=2000, memory=1000 * 2**20, gpus=1)
     assert found.state == "MIXED+DRAIN"
     assert found.reason.startswith("fan is broken")
 

@@ -17,6 +17,7 @@ from penstock.bridge import context, draining, epilogs
 from penstock.daemon import metrics
 from penstock.kube import reflecting, types
 from penstock.model import comments, jobs, launches, resources, sentences
+from penstock.model.nodes import Drain, Node
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
 
@@ -175,7 +176,7 @@ class FakeSlurm:
         self.priorities: dict[int, int] = {}
         self.stuck: set[int] = set()
         """Jobs for which Slurm has no node at all."""
-        self.places: tuple[jobs.Target, ...] = ()
+        self.places: tuple[Node, ...] = ()
         self.reasons: dict[str, str] = {}
         self.since = 1000.0
         """When nodes were drained."""
@@ -286,7 +287,7 @@ class FakeSlurm:
             begins=job.begins if seconds is None else until,
         )
 
-    async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
+    async def targets(self, partition: str) -> tuple[Node, ...]:
         self._check()
         return self.places
 
@@ -298,11 +299,11 @@ class FakeSlurm:
         self._check()
         del self.reasons[node]
 
-    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]:
+    async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
         """Nodes called x… are in none of the bridged partitions."""
         self._check()
         return tuple(
-            jobs.Drain(node=node, reason=reason, since=self.since)
+            Drain(node=node, reason=reason, since=self.since)
             for node, reason in self.reasons.items()
             if partitions and not node.startswith("x")
         )

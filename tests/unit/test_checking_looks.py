@@ -10,7 +10,7 @@ import pytest
 from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
-from penstock.model import audits, jobs
+from penstock.model import audits, nodes
 from penstock.slurm import accounting, control, parsing
 from tests.unit import slurmtexts
 from tests.unit import test_checking as planting
@@ -102,4 +102,4 @@ async def test_what_penstockd_frees_are_drained_nodes_alone() -> None:
     slurm = control.SlurmControl("/etc/slurm/slurm.conf")
     assert await slurm.drained({"host"}) == ()
     found = await slurm.drained({"gpu", "host"})
-    assert found == (jobs.Drain(node="n2", reason="penstock: x|y", since=1000.0),)
+    assert found == (nodes.Drain(node="n2", reason="penstock: x|y", since=1000.0),)

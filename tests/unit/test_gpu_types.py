@@ -168,7 +168,7 @@ def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> N
 def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices) -> None:
     """As scontrol shows them, also those whose names begin with a digit."""
     found = describing.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
-    assert (found.gpus, found.gpus_by_type) == (gpus, types_)
+    assert (found.amount.gpus, found.gpus_by_type) == (gpus, types_)
 
 
 def test_a_site_with_one_name_needs_no_type() -> None:

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from penstock.bridge import rooms, steering
 from penstock.kube import reflecting, types
-from penstock.model import jobs
+from penstock.model import nodes
 from tests.unit import fakes
 
 NODES = ("n1", "n2", "n3", "n4")
 
 
-def target(name: str, *, gpus: int = 4, features: tuple[str, ...] = (), is_up: bool = True) -> jobs.Target:
+def target(name: str, *, gpus: int = 4, features: tuple[str, ...] = (), is_up: bool = True) -> nodes.Node:
     whole = fakes.amount(cpus=8, gib=32, gpus=gpus)
-    return jobs.Target(name=name, amount=whole, features=frozenset(features), is_up=is_up)
+    return nodes.Node(
+        name=name, state="IDLE" if is_up else "DOWN", amount=whole, features=frozenset(features)
+    )
 
 
 class World:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.model import jobs
+from penstock.model import jobs, nodes
 from penstock.model.reasons import Outcome, Refusal
 
 
@@ -48,13 +48,13 @@ class Slurm(Protocol):
         self, job: jobs.Job, *, avoids: Collection[str], seconds: int | None, until: int
     ) -> None: ...
 
-    async def targets(self, partition: str) -> tuple[jobs.Target, ...]: ...
+    async def targets(self, partition: str) -> tuple[nodes.Node, ...]: ...
 
     async def drain(self, node: str, reason: str) -> None: ...
 
     async def resume(self, node: str) -> None: ...
 
-    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]: ...
+    async def drained(self, partitions: Collection[str]) -> tuple[nodes.Drain, ...]: ...
 
 
 class Kube(Protocol):

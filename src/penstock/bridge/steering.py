@@ -21,6 +21,7 @@ from penstock import errors, joblog
 from penstock.bridge import rooms
 from penstock.bridge.context import Context
 from penstock.model import jobs
+from penstock.model.nodes import Node
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Steering:
         self.waiting: dict[int, Waiting] = {}
         self._context, self._slurm, self._time = context, context.slurm, context.time
         self._pods, self._nodes, self._store = context.pods, context.nodes, context.store
-        self._targets: dict[str, tuple[float, tuple[jobs.Target, ...]]] = {}
+        self._targets: dict[str, tuple[float, tuple[Node, ...]]] = {}
         self._on_its_way: dict[int, tuple[float, tuple[str, ...]]] = {}
         self._blind: set[int] = set()
         """Jobs that were refused because the API did not answer."""
@@ -236,7 +237,7 @@ class Steering:
                 found.take(node, share.amount)
         return found
 
-    async def _targets_of(self, waiting: Waiting) -> tuple[jobs.Target, ...]:
+    async def _targets_of(self, waiting: Waiting) -> tuple[Node, ...]:
         partition = waiting.allocation.partition
         until, targets = self._targets.get(partition, (0.0, ()))
         if self._time.now() >= until:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.doctor import kubernetes
 from penstock.doctor.live import Live
 from penstock.kube import reading
 from penstock.model import resources
@@ -56,8 +55,8 @@ def _all_sides(live: Live) -> tuple[NodeSides, ...]:
 
 def _sides(live: Live, name: str) -> NodeSides:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed = kubernetes.claimed(live.site, slurm) if slurm else None
-    given = kubernetes.allocated(live.site, slurm) if slurm else None
+    claimed = slurm.amount if slurm else None
+    given = slurm.used if slurm else None
     can_give = live.gpus_only(reading.amount(kube.status.allocatable)) if kube else None
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"

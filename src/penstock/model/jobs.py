@@ -249,24 +249,3 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def may_change(self) -> bool:
         """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
         return self.state in states.CODE_COMES_LATER and self.end == "0:0"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Target:
-    """A node that Slurm has for jobs, whole."""
-
-    name: str
-    amount: resources.Amount
-    features: frozenset[str] = frozenset()
-    is_up: bool = True
-    """Whether Slurm starts jobs there at all."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Drain:
-    """A node on which Slurm starts nothing new, as somebody wanted."""
-
-    node: str
-    reason: str
-    since: float
-    """When the reason was given, by slurmctld's clock; 0 when it does not say."""

@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock import errors
-from penstock.model import jobs, resources, states
+from penstock.model import jobs, states
+from penstock.model.nodes import Drain, Node, Partition
 from penstock.slurm import commands, describing, fields, marks, parsing
 
 LAUNCH_FAILURE = "JobLaunchFailure"  # the reason of a job that slurmd could not start
@@ -25,16 +26,20 @@ class SlurmReader:
     """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
 
     # -- itself --------------------------------------------------------------------------------------------
+    async def configuration(self) -> dict[str, str]:
+        """What slurmctld runs with, by name."""
+        return describing.settings(await self._run("scontrol", "show", "config"))
+
     async def cluster_name(self) -> str:
         """ClusterName, as slurmctld has it."""
         return await self._setting("ClusterName")
 
     async def requeues_by_default(self) -> bool:
         """Whether jobs whose owners did not say may run twice."""
-        return (await describing.configuration(self.slurm_conf)).get("JobRequeue") != "0"
+        return (await self.configuration()).get("JobRequeue") != "0"
 
     async def _setting(self, name: str) -> str:
-        found = (await describing.configuration(self.slurm_conf)).get(name)
+        found = (await self.configuration()).get(name)
         if not found:
             raise errors.SlurmError(f"scontrol show config names no {name}")
         return found
@@ -68,6 +73,11 @@ class SlurmReader:
         array that all wait are one.
         """
         return tuple(map(parsing.job, await self._squeue(parsing.COLUMNS, "--all")))
+
+    async def unfinished_ids(self) -> frozenset[int]:
+        """The same by number alone, every task of an array for itself."""
+        rows = await self._squeue(("JobID",), "--all", "--array")
+        return frozenset(int(row["JobID"]) for row in rows if row["JobID"].isdecimal())
 
     async def all_jobs(self) -> tuple[jobs.Job, ...]:
         """Every job, ended ones included for MinJobAge, those that hold resources with their shares."""
@@ -189,22 +199,28 @@ class SlurmReader:
         return [dict(zip(names, row, strict=True)) for row in fields.rows(text, separator, len(names))]
 
     # -- nodes -----------------------------------------------------------------------------------------------
-    async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
-        """The partition's nodes, as large as Slurm believes them to be."""
-        nodes = await describing.nodes(self.slurm_conf)
-        return tuple(self._target(node) for node in nodes if partition in node.partitions)
+    async def nodes(self) -> tuple[Node, ...]:
+        """Every node, as large as Slurm believes it to be."""
+        text = await self._run("scontrol", "--oneliner", "show", "node")
+        lines = (line for line in text.split("\n") if line.startswith("NodeName="))
+        return tuple(describing.node(line).in_kubernetes(self.gpu_resources) for line in lines)
 
-    def _target(self, node: describing.SlurmNode) -> jobs.Target:
-        whole = resources.Amount(millicpus=1000 * node.cpus, memory=node.memory_mb * 2**20, gpus=node.gpus)
-        share = jobs.NodeShare(node=node.name, amount=whole, gpus_by_type=node.gpus_by_type)
-        return jobs.Target(
-            name=node.name,
-            amount=share.in_kubernetes(self.gpu_resources).amount,
-            features=node.features,
-            is_up=node.starts_jobs,
-        )
+    async def targets(self, partition: str) -> tuple[Node, ...]:
+        """The partition's nodes."""
+        return tuple(node for node in await self.nodes() if partition in node.partitions)
 
-    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]:
+    async def partitions(self) -> tuple[Partition, ...]:
+        """Every partition."""
+        text = await self._run("scontrol", "--oneliner", "show", "partition")
+        lines = (line for line in text.split("\n") if line.startswith("PartitionName="))
+        return tuple(map(describing.partition, lines))
+
+    async def partition_names(self, *, within: float) -> tuple[str, ...]:
+        """The same by name alone, hidden ones, too."""
+        text = await self._run("sinfo", "--noheader", "--all", "--format=%R", within=within)
+        return tuple(dict.fromkeys(text.split()))
+
+    async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
         """Nodes of these partitions that are drained, with the reason as it was given."""
         found = await self._nodes_that_are("drain")
         return tuple({drain.node: drain for partition, drain in found if partition in partitions}.values())
@@ -213,7 +229,7 @@ class SlurmReader:
         """Nodes on which Slurm starts no job, with the reason: drained, down or failing."""
         return {drain.node: drain.reason for _, drain in await self._nodes_that_are("drain,down,fail")}
 
-    async def _nodes_that_are(self, states: str) -> list[tuple[str, jobs.Drain]]:
+    async def _nodes_that_are(self, states: str) -> list[tuple[str, Drain]]:
         """In each of their partitions, hidden ones, too; sinfo cannot be asked for those by name."""
         asked = (f"--states={states}", "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|")
         text = await self._run("sinfo", "--noheader", "--all", "--Node", *asked)
@@ -222,9 +238,9 @@ class SlurmReader:
             (words[1].strip(), _drain(words[0].strip(), *words[2:])) for words in lines if len(words) == 4
         ]
 
-    async def _run(self, *argv: str) -> str:
+    async def _run(self, *argv: str, within: float = commands.TIMEOUT) -> str:
         self.on_call(argv[0])
-        return await commands.run(argv, slurm_conf=self.slurm_conf)
+        return await commands.run(argv, slurm_conf=self.slurm_conf, within=within)
 
 
 def name_in(row: Mapping[str, str]) -> str:
@@ -249,7 +265,7 @@ def _shares_in(block: str) -> tuple[jobs.NodeShare, ...]:
         return ()
 
 
-def _drain(node: str, since: str, reason: str) -> jobs.Drain:
+def _drain(node: str, since: str, reason: str) -> Drain:
     """The reason is free text, which may have bars in it; sinfo puts one after it."""
     text = reason.rstrip().removesuffix("|").strip()
-    return jobs.Drain(node=node, reason=text, since=float(since) if since.strip().isdigit() else 0.0)
+    return Drain(node=node, reason=text, since=float(since) if since.strip().isdigit() else 0.0)
