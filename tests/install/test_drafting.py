@@ -12,7 +12,7 @@ from tests.unit import fakes
 from penstock.install import accounts, drafting
 from penstock.model import nodes, resources
 from penstock.site import loading, resolving
-from penstock.slurm import describing
+from penstock.slurm import associations, describing
 
 NODE_LINE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=8  CPUAlloc=2 CPUTot=8 CPULoad=0.10 AvailableFeatures=(null) "
@@ -129,31 +129,31 @@ def test_a_node_is_read_from_scontrol() -> None:
 def test_accounts_are_added_and_set_and_nothing_else() -> None:
     """Who is right already is left alone, and so is who is not named, or on another cluster."""
     goal = accounts.wanted(sites.site())
-    live = accounts.parse("research||1||\nresearch|bob|1||\nother|eve|1|cpu=1|\n")
-    assert list(accounts.changes(goal, live, cluster="c1")) == [
+    live = associations.parse("research||1||\nresearch|bob|1||\nother|eve|1|cpu=1|\n")
+    assert list(associations.changes(goal, live, cluster="c1")) == [
         ("modify", "account", "where", "name=research", "cluster=c1", "set", "grptresmins=gres/gpu=6000"),
         ("add", "user", "alice", "account=research", "cluster=c1"),
     ]
-    done = accounts.parse("research||1|gres/gpu=6000|\nresearch|alice|1||\nresearch|bob|1||\n")
-    assert list(accounts.changes(goal, done, cluster="c1")) == []
+    done = associations.parse("research||1|gres/gpu=6000|\nresearch|alice|1||\nresearch|bob|1||\n")
+    assert list(associations.changes(goal, done, cluster="c1")) == []
 
 
 def test_limits_that_the_site_file_does_not_name_are_no_difference() -> None:
     """Neither of other TRES, which setting ours would leave, nor of one partition alone."""
     goal = {("research", ""): {"grptresmins": "gres/gpu=6000"}, ("research", "bob"): {"fairshare": "3"}}
-    live = accounts.parse("research||1|cpu=5,gres/gpu=6000|\nresearch|bob|3||\nresearch|bob|7||debug\n")
-    assert list(accounts.changes(goal, live, cluster="c1")) == []
+    live = associations.parse("research||1|cpu=5,gres/gpu=6000|\nresearch|bob|3||\nresearch|bob|7||debug\n")
+    assert list(associations.changes(goal, live, cluster="c1")) == []
 
 
 def test_only_the_sites_own_cluster_is_asked_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slurmdbd serves several, and sacctmgr means all of them unless it is told."""
     asked: list[Sequence[str]] = []
 
-    def sacctmgr(site: object, words: Sequence[str]) -> str:
+    async def sacctmgr(accounting: object, *words: str) -> str:
         asked.append(words)
         return ""
 
-    monkeypatch.setattr(accounts, "_sacctmgr", sacctmgr)
+    monkeypatch.setattr(associations.Associations, "_sacctmgr", sacctmgr)
     planned = accounts.plan(sites.site(), cluster="c1")
     assert "cluster=c1" in asked[0]
     assert planned

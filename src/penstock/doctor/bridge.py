@@ -45,7 +45,7 @@ def penstockd(live: Live) -> Iterator[Problem]:
 
 def _blame_others(live: Live) -> None:
     """A penstockd that is out of touch with somebody who answers nobody is no second cause."""
-    for name, side in (("slurmctld", "settings"), ("kubernetes", "kube_nodes")):
+    for name, side in {"slurmctld": "settings", "kubernetes": "kube_nodes"}.items():
         try:
             getattr(live, side)
         except errors.PenstockError:

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from penstock import errors, wellknown
 
+NEEDED = ("scontrol", "squeue")
+"""What an installation cannot do without."""
 TIMEOUT = 20.0  # seconds; Slurm's own MessageTimeout is 10, after which its commands give up by themselves
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_")
 """How variables begin that stand for options of one command: whose jobs, which partitions, what format."""
@@ -31,6 +34,23 @@ _AWAY = (
 _NOT_YET = "the DB index is being set, try again"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Output:
+    """What a command has said."""
+
+    code: int | None
+    """Its exit code; None when it did not end in time."""
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        """The last that says something; scontrol frames its alarms with asterisks."""
+        lines = [line.strip(" *") for line in (self.out + self.err).split("\n")]
+        said = [line for line in lines if line and line != "RESTORE SLURMCTLD DAEMON TO SERVICE"]
+        return said[-1] if said else "no answer" if self.code is None else f"exit code {self.code}"
+
+
 async def run(
     argv: Sequence[str],
     *,
@@ -41,20 +61,31 @@ async def run(
     """Standard output of the command; SlurmUnavailable when the daemons do not answer, SlurmError when they
     say no.
     """
-    process = await _start(argv, surroundings(slurm_conf) | _EXACTLY | dict(environment))
+    full = surroundings(slurm_conf) | _EXACTLY | dict(environment)
+    done = await output(argv, environment=full, within=within)
+    if done.code is None:
+        raise errors.SlurmUnavailable(_late(argv[0], within, done.err.strip()))
+    if done.code:
+        _raise(argv[0], done.err.strip())
+    return done.out
+
+
+async def output(argv: Sequence[str], *, environment: Mapping[str, str], within: float) -> Output:
+    """All that the command says, whatever its exit code; SlurmUnavailable when it cannot be run."""
+    process = await _start(argv, environment)
     out, err = bytearray(), bytearray()
     ends = (_hear(process.stdout, out), _hear(process.stderr, err), process.wait())
+    code = None
     try:
         await asyncio.wait_for(asyncio.gather(*ends), within)
+        code = process.returncode
     except TimeoutError:
-        raise errors.SlurmUnavailable(_late(argv[0], within, _text(err))) from None
+        pass
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode:
-        _raise(argv[0], _text(err))
-    return out.decode(errors="replace")
+    return Output(code=code, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
 
 
 async def _start(argv: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
@@ -87,10 +118,6 @@ async def _hear(stream: asyncio.StreamReader | None, said: bytearray) -> None:
     """All of it, bit by bit: what a command said counts although it does not end."""
     while stream is not None and (chunk := await stream.read(65536)):
         said += chunk
-
-
-def _text(said: bytearray) -> str:
-    return said.decode(errors="replace").strip()
 
 
 def _late(program: str, within: float, text: str) -> str:

@@ -74,6 +74,12 @@ class SlurmReader:
         """
         return tuple(map(parsing.job, await self._squeue(parsing.COLUMNS, "--all")))
 
+    async def names_of_jobs_in(self, partitions: Sequence[str], *, within: float) -> tuple[str, ...]:
+        """As people name jobs that have not ended; those of an array that all wait are one."""
+        options = ("--all", f"--partition={','.join(partitions)}")
+        rows = await self._squeue(("JobArrayID",), *options, within=within)
+        return tuple(row["JobArrayID"] for row in rows)
+
     async def unfinished_ids(self) -> frozenset[int]:
         """The same by number alone, every task of an array for itself."""
         rows = await self._squeue(("JobID",), "--all", "--array")
@@ -192,10 +198,12 @@ class SlurmReader:
                 return None
             raise
 
-    async def _squeue(self, names: Sequence[str], *options: str) -> list[dict[str, str]]:
+    async def _squeue(
+        self, names: Sequence[str], *options: str, within: float = commands.TIMEOUT
+    ) -> list[dict[str, str]]:
         separator = fields.made_up()
         wanted = fields.wanted(names, separator)
-        text = await self._run("squeue", "--noheader", *options, wanted)
+        text = await self._run("squeue", "--noheader", *options, wanted, within=within)
         return [dict(zip(names, row, strict=True)) for row in fields.rows(text, separator, len(names))]
 
     # -- nodes -----------------------------------------------------------------------------------------------
