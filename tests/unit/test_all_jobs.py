@@ -23,8 +23,7 @@ def block(job_id: int, name: str, nodes: str = "n[1-2]") -> str:
 
 
 def read(text: str) -> list[dict[str, str]]:
-    rows = fields.rows(text, SEPARATOR, len(parsing.COLUMNS))
-    return [dict(zip(parsing.COLUMNS, row, strict=True)) for row in rows]
+    return fields.rows(text, SEPARATOR, parsing.COLUMNS)
 
 
 async def test_a_job_is_read_with_its_record(programs: Programs) -> None:

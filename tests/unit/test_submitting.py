@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from penstock.journal import database
 from penstock.slurm import answers, finding, spooling, submitting
+from tests.unit.slurmtexts import Programs, programs
 
+__all__ = ["programs"]
 TOKEN = "0123456789abcdef" * 2
 FAILED = "sbatch: error: Batch job submission failed: "
 RETRYING = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
@@ -103,15 +105,28 @@ class TestAnswers:
 class TestFinding:
     def test_jobs_are_found_by_the_token_in_their_path(self) -> None:
         """In squeue's and in sacct's form; tasks count as their array, other tokens not at all."""
-        text = (
-            f"12|/var/spool/{TOKEN}/a|b.sh\n13_4|sbatch --parsable /s/{'f' * 32}/x\nnonsense\n|/s/{TOKEN}/y\n"
-        )
-        assert finding.matches(text, {TOKEN, "f" * 32}) == {TOKEN: "12", "f" * 32: "13"}
-        assert finding.matches(text, {"e" * 32}) == {}
+        commands = [
+            ("12", f"/var/spool/{TOKEN}/a|b.sh"),
+            ("13_4", f"sbatch --parsable /s/{'f' * 32}/x"),
+            ("nonsense", ""),
+            ("", f"/s/{TOKEN}/y"),
+        ]
+        assert finding.matches(commands, {TOKEN, "f" * 32}) == {TOKEN: "12", "f" * 32: "13"}
+        assert finding.matches(commands, {"e" * 32}) == {}
+
+    async def test_what_slurmctld_has_forgotten_the_accounting_knows(self, programs: Programs) -> None:
+        """It is asked only then; no script's name can look like another job's."""
+        forged = f"/s/{TOKEN}/x\n99|/s/{'f' * 32}/y"
+        programs.queue = [{"ArrayJobID": "12", "Command": forged}]
+        assert await finding.find(7, {TOKEN}, since=0.0, slurm_conf="") == {TOKEN: "12"}
+        assert [argv[0] for argv in programs.calls] == ["squeue"]
+        programs.records = [{"JobID": "13_4", "SubmitLine": f"sbatch /s/{'e' * 32}/x"}]
+        found = await finding.find(7, {TOKEN, "e" * 32}, since=0.0, slurm_conf="")
+        assert found == {TOKEN: "12", "e" * 32: "13"}
 
     def test_the_first_of_two_counts(self) -> None:
         """Tasks of an array come in any order."""
-        assert finding.matches(f"5_2|/{TOKEN}/x\n5_1|/{TOKEN}/x\n", {TOKEN}) == {TOKEN: "5"}
+        assert finding.matches([("5_2", f"/{TOKEN}/x"), ("5_1", f"/{TOKEN}/x")], {TOKEN}) == {TOKEN: "5"}
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ text and may hold anything: sacct is asked with a separator that nobody can have
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -45,12 +46,28 @@ async def comments(slurm_conf: str, job_ids: Collection[int]) -> dict[int, str]:
 
 async def records(slurm_conf: str, named: str, *options: str) -> tuple[jobs.JobRecord, ...]:
     """Of the jobs 17,20_3; the last attempt of each, but with --duplicates all."""
+    rows = await _sacct(slurm_conf, COLUMNS, f"--jobs={named}", *options)
+    return tuple(found for found in map(record, rows) if found is not None)
+
+
+async def submit_lines(
+    slurm_conf: str, uid: int, *, since: datetime.datetime, within: float
+) -> list[tuple[str, str]]:
+    """Numbers of all jobs of a user since then, and how they were submitted."""
+    times = (f"--starttime={since:%Y-%m-%dT%H:%M:%S}", "--endtime=now+1days")
+    options = ("--duplicates", f"--user={uid}", *times)
+    rows = await _sacct(slurm_conf, ("JobID", "SubmitLine"), *options, within=within)
+    return [(row["JobID"], row["SubmitLine"]) for row in rows]
+
+
+async def _sacct(
+    slurm_conf: str, names: Sequence[str], *options: str, within: float = commands.TIMEOUT
+) -> list[dict[str, str]]:
     separator = fields.made_up()
     argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", *options)
-    asked = (*argv, f"--jobs={named}", f"--format={','.join(COLUMNS)}")
-    text = await commands.run(asked, slurm_conf=slurm_conf)
-    rows = (dict(zip(COLUMNS, row, strict=True)) for row in fields.rows(text, separator, len(COLUMNS)))
-    return tuple(found for found in map(record, rows) if found is not None)
+    asked = (*argv, f"--format={','.join(names)}")
+    text = await commands.run(asked, slurm_conf=slurm_conf, within=within)
+    return fields.rows(text, separator, names)
 
 
 def record(said: Mapping[str, str]) -> jobs.JobRecord | None:

@@ -80,6 +80,12 @@ class SlurmReader:
         rows = await self._squeue(("JobArrayID",), *options, within=within)
         return tuple(row["JobArrayID"] for row in rows)
 
+    async def scripts_of(self, uid: int, *, within: float) -> list[tuple[str, str]]:
+        """Numbers and scripts of all jobs of a user, ended ones, too; an array counts as one job."""
+        options = ("--all", "--states=all", f"--user={uid}")
+        rows = await self._squeue(("ArrayJobID", "Command"), *options, within=within)
+        return [(row["ArrayJobID"], row["Command"]) for row in rows]
+
     async def unfinished_ids(self) -> frozenset[int]:
         """The same by number alone, every task of an array for itself."""
         rows = await self._squeue(("JobID",), "--all", "--array")
@@ -204,7 +210,7 @@ class SlurmReader:
         separator = fields.made_up()
         wanted = fields.wanted(names, separator)
         text = await self._run("squeue", "--noheader", *options, wanted, within=within)
-        return [dict(zip(names, row, strict=True)) for row in fields.rows(text, separator, len(names))]
+        return fields.rows(text, separator, names)
 
     # -- nodes -----------------------------------------------------------------------------------------------
     async def nodes(self) -> tuple[Node, ...]:
