@@ -1,4 +1,7 @@
-"""What can be asked of slurmctld, as methods."""
+"""What can be asked of slurmctld: jobs, nodes, partitions and settings, as data.
+
+Answers that are not understood are errors, never fewer jobs or nodes.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,11 @@ class SlurmReader:
         """
         return tuple(map(parsing.job, await self._squeue(parsing.COLUMNS, "--all")))
 
+    async def unfinished_ids(self) -> frozenset[int]:
+        """The same by number alone, every task of an array for itself."""
+        rows = await self._squeue(("JobID",), "--all", "--array")
+        return frozenset(int(row["JobID"]) for row in rows if row["JobID"].isdecimal())
+
     async def names_of_jobs_in(self, partitions: Sequence[str], *, within: float) -> tuple[str, ...]:
         """As people name jobs that have not ended; those of an array that all wait are one."""
         options = ("--all", f"--partition={','.join(partitions)}")
@@ -85,11 +93,6 @@ class SlurmReader:
         options = ("--all", "--states=all", f"--user={uid}")
         rows = await self._squeue(("ArrayJobID", "Command"), *options, within=within)
         return [(row["ArrayJobID"], row["Command"]) for row in rows]
-
-    async def unfinished_ids(self) -> frozenset[int]:
-        """The same by number alone, every task of an array for itself."""
-        rows = await self._squeue(("JobID",), "--all", "--array")
-        return frozenset(int(row["JobID"]) for row in rows if row["JobID"].isdecimal())
 
     async def all_jobs(self) -> tuple[jobs.Job, ...]:
         """Every job, ended ones included for MinJobAge, those that hold resources with their shares."""
