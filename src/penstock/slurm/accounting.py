@@ -13,6 +13,7 @@ import msgspec
 
 from penstock import errors
 from penstock.model import jobs, numbers, states
+from penstock.model.comments import printable
 from penstock.slurm import commands, fields, parsing, reader
 
 COLUMNS = (
@@ -22,7 +23,6 @@ COLUMNS = (
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
-_LONGEST_COMMENT = 4096
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 
 
@@ -102,8 +102,7 @@ def _seconds(text: str) -> float | None:
 
 async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
     """On a job that has ended, of which slurmctld takes none any more."""
-    said = "".join(each if each.isprintable() else " " for each in text[:_LONGEST_COMMENT])
-    where = ("where", f"jobid={job_id}", "set", f"comment={said}")
+    where = ("where", f"jobid={job_id}", "set", f"comment={printable(text)}")
     await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
 
 

@@ -21,16 +21,17 @@ _UNSET = frozenset({"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER", "SLURM_TIME_FORMA
 """The same of all commands: which clusters, and how times and lists of tasks are written."""
 _EXACTLY = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 """Times in seconds since 1970, and every task of an array instead of the first few."""
-_AWAY = (
+NO_ANSWER = (
     "Unable to contact slurm controller",
     "Connection refused",
+    "Connection timed out",
     "Socket timed out",
     "Zero Bytes were transmitted",
-    "Connection timed out",
     "Unable to connect",
     "Transport endpoint is not connected",
-    "backup controller",
+    "Slurm backup controller",
 )
+"""How a complaint begins that means that a daemon did not answer."""
 _NOT_YET = "the DB index is being set, try again"
 
 
@@ -126,15 +127,10 @@ def _late(program: str, within: float, text: str) -> str:
     return f"{program} did not answer within {within:g} s{told}"
 
 
-def is_away(text: str) -> bool:
-    """Whether a command's complaint means that a daemon did not answer."""
-    return any(sign in text for sign in _AWAY)
-
-
 def _raise(program: str, text: str) -> None:
     last = text.split("\n")[-1] if text else "failed without a word"
     if _NOT_YET in text:
         raise errors.SlurmNotYet(f"{program}: {last}")
-    if is_away(text):
+    if any(sign in text for sign in NO_ANSWER):
         raise errors.SlurmUnavailable(f"{program}: {last}")
     raise errors.SlurmError(f"{program}: {last}")

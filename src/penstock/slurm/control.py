@@ -9,8 +9,6 @@ from penstock import errors
 from penstock.model import comments, jobs, states
 from penstock.slurm import marks, reader
 
-LONGEST_COMMENT = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
-
 
 @dataclasses.dataclass(frozen=True)
 class SlurmControl(reader.SlurmReader):
@@ -26,8 +24,7 @@ class SlurmControl(reader.SlurmReader):
         await self._comment(reader.name_in(row), comments.waiting(reason, row["Comment"]))
 
     async def _comment(self, name: str, text: str) -> None:
-        said = "".join(each if each.isprintable() else " " for each in text[:LONGEST_COMMENT])
-        await self._update(f"JobId={name}", f"Comment={said}")
+        await self._update(f"JobId={name}", f"Comment={comments.printable(text)}")
 
     async def requeue(self, job_id: int) -> None:
         """Back to the queue under the same id; SlurmError when the job may not be requeued."""

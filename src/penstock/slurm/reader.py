@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from penstock import errors
 from penstock.model import jobs, states
 from penstock.model.nodes import Drain, Node, Partition
+from penstock.model.states import NodeState
 from penstock.slurm import commands, describing, fields, marks, parsing
 
 LAUNCH_FAILURE = "JobLaunchFailure"  # the reason of a job that slurmd could not start
@@ -239,16 +240,20 @@ class SlurmReader:
 
     async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
         """Nodes of these partitions that are drained, with the reason as it was given."""
-        found = await self._nodes_that_are("drain")
+        found = await self._nodes_that_are(NodeState.DRAIN)
         return tuple({drain.node: drain for partition, drain in found if partition in partitions}.values())
 
     async def given_to_nobody(self) -> dict[str, str]:
         """Nodes on which Slurm starts no job, with the reason: drained, down or failing."""
-        return {drain.node: drain.reason for _, drain in await self._nodes_that_are("drain,down,fail")}
+        found = await self._nodes_that_are(NodeState.DRAIN, NodeState.DOWN, NodeState.FAIL)
+        return {drain.node: drain.reason for _, drain in found}
 
-    async def _nodes_that_are(self, states: str) -> list[tuple[str, Drain]]:
+    async def _nodes_that_are(self, *wanted: NodeState) -> list[tuple[str, Drain]]:
         """In each of their partitions, hidden ones, too; sinfo cannot be asked for those by name."""
-        asked = (f"--states={states}", "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|")
+        asked = (
+            f"--states={','.join(wanted).lower()}",
+            "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|",
+        )
         text = await self._run("sinfo", "--noheader", "--all", "--Node", *asked)
         lines = (line.split("|", 3) for line in text.split("\n"))
         return [
