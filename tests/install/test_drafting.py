@@ -12,7 +12,7 @@ from tests.unit import fakes
 from penstock.install import accounts, drafting
 from penstock.model import nodes, resources
 from penstock.site import loading, resolving
-from penstock.slurm import associations, describing
+from penstock.slurm import associations, nodetexts
 
 NODE_LINE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=8  CPUAlloc=2 CPUTot=8 CPULoad=0.10 AvailableFeatures=(null) "
@@ -119,7 +119,7 @@ def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:
 
 def test_a_node_is_read_from_scontrol() -> None:
     """Values with blanks in them, GPU types, what is taken."""
-    found = describing.node(NODE_LINE)
+    found = nodetexts.node(NODE_LINE)
     assert (found.amount, found.gpu_type) == (fakes.amount(cpus=8, gib=32, gpus=4), "a100")
     assert found.used == resources.Amount(millicpus=2000, memory=1000 * 2**20, gpus=1)
     assert found.state == "MIXED+DRAIN"

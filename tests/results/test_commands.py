@@ -15,7 +15,7 @@ from penstock import errors
 from penstock.cli import asking, logs, results
 from penstock.model import jobs, views
 from penstock.results import tailing
-from penstock.slurm import showing
+from penstock.slurm import lookup
 from tests.results.stage import Stage
 from tests.unit import fakes
 
@@ -48,8 +48,8 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
                 raise errors.PenstockError("penstockd does not answer")
             return asking.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
 
-        monkeypatch.setattr(showing, "record", answer)
-        monkeypatch.setattr(showing, "records", answers)
+        monkeypatch.setattr(lookup, "record", answer)
+        monkeypatch.setattr(lookup, "records", answers)
         monkeypatch.setattr(asking, "describe", describe)
 
     monkeypatch.setattr(logs, "ASK_SLURM", 0.0)

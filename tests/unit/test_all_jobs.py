@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.slurm import fields, parsing, reader
+from penstock.slurm import fields, jobtexts, reader
 from tests.unit import slurmtexts
 from tests.unit.slurmtexts import ROW, SEPARATOR, Programs, programs
 
@@ -23,7 +23,7 @@ def block(job_id: int, name: str, nodes: str = "n[1-2]") -> str:
 
 
 def read(text: str) -> list[dict[str, str]]:
-    return fields.rows(text, SEPARATOR, parsing.COLUMNS)
+    return fields.rows(text, SEPARATOR, jobtexts.COLUMNS)
 
 
 async def test_a_job_is_read_with_its_record(programs: Programs) -> None:
@@ -43,8 +43,8 @@ async def test_a_job_is_read_with_its_record(programs: Programs) -> None:
 def test_no_comment_can_look_like_a_job(comment: str) -> None:
     """Line breaks and bars are text; only the separator of this very call separates."""
     rows = [ROW | {"JobID": "17", "Comment": comment}, ROW | {"JobID": "18"}]
-    found = read(slurmtexts.printed(rows, parsing.COLUMNS))
-    assert [parsing.job(said).job_id for said in found] == [17, 18]
+    found = read(slurmtexts.printed(rows, jobtexts.COLUMNS))
+    assert [jobtexts.job(said).job_id for said in found] == [17, 18]
 
 
 @pytest.mark.parametrize("text", ["nonsense", f"17{SEPARATOR}"])
@@ -58,13 +58,13 @@ def test_what_is_no_list_is_an_error(text: str) -> None:
 def test_what_is_not_understood_is_an_error(changes: dict[str, str]) -> None:
     """Numbers are numbers."""
     with pytest.raises(errors.SlurmError):
-        parsing.job(ROW | changes)
+        jobtexts.job(ROW | changes)
 
 
 @pytest.mark.parametrize(("text", "end"), [("7:0", (7, 0)), ("0:15", (0, 15)), ("1792", (7, 0))])
 def test_sacct_s_way_of_writing_an_end_is_read_too(text: str, end: tuple[int, int]) -> None:
     """Releases differ."""
-    found = parsing.job(ROW | {"exit_code": text})
+    found = jobtexts.job(ROW | {"exit_code": text})
     assert (found.exit_code, found.signal) == end
 
 
@@ -74,8 +74,8 @@ async def test_a_name_with_line_breaks_makes_a_second_block_and_not_another_shar
     """The forged block is seen as one of a job that is printed twice, which is asked for on its own."""
     forged = block(18, "x\n\n" + block(17, "forged", nodes="n9"))
     text = block(17, "true") + "\n" + forged
-    assert [job_id for job_id, _ in parsing.blocks(text)] == [17, 18, 17]
-    assert list(parsing.blocks("")) == []
+    assert [job_id for job_id, _ in jobtexts.blocks(text)] == [17, 18, 17]
+    assert list(jobtexts.blocks("")) == []
 
     async def run(argv: Sequence[str], *, slurm_conf: str, **_: object) -> str:
         if argv == ("scontrol", "--detail", "show", "job", "17"):

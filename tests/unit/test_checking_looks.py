@@ -11,7 +11,7 @@ from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
 from penstock.model import audits, nodes
-from penstock.slurm import accounting, control, parsing
+from penstock.slurm import accounting, control, jobtexts
 from tests.unit import slurmtexts
 from tests.unit import test_checking as planting
 
@@ -69,7 +69,7 @@ async def test_a_reason_may_be_in_the_accounting_alone(
     monkeypatch.setattr(looking, "ask_daemon", lambda path: audits.DaemonView(ends=(ended,)))
     monkeypatch.setattr("penstock.slurm.fields.made_up", lambda: "~")
     failed = {"JobID": "17", "State": "FAILED", "exit_code": "768", "Comment": "waits [penstock]"}
-    row = slurmtexts.printed([slurmtexts.ROW | failed], parsing.COLUMNS, "~")
+    row = slurmtexts.printed([slurmtexts.ROW | failed], jobtexts.COLUMNS, "~")
     known = slurmtexts.RECORD | {"JobIDRaw": "17", "Comment": recorded}
     for name, text in (("squeue", row), ("sacct", slurmtexts.printed([known], accounting.COLUMNS, "~"))):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")

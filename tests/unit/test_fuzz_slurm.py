@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.slurm import accounting, describing, fields, finding, hostlists, parsing
+from penstock.slurm import accounting, fields, hostlists, jobtexts, nodetexts, tokensearch
 from tests.unit import slurmtexts, test_accounting
 from tests.unit.slurmtexts import SEPARATOR, SHOW_JOB
 
@@ -39,11 +39,11 @@ def spoiled(draw: some.DrawFn, text: str) -> str:
 @given(spoiled(SHOW_JOB))
 def test_a_job_or_an_error(text: str) -> None:
     """`scontrol show job -d`: no share is negative, and the name is all that follows JobName=."""
-    for found in parsing.all_shown(text):
+    for found in jobtexts.all_shown(text):
         assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in found.shares)
-    for job_id, block in parsing.blocks(text):
+    for job_id, block in jobtexts.blocks(text):
         with contextlib.suppress(errors.SlurmError):
-            found = parsing.shown_in(block)
+            found = jobtexts.shown_in(block)
             assert found.job_id == job_id
             assert found.name == block.partition("\n")[0].partition(" JobName=")[2].strip()
 
@@ -51,19 +51,19 @@ def test_a_job_or_an_error(text: str) -> None:
 @given(spoiled(SHOW_JOB * 2))
 def test_blocks_are_parts_of_the_text(text: str) -> None:
     """`scontrol show job` of all jobs, cut where a job begins."""
-    found = list(parsing.blocks(text))
+    found = list(jobtexts.blocks(text))
     assert all(block in text for _, block in found)
     assert sum(len(block) for _, block in found) <= len(text)
 
 
-@pytest.mark.parametrize("names", [parsing.LIVE_COLUMNS, (*parsing.COLUMNS, parsing.USER_COLUMN)])
+@pytest.mark.parametrize("names", [jobtexts.LIVE_COLUMNS, (*jobtexts.COLUMNS, jobtexts.USER_COLUMN)])
 @given(some.data())
 def test_jobs_of_the_queue_or_an_error(names: tuple[str, ...], data: some.DataObject) -> None:
     """`squeue`, as penstockd and as all others ask it."""
     text = data.draw(spoiled(slurmtexts.printed([slurmtexts.ROW], names)))
     with contextlib.suppress(errors.SlurmError):
         for said in fields.rows(text, SEPARATOR, names):
-            read = parsing.live_job if names == parsing.LIVE_COLUMNS else parsing.job
+            read = jobtexts.live_job if names == jobtexts.LIVE_COLUMNS else jobtexts.job
             assert read(said).job_id >= 0
 
 
@@ -80,7 +80,7 @@ def test_a_record_of_the_accounting_or_none(text: str) -> None:
 def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart: int) -> None:
     """`scontrol show job`, for the results."""
     with contextlib.suppress(errors.SlurmError):
-        found = accounting._remembered(parsing.shown(text, 23), uid=1001, restart=restart)
+        found = accounting._remembered(jobtexts.shown(text, 23), uid=1001, restart=restart)
         assert found is None or (found.uid, found.job_id) == (1001, 23)
 
 
@@ -88,7 +88,7 @@ def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart:
 def test_a_node_or_an_error(line: str) -> None:
     """`scontrol -o show node`."""
     with contextlib.suppress(errors.SlurmError):
-        assert describing.node(line).name is not None
+        assert nodetexts.node(line).name is not None
 
 
 @given(spoiled("n[1-3,07],login"))
@@ -102,7 +102,7 @@ def test_names_or_an_error(text: str) -> None:
 def test_only_tokens_that_were_asked_for_are_found(number: str, command: str) -> None:
     """What the intake finds its jobs by."""
     token = "0123456789abcdef0123456789abcdef"
-    assert set(finding.matches([(number, command)], {token})) <= {token}
+    assert set(tokensearch.matches([(number, command)], {token})) <= {token}
 
 
 @given(some.lists(some.lists(some.text(some.characters(codec="utf-8")), min_size=9, max_size=9), max_size=3))
@@ -129,6 +129,6 @@ def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
 
 def test_a_name_cannot_pretend_to_be_a_state() -> None:
     """What `penstock show` shows of a job is slurmctld's word."""
-    found = parsing.shown(SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no"), 1)
+    found = jobtexts.shown(SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no"), 1)
     assert (found.state, found.job_id) == ("RUNNING", 1)
     assert found.name == "x JobState=COMPLETED Restarts=no"

@@ -14,7 +14,7 @@ from penstock.kube import reading, types
 from penstock.model import audits, jobs, resources, sentences
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
-from penstock.slurm import describing, parsing
+from penstock.slurm import jobtexts, nodetexts
 from tests.unit import fakes, slurmtexts
 
 AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
@@ -23,7 +23,7 @@ COUNTS = st.dictionaries(st.sampled_from([AMD, MIG, "rdma/hca"]), st.integers(0,
 
 
 def share_of(gres: str) -> jobs.NodeShare:
-    return parsing.shown(slurmtexts.show_job(gres), 1).shares[0].in_kubernetes(RESOURCES)
+    return jobtexts.shown(slurmtexts.show_job(gres), 1).shares[0].in_kubernetes(RESOURCES)
 
 
 def node(**more: str) -> types.Node:
@@ -101,7 +101,7 @@ def test_what_is_promised_is_counted_by_name() -> None:
 
 
 def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:
-    raw = fakes.job(17, state="RUNNING", shares=parsing.shown(slurmtexts.show_job(gres), 1).shares)
+    raw = fakes.job(17, state="RUNNING", shares=jobtexts.shown(slurmtexts.show_job(gres), 1).shares)
     view = audits.DaemonView(bridged_partitions=("gpu",), gpu_resources=RESOURCES)
     job = raw.in_kubernetes(RESOURCES if daemon else {})
     there = node(**{"nvidia.com/gpu": "4", AMD: "4", "rdma/hca": "1"})
@@ -167,7 +167,7 @@ def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> N
 )
 def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices) -> None:
     """As scontrol shows them, also those whose names begin with a digit."""
-    found = describing.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
+    found = nodetexts.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
     assert (found.amount.gpus, found.gpus_by_type) == (gpus, types_)
 
 

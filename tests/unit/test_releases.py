@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock import errors
 from penstock.model import jobs, releases
 from penstock.render import slurmconf
-from penstock.slurm import parsing, showing
+from penstock.slurm import jobtexts, lookup
 from tests.unit import test_slurmconf
 from tests.unit.slurmtexts import RECORD, Programs, programs
 
@@ -109,7 +109,7 @@ def recorded(release: releases.Release) -> str:
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
 def test_every_releases_scontrol_is_understood(release: releases.Release) -> None:
     """The share of each node, the partition and the QOS of the same job are read as the same."""
-    found = parsing.shown(recorded(release), 1)
+    found = jobtexts.shown(recorded(release), 1)
     shares = [
         (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus) for share in found.shares
     ]
@@ -120,7 +120,7 @@ def test_every_releases_scontrol_is_understood(release: releases.Release) -> Non
 
 
 async def shown(job: str) -> jobs.Job:
-    return await showing.record("/lab/etc/slurm.conf", job)
+    return await lookup.record("/lab/etc/slurm.conf", job)
 
 
 def record(**said: str) -> dict[str, str]:
@@ -184,7 +184,7 @@ async def test_what_looks_like_a_job_in_a_comment_hides_nothing(programs: Progra
     """It is none, or another; the job that was asked for is shown."""
     for forged in ("JobId=9 x", show_job("9", "   JobState=FAILED")):
         programs.jobs = show_job("30", "   JobState=RUNNING", "   Comment=one", "", forged)
-        assert [(one.shown_id, one.state) for one in await showing.records("", "30")] == [("30", "RUNNING")]
+        assert [(one.shown_id, one.state) for one in await lookup.records("", "30")] == [("30", "RUNNING")]
 
 
 async def test_a_job_that_slurmctld_has_forgotten_is_the_accountings(programs: Programs) -> None:

@@ -12,7 +12,7 @@ import click
 from penstock import errors
 from penstock.cli import asking, documents, screens, whereabouts
 from penstock.model import states, views
-from penstock.slurm import reader, showing
+from penstock.slurm import lookup, reader
 
 NOT_YOURS = "not yours to see"
 NOT_KNOWN = "not known"
@@ -143,7 +143,7 @@ def show(job: str, style: str) -> None:
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
-    found = asyncio.run(showing.records(whereabouts.slurm_conf(), job))
+    found = asyncio.run(lookup.records(whereabouts.slurm_conf(), job))
     answer = asking.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
     known = answer.by_job()
     shown = tuple(

@@ -19,7 +19,7 @@ from penstock import errors, wellknown
 from penstock.cli import asking, results, whereabouts
 from penstock.model import jobs, states
 from penstock.results import finding, gathering, tailing
-from penstock.slurm import showing
+from penstock.slurm import lookup
 
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
@@ -80,7 +80,7 @@ class Watched:
 
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
-        self.record = asyncio.run(showing.record(whereabouts.slurm_conf(), self.job))
+        self.record = asyncio.run(lookup.record(whereabouts.slurm_conf(), self.job))
         self.find()
 
     def find(self) -> None:
@@ -93,7 +93,7 @@ class Watched:
 
 
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
-    record = asyncio.run(showing.record(whereabouts.slurm_conf(), job))
+    record = asyncio.run(lookup.record(whereabouts.slurm_conf(), job))
     watched = Watched(job, folder, stream, record, tailing.Tail(Path(os.devnull)))
     watched.find()
     try:

@@ -14,7 +14,7 @@ import msgspec
 from penstock import errors
 from penstock.model import jobs, numbers, states
 from penstock.model.comments import printable
-from penstock.slurm import commands, fields, parsing, reader
+from penstock.slurm import commands, fields, jobtexts, reader
 
 COLUMNS = (
     *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End", "Elapsed"),
@@ -84,19 +84,19 @@ def record(said: Mapping[str, str]) -> jobs.JobRecord | None:
         submitted=_seconds(said["Submit"]),
         started=_seconds(said["Start"]),
         ended=_seconds(said["End"]),
-        elapsed=parsing.duration(said["Elapsed"]),
+        elapsed=jobtexts.duration(said["Elapsed"]),
         account=said["Account"],
         partition=said["Partition"],
         qos=said["QOS"],
         user=said["User"],
         name=said["JobName"],
-        nodes=parsing.nodes(said["NodeList"]),
+        nodes=jobtexts.nodes(said["NodeList"]),
         comment=said["Comment"],
     )
 
 
 def _seconds(text: str) -> float | None:
-    found = parsing.seconds(text)
+    found = jobtexts.seconds(text)
     return float(found) if found else None
 
 

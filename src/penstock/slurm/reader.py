@@ -13,7 +13,7 @@ from penstock import errors
 from penstock.model import jobs, states
 from penstock.model.nodes import Drain, Node, Partition
 from penstock.model.states import NodeState
-from penstock.slurm import commands, describing, fields, marks, parsing
+from penstock.slurm import commands, fields, jobtexts, marks, nodetexts
 
 LAUNCH_FAILURE = "JobLaunchFailure"  # the reason of a job that slurmd could not start
 NAMING = ("JobID", "ArrayJobID", "ArrayTaskID")
@@ -32,7 +32,7 @@ class SlurmReader:
     # -- itself --------------------------------------------------------------------------------------------
     async def configuration(self) -> dict[str, str]:
         """What slurmctld runs with, by name."""
-        return describing.settings(await self._run("scontrol", "show", "config"))
+        return nodetexts.settings(await self._run("scontrol", "show", "config"))
 
     async def cluster_name(self) -> str:
         """ClusterName, as slurmctld has it."""
@@ -52,31 +52,33 @@ class SlurmReader:
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
         """Every job that may have pods: those that wait or have ended are many and have none."""
         options = ("--all", f"--states={','.join(sorted(states.HOLDING))}", "--array")
-        return tuple(map(parsing.live_job, await self._squeue(parsing.LIVE_COLUMNS, *options)))
+        return tuple(map(jobtexts.live_job, await self._squeue(jobtexts.LIVE_COLUMNS, *options)))
 
     async def live_job(self, job_id: int) -> jobs.LiveJob | None:
         """One job, or None when slurmctld does not know it."""
-        found = await self._known(parsing.LIVE_COLUMNS, "--all", "--states=all", f"--jobs={job_id}")
+        found = await self._known(jobtexts.LIVE_COLUMNS, "--all", "--states=all", f"--jobs={job_id}")
         if found is not None and not found:  # silence is no answer
             raise errors.SlurmUnavailable(f"squeue said nothing of job {job_id}")
-        return next((job for job in map(parsing.live_job, found or ()) if job.job_id == job_id), None)
+        return next((job for job in map(jobtexts.live_job, found or ()) if job.job_id == job_id), None)
 
     async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Job, ...]:
         """Those of the jobs that Slurm still has in its queue or running."""
         wanted = f"--jobs={','.join(map(str, job_ids))}"
-        found = await self._known(parsing.COLUMNS, "--all", "--array", wanted)
-        return tuple(map(parsing.job, found or ()))
+        found = await self._known(jobtexts.COLUMNS, "--all", "--array", wanted)
+        return tuple(map(jobtexts.job, found or ()))
 
     async def shown_queue(self, *, user: str = "") -> tuple[jobs.Job, ...]:
         """Jobs that wait or run, every task of an array for itself, as people may see them."""
         options = ("--array", f"--user={user}") if user else ("--array",)
-        return tuple(map(parsing.job, await self._squeue((*parsing.COLUMNS, parsing.USER_COLUMN), *options)))
+        return tuple(
+            map(jobtexts.job, await self._squeue((*jobtexts.COLUMNS, jobtexts.USER_COLUMN), *options))
+        )
 
     async def unfinished(self) -> tuple[jobs.Job, ...]:
         """Every job that has not ended, whoever asks and whatever partitions are hidden; the tasks of an
         array that all wait are one.
         """
-        return tuple(map(parsing.job, await self._squeue(parsing.COLUMNS, "--all")))
+        return tuple(map(jobtexts.job, await self._squeue(jobtexts.COLUMNS, "--all")))
 
     async def unfinished_ids(self) -> frozenset[int]:
         """The same by number alone, every task of an array for itself."""
@@ -97,8 +99,8 @@ class SlurmReader:
 
     async def all_jobs(self) -> tuple[jobs.Job, ...]:
         """Every job, ended ones included for MinJobAge, those that hold resources with their shares."""
-        rows = await self._squeue(parsing.COLUMNS, "--all", "--states=all", "--array")
-        found = tuple(map(parsing.job, rows))
+        rows = await self._squeue(jobtexts.COLUMNS, "--all", "--states=all", "--array")
+        found = tuple(map(jobtexts.job, rows))
         holding = {job.job_id for job in found if job.holds_resources}
         shares = await self._all_shares(holding) if holding else {}
         return tuple(dataclasses.replace(job, shares=shares.get(job.job_id, ())) for job in found)
@@ -110,7 +112,7 @@ class SlurmReader:
         text = await self._run("scontrol", "--detail", "show", "job")
         found: dict[int, str] = {}
         twice: set[int] = set()
-        for job_id, block in parsing.blocks(text):
+        for job_id, block in jobtexts.blocks(text):
             twice |= {job_id} & found.keys() & set(wanted)
             found[job_id] = block
         shares = {job_id: _shares_in(found[job_id]) for job_id in found.keys() & set(wanted)}
@@ -121,8 +123,8 @@ class SlurmReader:
 
         While a job is completing squeue names only the nodes that it still has.
         """
-        shares, row = await asyncio.gather(self._shares(job_id), self._row(job_id, parsing.COLUMNS))
-        found = parsing.job(row)
+        shares, row = await asyncio.gather(self._shares(job_id), self._row(job_id, jobtexts.COLUMNS))
+        found = jobtexts.job(row)
         named, shown = set(found.nodes), {share.node for share in shares}
         if not named <= shown or (named != shown and found.state != states.JobState.COMPLETING):
             where = row["NodeList"]
@@ -135,7 +137,7 @@ class SlurmReader:
 
     async def _shares(self, job_id: int) -> tuple[jobs.NodeShare, ...]:
         text = await self._run("scontrol", "--detail", "show", "job", str(job_id))
-        found = parsing.shown(text, job_id).shares
+        found = jobtexts.shown(text, job_id).shares
         if not found:
             raise errors.SlurmError("scontrol shows no allocation for the job")
         return found
@@ -147,31 +149,31 @@ class SlurmReader:
 
     async def shown(self, job_id: int) -> jobs.Job:
         """A job with its files and its end, until slurmctld forgets it."""
-        return parsing.shown(await self._run("scontrol", "show", "job", str(job_id)), job_id)
+        return jobtexts.shown(await self._run("scontrol", "show", "job", str(job_id)), job_id)
 
     async def shown_jobs(self, name: str) -> tuple[jobs.Job, ...]:
         """The same of 17 or 20_3; of an array's number, all its tasks."""
-        return tuple(parsing.all_shown(await self._run("scontrol", "show", "job", name)))
+        return tuple(jobtexts.all_shown(await self._run("scontrol", "show", "job", name)))
 
     async def is_older_than_controller(self, job_id: int) -> bool:
         """Whether slurmctld was started after this attempt of the job was."""
-        started = parsing.seconds((await self._row(job_id, ("StartTime",)))["StartTime"])
+        started = jobtexts.seconds((await self._row(job_id, ("StartTime",)))["StartTime"])
         if not started:
             raise errors.SlurmError(f"squeue shows no StartTime of job {job_id}")
-        return started < parsing.seconds(await self._setting("BOOT_TIME"))
+        return started < jobtexts.seconds(await self._setting("BOOT_TIME"))
 
     async def waiting(self, job_id: int) -> jobs.Job | None:
         """A job of ours in the queue with all that keeps it from starting; None when it is not there, or not
         there any more.
         """
         try:
-            row = await self._row(job_id, parsing.COLUMNS)
+            row = await self._row(job_id, jobtexts.COLUMNS)
             excluded = await self._excluded(job_id)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError:  # it has gone meanwhile
             return None
-        found = parsing.job(row | {parsing.EXCLUDED: excluded})
+        found = jobtexts.job(row | {jobtexts.EXCLUDED: excluded})
         return found if found.is_pending and found.prepared else None
 
     async def _excluded(self, job_id: int) -> str:
@@ -221,7 +223,7 @@ class SlurmReader:
         """Every node, as large as Slurm believes it to be."""
         text = await self._run("scontrol", "--oneliner", "show", "node")
         lines = (line for line in text.split("\n") if line.startswith("NodeName="))
-        return tuple(describing.node(line).in_kubernetes(self.gpu_resources) for line in lines)
+        return tuple(nodetexts.node(line).in_kubernetes(self.gpu_resources) for line in lines)
 
     async def targets(self, partition: str) -> tuple[Node, ...]:
         """The partition's nodes."""
@@ -231,7 +233,7 @@ class SlurmReader:
         """Every partition."""
         text = await self._run("scontrol", "--oneliner", "show", "partition")
         lines = (line for line in text.split("\n") if line.startswith("PartitionName="))
-        return tuple(map(describing.partition, lines))
+        return tuple(map(nodetexts.partition, lines))
 
     async def partition_names(self, *, within: float) -> tuple[str, ...]:
         """The same by name alone, hidden ones, too."""
@@ -282,7 +284,7 @@ def _one(job_id: int) -> tuple[str, ...]:
 def _shares_in(block: str) -> tuple[jobs.NodeShare, ...]:
     """None of a job that has lost its nodes between the two calls."""
     try:
-        return parsing.shown_in(block).shares
+        return jobtexts.shown_in(block).shares
     except errors.SlurmError:
         return ()
 

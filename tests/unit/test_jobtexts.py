@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from penstock import errors
 from penstock.model import jobs
-from penstock.slurm import control, parsing, reader
+from penstock.slurm import control, jobtexts, reader
 from tests.unit import fakes, slurmtexts
 from tests.unit.slurmtexts import ROW, SHOW_JOB, programs
 
@@ -20,7 +20,7 @@ SLURM = reader.SlurmReader("")
 
 
 def shares(text: str) -> tuple[jobs.NodeShare, ...]:
-    return parsing.shown(text, 1).shares
+    return jobtexts.shown(text, 1).shares
 
 
 def told(**changes: str) -> jobs.Job:
@@ -148,7 +148,7 @@ async def test_a_job_without_allocation_is_an_error(programs: slurmtexts.Program
 @pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])
 def test_cpu_ids_are_counted(ids: str, count: int) -> None:
     """Ranges and single ids."""
-    assert parsing.count_ids(ids) == count
+    assert jobtexts.count_ids(ids) == count
 
 
 async def test_the_clusters_name_is_found_in_the_configuration(programs: slurmtexts.Programs) -> None:
@@ -251,8 +251,8 @@ def test_an_arrays_number_shows_the_job_itself_first() -> None:
     """Nodes of other tasks are not its own, also where it has none."""
     waiting = SHOW_JOB.partition("     Nodes=")[0].replace("JobId=1 ", "JobId=17 ArrayJobId=17 ")
     other = slurmtexts.show_job("", nodes="n3").replace("JobId=1 ", "JobId=22 ArrayJobId=17 ")
-    assert parsing.shown(f"{waiting}\n{other}", 17).shares == ()
-    assert [share.node for share in parsing.shown(f"{waiting}\n{other}", 22).shares] == ["n3"]
+    assert jobtexts.shown(f"{waiting}\n{other}", 17).shares == ()
+    assert [share.node for share in jobtexts.shown(f"{waiting}\n{other}", 22).shares] == ["n3"]
 
 
 FAILED_JOB = """JobId=17 ArrayJobId=16 ArrayTaskId=1 JobName=x Reason=JobLaunchFailure
@@ -296,7 +296,7 @@ async def test_a_comment_cannot_forge_a_failed_launch(programs: slurmtexts.Progr
 def test_no_text_makes_a_job_a_task_of_an_array() -> None:
     """`penstock logs` would show another job's output for it."""
     text = SHOW_JOB + "   Comment=x ArrayJobId=5 ArrayTaskId=3\n   ArrayJobId=5 ArrayTaskId=3\n"
-    assert parsing.shown(text, 1).shown_id == "1"
+    assert jobtexts.shown(text, 1).shown_id == "1"
 
 
 # -- squeue and scontrol say the same ------------------------------------------------------------------------
@@ -350,8 +350,8 @@ ONLY_SHOWN = ("shown_id", "shares", "comment", "name", "workdir", "stdin", "stdo
 def test_scontrol_and_squeue_say_the_same_of_every_job(found: list[dict[str, str]]) -> None:
     """Whatever its name and comment are: no field of it is another. The one that is asked for comes first."""
     row, *others = (ROW | {"exit_code": "1792"} | said for said in found)
-    shown = parsing.shown("".join(map(shown_as_scontrol_does, (row, *others))), int(row["JobID"]))
-    squeued = parsing.job(row)
+    shown = jobtexts.shown("".join(map(shown_as_scontrol_does, (row, *others))), int(row["JobID"]))
+    squeued = jobtexts.job(row)
     for name in jobs.Job.__dataclass_fields__.keys() - set(ONLY_SHOWN):
         assert getattr(shown, name) == getattr(squeued, name), name
     assert shown.name == row["Name"].strip()
