@@ -47,9 +47,10 @@ def test_nobodys_job_name_is_markup(
 
 
 def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm only knows the time of the next try."""
+    monkeypatch.setenv("COLUMNS", "160")
     view = views.JobView(17, refusals=(Refusal(kind=RefusalKind.NODE_CORDONED, node="n1", since=5.0),))
     found = documents.job_of(queued(reason="BeginTime"), view, hidden=False)
     jobs.print_jobs([found])
