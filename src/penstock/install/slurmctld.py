@@ -116,4 +116,4 @@ def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> commands.Out
     try:
         return asyncio.run(commands.output(argv, environment=environment, within=seconds))
     except errors.SlurmUnavailable as error:
-        raise errors.InstallError(f"the program {argv[0]} is not installed") from error
+        raise errors.InstallError(error.message) from error
