@@ -10,7 +10,8 @@ import pytest
 from tests.install import sites
 
 from penstock import errors
-from penstock.install import access, applying, planning, slurmctld
+from penstock.install import access, applying, planning
+from penstock.slurm import controller
 
 CONF = (
     "ClusterName=x\nSlurmctldHost=localhost\nSlurmctldPort=1\n{more}\nNodeName=n1\nPartitionName=p Nodes=n1\n"
@@ -97,4 +98,4 @@ def test_files_that_are_included_by_a_bare_name_are_found(tmp_path: Path) -> Non
     installer._require_readable({str(conf): good}, str(conf))
     with pytest.raises(errors.InstallError, match="unrecognized key: FooBar"):
         installer._require_readable({str(conf): good + b"FooBar=1\n"}, str(conf))
-    assert time.monotonic() - began < slurmctld.PING_SECONDS
+    assert time.monotonic() - began < controller.PING_SECONDS

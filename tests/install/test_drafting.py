@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 from tests.install import sites
+from tests.unit import fakes
 
 from penstock.install import accounts, drafting
-from penstock.model import resources
+from penstock.model import nodes, resources
 from penstock.site import loading, resolving
-from penstock.slurm import describing
+from penstock.slurm import associations, nodetexts
 
 NODE_LINE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=8  CPUAlloc=2 CPUTot=8 CPULoad=0.10 AvailableFeatures=(null) "
@@ -21,8 +22,8 @@ NODE_LINE = (
 )
 
 
-def node(name: str, **more: int) -> describing.SlurmNode:
-    return describing.SlurmNode(name=name, state="IDLE", cpus=8, memory_mb=32768, gpus=more.get("gpus", 0))
+def node(name: str, **more: int) -> nodes.Node:
+    return nodes.Node(name=name, state="IDLE", amount=fakes.amount(cpus=8, gib=32, gpus=more.get("gpus", 0)))
 
 
 def member(name: str, *, cpus: int = 8, host: str = "") -> resolving.Member:
@@ -118,9 +119,9 @@ def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:
 
 def test_a_node_is_read_from_scontrol() -> None:
     """Values with blanks in them, GPU types, what is taken."""
-    found = describing.node(NODE_LINE)
-    assert (found.cpus, found.memory_mb, found.gpus, found.gpu_type) == (8, 32768, 4, "a100")
-    assert (found.used_cpus, found.used_memory_mb, found.used_gpus) == (2, 1000, 1)
+    found = nodetexts.node(NODE_LINE)
+    assert (found.amount, found.gpu_type) == (fakes.amount(cpus=8, gib=32, gpus=4), "a100")
+    assert found.used == resources.Amount(millicpus=2000, memory=1000 * 2**20, gpus=1)
     assert found.state == "MIXED+DRAIN"
     assert found.reason.startswith("fan is broken")
 
@@ -128,31 +129,31 @@ def test_a_node_is_read_from_scontrol() -> None:
 def test_accounts_are_added_and_set_and_nothing_else() -> None:
     """Who is right already is left alone, and so is who is not named, or on another cluster."""
     goal = accounts.wanted(sites.site())
-    live = accounts.parse("research||1||\nresearch|bob|1||\nother|eve|1|cpu=1|\n")
-    assert list(accounts.changes(goal, live, cluster="c1")) == [
+    live = associations.parse("research||1||\nresearch|bob|1||\nother|eve|1|cpu=1|\n")
+    assert list(associations.changes(goal, live, cluster="c1")) == [
         ("modify", "account", "where", "name=research", "cluster=c1", "set", "grptresmins=gres/gpu=6000"),
         ("add", "user", "alice", "account=research", "cluster=c1"),
     ]
-    done = accounts.parse("research||1|gres/gpu=6000|\nresearch|alice|1||\nresearch|bob|1||\n")
-    assert list(accounts.changes(goal, done, cluster="c1")) == []
+    done = associations.parse("research||1|gres/gpu=6000|\nresearch|alice|1||\nresearch|bob|1||\n")
+    assert list(associations.changes(goal, done, cluster="c1")) == []
 
 
 def test_limits_that_the_site_file_does_not_name_are_no_difference() -> None:
     """Neither of other TRES, which setting ours would leave, nor of one partition alone."""
     goal = {("research", ""): {"grptresmins": "gres/gpu=6000"}, ("research", "bob"): {"fairshare": "3"}}
-    live = accounts.parse("research||1|cpu=5,gres/gpu=6000|\nresearch|bob|3||\nresearch|bob|7||debug\n")
-    assert list(accounts.changes(goal, live, cluster="c1")) == []
+    live = associations.parse("research||1|cpu=5,gres/gpu=6000|\nresearch|bob|3||\nresearch|bob|7||debug\n")
+    assert list(associations.changes(goal, live, cluster="c1")) == []
 
 
 def test_only_the_sites_own_cluster_is_asked_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slurmdbd serves several, and sacctmgr means all of them unless it is told."""
     asked: list[Sequence[str]] = []
 
-    def sacctmgr(site: object, words: Sequence[str]) -> str:
+    async def sacctmgr(accounting: object, *words: str) -> str:
         asked.append(words)
         return ""
 
-    monkeypatch.setattr(accounts, "_sacctmgr", sacctmgr)
+    monkeypatch.setattr(associations.Associations, "_sacctmgr", sacctmgr)
     planned = accounts.plan(sites.site(), cluster="c1")
     assert "cluster=c1" in asked[0]
     assert planned

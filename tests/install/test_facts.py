@@ -8,6 +8,7 @@ import pytest
 
 from penstock import errors
 from penstock.install import facts
+from penstock.slurm import controller
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH without slurmctld, and an empty folder of daemons."""
     (tmp_path / "sbin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(facts, "DAEMON_PATH", str(tmp_path / "sbin"), raising=False)
+    monkeypatch.setattr(controller, "DAEMON_PATH", str(tmp_path / "sbin"))
     return tmp_path / "sbin"
 
 

@@ -12,7 +12,7 @@ from tests.install import places
 
 from penstock import errors, wellknown
 from penstock.install import planning, queued
-from penstock.slurm.queue import UnfinishedJob
+from penstock.model import jobs
 
 BRIDGE_OLD = ("  k8s: {nodes: [known, new]}", "  k8s: {nodes: [known, new]}\n  old: {nodes: [known]}")
 RENAME = ("  k8s:", "  pods:")
@@ -24,13 +24,13 @@ def job(
     *,
     nodes: Sequence[str] = (),
     prepared: bool = True,
-) -> UnfinishedJob:
-    return UnfinishedJob(
-        job_id=number,
+) -> jobs.Job:
+    return jobs.Job(
+        identity=jobs.JobIdentity(job_id=number, restart=0, uid=1001),
+        state="PENDING",
+        partition=partition,
         shown_id=str(number),
-        script_id=number,
-        partitions=tuple(partition.split(",")),
-        nodes=frozenset(nodes),
+        nodes=tuple(nodes),
         prepared=prepared,
     )
 
@@ -40,11 +40,11 @@ class Site:
 
     def __init__(self, place: places.Place) -> None:
         self.place = place
-        self.jobs: tuple[UnfinishedJob, ...] = ()
+        self.jobs: tuple[jobs.Job, ...] = ()
         self.answers = True
         self.asked = 0
 
-    def ask(self) -> tuple[UnfinishedJob, ...]:
+    def ask(self) -> tuple[jobs.Job, ...]:
         self.asked += 1
         if not self.answers:
             raise errors.SlurmUnavailable("squeue: Connection refused")

@@ -9,10 +9,13 @@ import pytest
 from tests.install.hosts import Host
 
 from penstock import errors
-from penstock.install import applying, records, slurmctld, transactions
+from penstock.install import applying, records, transactions
 from penstock.nas import atomic
+from penstock.slurm import controller
 
 SERVICES = "disable --now penstockd.service"
+SEPARATOR = 'for end; do :; done; end="${end#*:}"'
+"""What squeue was asked to put behind the one column, in its last argument."""
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "penstock-system"}}
 
 
@@ -25,7 +28,7 @@ def test_not_knowing_of_jobs_is_not_knowing_of_none(
     host: Host, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused, and nothing was changed."""
-    monkeypatch.setattr(slurmctld, "PING_SECONDS", 0.3)
+    monkeypatch.setattr(controller, "PING_SECONDS", 0.3)
     host.install()
     before = host.seen()
     host.program("squeue", program)
@@ -40,7 +43,7 @@ def test_jobs_in_bridged_partitions_are_named(host: Host) -> None:
     """And nothing was changed."""
     host.install()
     before = host.seen()
-    host.program("squeue", "echo 17; echo 18")
+    host.program("squeue", f"{SEPARATOR}; echo 17$end; echo 18$end")
     with pytest.raises(errors.InstallError, match="2 jobs are in k8s: 17 18"):
         host.take_back()
     assert host.seen() == before
@@ -52,7 +55,7 @@ def test_jobs_of_partitions_that_left_the_file_since_are_asked_for(host: Host) -
     host.text = host.text.replace("  k8s: {", "  older: {nodes: [known]}\n  k8s: {")
     host.install()
     host.text = host.text.replace("  older: {nodes: [known]}\n", "")
-    host.program("squeue", 'case "$*" in *older*) echo 17 ;; esac')
+    host.program("squeue", f'{SEPARATOR}; case "$*" in *older*) echo 17$end ;; esac')
     with pytest.raises(errors.InstallError, match="1 jobs are in k8s,older: 17"):
         host.take_back()
 
@@ -61,7 +64,7 @@ def test_an_administrators_own_filters_hide_no_jobs(host: Host, monkeypatch: pyt
     """squeue takes variables for options, and jobs of others would be left without an Epilog."""
     host.install()
     monkeypatch.setenv("SQUEUE_USERS", "root")
-    host.program("squeue", 'test -n "$SQUEUE_USERS" || echo 17')
+    host.program("squeue", f'{SEPARATOR}; test -n "$SQUEUE_USERS" || echo 17$end')
     with pytest.raises(errors.InstallError, match="1 jobs are in k8s: 17"):
         host.take_back()
 

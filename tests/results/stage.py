@@ -13,10 +13,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.model import attempts
+from penstock.model import attempts, jobs
 from penstock.nas import acting
 from penstock.results import collecting, settings, summary
-from penstock.slurm import accounting
 
 IS_ROOT = os.geteuid() == 0
 USER = acting.User.of(pwd.getpwnam("games").pw_uid if IS_ROOT else os.geteuid())
@@ -114,13 +113,13 @@ class Stage:
         return sorted(path.name for path in self.results.iterdir() if path.name not in always)
 
 
-def record_of(attempt: attempts.Attempt, *, shown: str = "") -> accounting.EndedAttempt:
-    return accounting.EndedAttempt(
+def record_of(attempt: attempts.Attempt, *, shown: str = "") -> jobs.JobRecord:
+    return jobs.JobRecord(
         job_id=attempt.job_id,
         shown_id=shown or str(attempt.job_id),
         uid=attempt.uid,
         state="COMPLETED",
-        exit_code="0:0",
+        end="0:0",
         submitted=990.0,
         started=attempt.launched,
         ended=attempt.launched + 50,

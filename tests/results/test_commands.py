@@ -6,41 +6,41 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock import errors
 from penstock.cli import asking, logs, results
-from penstock.model import views
+from penstock.model import jobs, views
 from penstock.results import tailing
-from penstock.slurm import showing
+from penstock.slurm import lookup
 from tests.results.stage import Stage
+from tests.unit import fakes
 
 Say = Callable[..., None]
 
 
-def record(
-    job: str = "17", *, state: str = "COMPLETED", job_id: int = 17, **more: object
-) -> showing.JobRecord:
+def record(job: str = "17", *, state: str = "COMPLETED", job_id: int = 17, **more: Any) -> jobs.Job:
     fields = {"user": "alice", "name": "train", "partition": "gpu", "nodes": ("n1",)} | more
-    return showing.JobRecord(job_id=job_id, shown_id=job, state=state, **fields)  # type: ignore[arg-type]  # by name
+    return fakes.job(job_id, shown_id=job, state=state, **fields)
 
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Say:
     """Decide what Slurm and penstockd answer; the last of several records for ever."""
 
-    def decide(*records: showing.JobRecord, stdout: bytes = b"", away: bool = False) -> None:
+    def decide(*records: jobs.Job, stdout: bytes = b"", away: bool = False) -> None:
         left = list(records)
 
-        async def answer(slurm_conf: str, job: str) -> showing.JobRecord:
+        async def answer(slurm_conf: str, job: str) -> jobs.Job:
             await asyncio.sleep(0)
             if not left:
                 raise errors.NotThere(f"Slurm knows no job {job}")
             return left.pop(0) if len(left) > 1 else left[0]
 
-        async def answers(slurm_conf: str, job: str) -> tuple[showing.JobRecord, ...]:
+        async def answers(slurm_conf: str, job: str) -> tuple[jobs.Job, ...]:
             return (await answer(slurm_conf, job),)
 
         def describe(job_ids: tuple[int, ...]) -> asking.Answer:
@@ -48,8 +48,8 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
                 raise errors.PenstockError("penstockd does not answer")
             return asking.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
 
-        monkeypatch.setattr(showing, "record", answer)
-        monkeypatch.setattr(showing, "records", answers)
+        monkeypatch.setattr(lookup, "record", answer)
+        monkeypatch.setattr(lookup, "records", answers)
         monkeypatch.setattr(asking, "describe", describe)
 
     monkeypatch.setattr(logs, "ASK_SLURM", 0.0)

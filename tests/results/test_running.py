@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.model import attempts
+from penstock.model import attempts, jobs
 from penstock.results import collecting, running, settings
 from penstock.slurm import accounting
 from penstock_lab import processes
@@ -32,7 +32,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
     async def ended(
         slurm_conf: str, chosen: dict[str, running._Peek], now: float
-    ) -> dict[str, accounting.EndedAttempt]:
+    ) -> dict[str, jobs.JobRecord]:
         if not knows["all"]:
             return {}
         state = slurm_conf.removeprefix("from ")
@@ -155,9 +155,7 @@ def test_slurms_word_is_waited_for_when_all_were_away(stage: Stage, told: dict[s
     assert stage.summary().state == "COMPLETED"
 
 
-TOLD = accounting.EndedAttempt(
-    job_id=1, shown_id="1", uid=7, state="REQUEUED", exit_code="0:0", started=99.0, ended=100.0
-)
+TOLD = jobs.JobRecord(job_id=1, shown_id="1", uid=7, state="REQUEUED", end="0:0", started=99.0, ended=100.0)
 """Of an attempt of uid 7 that was launched at 99."""
 UNFINISHED = msgspec.structs.replace(TOLD, state="TIMEOUT")
 COMPLETED = msgspec.structs.replace(TOLD, state="COMPLETED")
@@ -197,12 +195,12 @@ async def test_whose_row_is_taken_for_whose_attempt(monkeypatch: pytest.MonkeyPa
     """slurmdbd may not know the owner of an attempt that ended at once: for a moment, or ever."""
     rows, told, seconds, expected = CASES[case]
 
-    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[jobs.JobRecord, ...]:
         if rows is None:
             raise errors.SlurmError("Slurm accounting storage is disabled")
         return tuple(rows)
 
-    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> jobs.JobRecord | None:
         return told
 
     monkeypatch.setattr(accounting, "ended", ended)
@@ -391,12 +389,12 @@ async def test_slurmctld_that_is_away_takes_nothing_of_what_the_accounting_told(
 ) -> None:
     """It is asked about one attempt only: the others' summaries need not do without their state."""
 
-    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[jobs.JobRecord, ...]:
         return (COMPLETED, msgspec.structs.replace(COMPLETED, job_id=3))
 
     asked = []
 
-    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> jobs.JobRecord | None:
         asked.append(job_id)
         raise errors.SlurmUnavailable("slurmctld does not answer")
 
@@ -416,10 +414,10 @@ async def test_slurmctld_that_is_slow_is_not_asked_for_longer_than_the_loop_may_
 ) -> None:
     """Of hundreds of attempts one by one, without accounting: systemd ended the collector, each time anew."""
 
-    async def ended(slurm_conf: str, job_ids: object) -> tuple[accounting.EndedAttempt, ...]:
+    async def ended(slurm_conf: str, job_ids: object) -> tuple[jobs.JobRecord, ...]:
         raise errors.SlurmError("there is no accounting")
 
-    async def remembered(slurm_conf: str, job_id: int, **which: int) -> accounting.EndedAttempt | None:
+    async def remembered(slurm_conf: str, job_id: int, **which: int) -> jobs.JobRecord | None:
         return msgspec.structs.replace(COMPLETED, job_id=job_id)
 
     monkeypatch.setattr(accounting, "ended", ended)
@@ -465,7 +463,7 @@ def test_slurm_that_knows_nothing_is_not_asked_all_the_time(
 
     async def ended(
         slurm_conf: str, chosen: dict[str, running._Peek], now: float
-    ) -> dict[str, accounting.EndedAttempt]:
+    ) -> dict[str, jobs.JobRecord]:
         asked.extend(chosen)
         return {}
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.model import attempts
+from penstock.model import attempts, jobs
 from penstock.results import summary
-from penstock.slurm import accounting
 from tests import goldens
 
 DIGEST = "sha256:" + "12ab" * 16
@@ -51,12 +50,12 @@ ATTEMPT = attempts.Attempt(
         for rank, node in enumerate(("n1", "n2"))
     ),
 )
-RECORD = accounting.EndedAttempt(
+RECORD = jobs.JobRecord(
     job_id=23,
     shown_id="20_3",
     uid=1001,
     state="FAILED",
-    exit_code="0:9",
+    end="0:9",
     submitted=1_800_000_000.0,
     started=1_800_000_009.0,
     ended=1_800_000_071.0,
@@ -157,7 +156,7 @@ def test_exit_code_is_the_containers(
     """Slurm's only where ours is not known."""
     found = summary.summarise(
         msgspec.structs.replace(ATTEMPT, end=end),
-        msgspec.structs.replace(RECORD, exit_code=record),
+        msgspec.structs.replace(RECORD, end=record),
         user="alice",
         now=1.0,
     )

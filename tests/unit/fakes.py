@@ -16,10 +16,10 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import context, draining, epilogs
 from penstock.daemon import metrics
 from penstock.kube import kinds, reflectors, types
-from penstock.model import jobs, launches, resources, sentences
+from penstock.model import comments, jobs, launches, resources, sentences
+from penstock.model.nodes import Drain, Node
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
-from penstock.slurm import comments
 
 SETTINGS = rendering.PodSettings(
     default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30
@@ -56,6 +56,12 @@ class ManualClock:
 
 def identity(job_id: int = 17, *, restart: int = 0, uid: int = 1001) -> jobs.JobIdentity:
     return jobs.JobIdentity(job_id=job_id, restart=restart, uid=uid)
+
+
+def job(job_id: int = 17, *, state: str = "PENDING", restart: int = 0, **facts: Any) -> jobs.Job:
+    """A job in slurmctld's memory."""
+    told = {"partition": "gpu", "shown_id": str(job_id), **facts}
+    return jobs.Job(identity=identity(job_id, restart=restart), state=state, **told)
 
 
 def amount(*, cpus: int = 0, gib: int = 0, gpus: int = 0) -> resources.Amount:
@@ -151,7 +157,7 @@ class FakeSlurm:
 
     def __init__(self) -> None:
         self.live: dict[int, jobs.LiveJob] = {}
-        self.allocations: dict[int, jobs.JobDetails] = {}
+        self.allocations: dict[int, jobs.Job] = {}
         self.comments: dict[int, str] = {}
         self.requeued: list[int] = []
         self.cancelled: list[int] = []
@@ -161,16 +167,16 @@ class FakeSlurm:
         """JobRequeue."""
         self.older: set[int] = set()
         """Jobs that were running when slurmctld was started."""
-        self.failed: dict[int, jobs.FailedLaunch] = {}
+        self.failed: dict[int, jobs.Job] = {}
         """Jobs that slurmd could not start."""
         self.delays: dict[int, int] = {}
         """Seconds for which jobs were let wait; 0: they may go."""
-        self.queue: dict[int, jobs.WaitingJob] = {}
+        self.queue: dict[int, jobs.Job] = {}
         """Jobs that wait; every job does unless it is said."""
         self.priorities: dict[int, int] = {}
         self.stuck: set[int] = set()
         """Jobs for which Slurm has no node at all."""
-        self.places: tuple[jobs.Target, ...] = ()
+        self.places: tuple[Node, ...] = ()
         self.reasons: dict[str, str] = {}
         self.since = 1000.0
         """When nodes were drained."""
@@ -181,8 +187,12 @@ class FakeSlurm:
     def add(self, allocation: jobs.Allocation, *, state: str = "RUNNING", partition: str = "gpu") -> None:
         job_id = allocation.identity.job_id
         self.live[job_id] = jobs.LiveJob(identity=allocation.identity, state=state, partition=partition)
-        self.allocations[job_id] = jobs.JobDetails(
-            shares=allocation.shares, partition=partition, qos="normal"
+        self.allocations[job_id] = jobs.Job(
+            identity=allocation.identity,
+            state=state,
+            partition=partition,
+            shares=allocation.shares,
+            qos="normal",
         )
 
     def _check(self) -> None:
@@ -197,14 +207,13 @@ class FakeSlurm:
         self._check()
         return self.live.get(job_id)
 
-    async def details(self, job_id: int) -> jobs.JobDetails:
+    async def details(self, job_id: int) -> jobs.Job:
         self._check()
         if job_id not in self.allocations:
             raise errors.SlurmError("scontrol shows no allocation for the job")
-        own = comments.own(self.comments.get(job_id, ""))
-        return dataclasses.replace(self.allocations[job_id], own_comment=own)
+        return dataclasses.replace(self.allocations[job_id], comment=self.comments.get(job_id, ""))
 
-    async def failed_launch(self, job_id: int) -> jobs.FailedLaunch | None:
+    async def failed_launch(self, job_id: int) -> jobs.Job | None:
         self._check()
         return self.failed.get(job_id)
 
@@ -245,18 +254,17 @@ class FakeSlurm:
         self._check()
         return job_id in self.older
 
-    async def waiting(self, job_id: int) -> jobs.WaitingJob | None:
+    async def waiting(self, job_id: int) -> jobs.Job | None:
         self._check()
         return self.queue.get(job_id)
 
-    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Queued, ...]:
+    async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Job, ...]:
         self._check()
         return tuple(
-            jobs.Queued(
-                job_id=job_id,
+            job(
+                job_id,
                 priority=self.priorities.get(job_id, 0),
                 reason="BadConstraints" if job_id in self.stuck else "BeginTime",
-                is_pending=True,
             )
             for job_id in job_ids
             if job_id in self.queue
@@ -266,9 +274,7 @@ class FakeSlurm:
         self._check()
         return tuple(job_id for job_id, job in self.queue.items() if job.avoids or job.until)
 
-    async def steer(
-        self, job: jobs.WaitingJob, *, avoids: Collection[str], seconds: int | None, until: int
-    ) -> None:
+    async def steer(self, job: jobs.Job, *, avoids: Collection[str], seconds: int | None, until: int) -> None:
         self._check()
         if seconds is not None:
             self.delays[job.job_id] = seconds
@@ -281,7 +287,7 @@ class FakeSlurm:
             begins=job.begins if seconds is None else until,
         )
 
-    async def targets(self, partition: str) -> tuple[jobs.Target, ...]:
+    async def targets(self, partition: str) -> tuple[Node, ...]:
         self._check()
         return self.places
 
@@ -293,11 +299,11 @@ class FakeSlurm:
         self._check()
         del self.reasons[node]
 
-    async def drained(self, partitions: Collection[str]) -> tuple[jobs.Drain, ...]:
+    async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
         """Nodes called x… are in none of the bridged partitions."""
         self._check()
         return tuple(
-            jobs.Drain(node=node, reason=reason, since=self.since)
+            Drain(node=node, reason=reason, since=self.since)
             for node, reason in self.reasons.items()
             if partitions and not node.startswith("x")
         )

@@ -18,7 +18,7 @@ from penstock import errors
 from penstock.intake import clerk, settings
 from penstock.journal import database, entries
 from penstock.nas import dropfolder
-from penstock.slurm import answers, spooling, submitting
+from penstock.slurm import answers, spools, submissions
 
 USERS = tuple(pwd.getpwnam(name).pw_uid for name in ("nobody", "games", "mail"))
 SCRIPT = "#!/bin/sh\ntrue\n"
@@ -59,7 +59,7 @@ class FakeSlurm:
     """What Slurm and the spool remember when the intake dies."""
 
     faults: Faults
-    jobs: list[submitting.Submission] = dataclasses.field(default_factory=list)
+    jobs: list[submissions.Submission] = dataclasses.field(default_factory=list)
     traces: dict[str, answers.Answer] = dataclasses.field(default_factory=dict)
     saying: list[answers.Answer] = dataclasses.field(default_factory=list)
     """To be given instead of a job, the first first."""
@@ -67,14 +67,14 @@ class FakeSlurm:
     """sbatch is always killed together with us, and nobody can tell what it did."""
     under_way: set[str] = dataclasses.field(default_factory=set)
     asked: int = 0
-    spool: spooling.Spool | None = None
+    spool: spools.Spool | None = None
     """The true one, where its files are what matters; sbatch leaves nothing in it."""
     silent: int = 0
     """How many questions cannot be answered."""
     blind: int = 0
     """How many answers after those lack what slurmctld has not told the accounting yet."""
 
-    async def submit(self, wanted: submitting.Submission) -> answers.Answer:
+    async def submit(self, wanted: submissions.Submission) -> answers.Answer:
         self.faults.point()
         self.traces[wanted.token] = answers.Answer("unknown")
         if self.saying:

@@ -13,7 +13,7 @@ from penstock.bridge import bridge as bridging
 from penstock.bridge import records
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import attempts as model
-from penstock.model import jobs, jobspec, launches, sentences
+from penstock.model import jobspec, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind
 from tests.unit import fakes
 
@@ -326,10 +326,12 @@ async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason
     """Nobody launched it: its files and its end are slurmctld's word."""
     allocation = fakes.allocation(17)
     world.bridge.context.store.reserve(allocation)
-    world.slurm.failed[17] = jobs.FailedLaunch(
+    world.slurm.failed[17] = fakes.job(
+        17,
+        state="FAILED",
         exit_code=0,
         signal=53,
-        started=4.0,
+        started=4,
         workdir="/w",
         stdin="/dev/null",
         stdout="/no/out",
@@ -347,7 +349,7 @@ async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason
 async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world: World) -> None:
     """The number, and where to look."""
     world.bridge.context.store.reserve(fakes.allocation(17))
-    world.slurm.failed[17] = jobs.FailedLaunch(exit_code=0, signal=52, started=4.0)
+    world.slurm.failed[17] = fakes.job(17, state="FAILED", exit_code=0, signal=52, started=4)
     await world.bridge.releasing.release(17, "n1")
     end = world.record().end
     assert end is not None

@@ -90,7 +90,7 @@ async def test_a_job_cancelled_during_its_admission_holds_nothing(world: World) 
     world.slurm.add(fakes.allocation(1))
     answer = world.slurm.details
 
-    async def cancelled_meanwhile(job_id: int) -> jobs.JobDetails:
+    async def cancelled_meanwhile(job_id: int) -> jobs.Job:
         found = await answer(job_id)
         await world.bridge.releasing.release(job_id, "n1")
         return found

@@ -24,12 +24,11 @@ def job(
     on: tuple[str, ...] = ("n1",),
     restart: int = 0,
     partition: str = "gpu",
-    **record: object,
-) -> audits.SlurmJob:
+    **record: str | int,
+) -> jobs.Job:
     allocation = fakes.allocation(job_id, on=on, restart=restart)
-    live = jobs.LiveJob(identity=allocation.identity, state=state, partition=partition)
-    plain = audits.SlurmJob(live=live, shares=allocation.shares if live.holds_resources else ())
-    return dataclasses.replace(plain, **record)  # type: ignore[arg-type]  # a test's own words
+    found = fakes.job(job_id, state=state, restart=restart, partition=partition, **record)
+    return dataclasses.replace(found, shares=allocation.shares if found.holds_resources else ())
 
 
 def pod(
@@ -73,7 +72,7 @@ QUIET = daemon()
 
 
 def world(
-    *of: audits.SlurmJob,
+    *of: jobs.Job,
     pods: tuple[types.Pod, ...] = (),
     secrets: tuple[types.Secret, ...] = (),
     told: audits.DaemonView | None = QUIET,

@@ -12,8 +12,9 @@ from penstock import wellknown
 from penstock.checking import judging, looking
 from penstock.kube import types
 from penstock.kube.kinds import PODS, Kind
-from penstock.model import audits, jobs
-from penstock.slurm import control
+from penstock.model import audits, nodes
+from penstock.slurm import accounting, control, jobtexts
+from tests.unit import slurmtexts
 from tests.unit import test_checking as planting
 
 NODES = {
@@ -67,8 +68,11 @@ async def test_a_reason_may_be_in_the_accounting_alone(
     ended = audits.End(job_id=17, restart=0, exit_code=3, reason="because")
     monkeypatch.setattr(looking, "ask_daemon", lambda path: audits.DaemonView(ends=(ended,)))
     monkeypatch.setattr("penstock.slurm.fields.made_up", lambda: "~")
-    for name, row in (("squeue", "17~1001~0~FAILED~gpu~768~waits [penstock]~"), ("sacct", f"17~{recorded}~")):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho '{row}'\n")
+    failed = {"JobID": "17", "State": "FAILED", "exit_code": "768", "Comment": "waits [penstock]"}
+    row = slurmtexts.printed([slurmtexts.ROW | failed], jobtexts.COLUMNS, "~")
+    known = slurmtexts.RECORD | {"JobIDRaw": "17", "Comment": recorded}
+    for name, text in (("squeue", row), ("sacct", slurmtexts.printed([known], accounting.COLUMNS, "~"))):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
         (tmp_path / name).chmod(0o755)
     seen = await looking.Looker(FakeKube(), "/etc/slurm/slurm.conf", "/nowhere").look()
     assert [one.kind for one in judging.judge(seen)] == kinds
@@ -98,4 +102,4 @@ async def test_what_penstockd_frees_are_drained_nodes_alone() -> None:
     slurm = control.SlurmControl("/etc/slurm/slurm.conf")
     assert await slurm.drained({"host"}) == ()
     found = await slurm.drained({"gpu", "host"})
-    assert found == (jobs.Drain(node="n2", reason="penstock: x|y", since=1000.0),)
+    assert found == (nodes.Drain(node="n2", reason="penstock: x|y", since=1000.0),)

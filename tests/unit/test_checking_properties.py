@@ -21,7 +21,7 @@ NODES = ("n1", "n2", "n3")
 @some.composite
 def sound_worlds(draw: some.DrawFn) -> snapshots.Snapshot:
     """Jobs that fit their nodes with pods, Secrets and held room, and foreign pods in what is left."""
-    found: dict[int, audits.SlurmJob] = {}
+    found: dict[int, jobs.Job] = {}
     pods: list[types.Pod] = []
     held: list[audits.Held] = []
     left = dict.fromkeys(NODES, 8)
@@ -41,18 +41,15 @@ def sound_worlds(draw: some.DrawFn) -> snapshots.Snapshot:
     return snapshots.Snapshot(
         pods=tuple(pods),
         nodes=tuple(fakes.node(name) for name in NODES),
-        secrets=tuple(planting.secret(one, restart=job.live.identity.restart) for one, job in found.items()),
+        secrets=tuple(planting.secret(one, restart=job.identity.restart) for one, job in found.items()),
         jobs=found,
         daemon=planting.daemon(*held),
     )
 
 
-def _running(job_id: int, *, on: tuple[str, ...], cpus: int, restart: int) -> audits.SlurmJob:
-    identity = fakes.identity(job_id, restart=restart)
+def _running(job_id: int, *, on: tuple[str, ...], cpus: int, restart: int) -> jobs.Job:
     shares = tuple(jobs.NodeShare(node=node, amount=resources.Amount(millicpus=cpus * 1000)) for node in on)
-    return audits.SlurmJob(
-        live=jobs.LiveJob(identity=identity, state="RUNNING", partition="gpu"), shares=shares
-    )
+    return fakes.job(job_id, state="RUNNING", restart=restart, shares=shares)
 
 
 @given(sound_worlds())
@@ -66,10 +63,10 @@ def test_a_job_that_ends_under_its_pods_is_found(seen: snapshots.Snapshot, data:
     """Every pod of it is named, as freed too early and as an orphan, and so are its Secret and its room."""
     job_id = data.draw(some.sampled_from(sorted(seen.jobs)))
     job = seen.jobs[job_id]
-    live = dataclasses.replace(job.live, state="COMPLETED")
-    after = dataclasses.replace(seen, jobs={**seen.jobs, job_id: audits.SlurmJob(live=live)})
+    ended = dataclasses.replace(job, state="COMPLETED", shares=())
+    after = dataclasses.replace(seen, jobs={**seen.jobs, job_id: ended})
     found = judging.judge(after)
-    names = {rendering.pod_name(job.live.identity, rank) for rank in range(len(job.shares))}
+    names = {rendering.pod_name(job.identity, rank) for rank in range(len(job.shares))}
     for kind in ("freed-too-early", "orphan-pod"):
         assert {one.subject.split()[1].split("/")[1] for one in found if one.kind == kind} == names
     assert sum(one.kind == "held-for-nobody" for one in found) == len(names)

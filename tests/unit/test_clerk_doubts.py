@@ -11,7 +11,7 @@ import pytest
 
 from penstock.intake import clerk
 from penstock.journal import entries
-from penstock.slurm import answers, spooling, submitting
+from penstock.slurm import answers, spools, submissions
 from tests.unit import intakes
 from tests.unit.intakes import desk, nas
 
@@ -28,12 +28,12 @@ class TestReboots:
     def boot(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / "boot_id"
         path.write_text("1")
-        monkeypatch.setattr(spooling, "BOOT_ID", path)
+        monkeypatch.setattr(spools, "BOOT_ID", path)
         return path
 
     async def submitted(self, nas: Path) -> intakes.Desk:
         """One file is a job, and only slurmctld knows it."""
-        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spooling.Spool(nas.parent / "spool"))
+        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(nas.parent / "spool"))
         here = desk(nas, slurm)
         await here.look()
         intakes.drop(nas, "a.sh")
@@ -46,7 +46,7 @@ class TestReboots:
         boot.write_text("2")
 
     def restart(self, here: intakes.Desk) -> None:
-        here.slurm.spool = spooling.Spool(here.folder.parent / "spool")
+        here.slurm.spool = spools.Spool(here.folder.parent / "spool")
         here.start()
 
     async def test_the_second_start_doubts_what_the_first_one_doubted(self, nas: Path, boot: Path) -> None:
@@ -139,7 +139,7 @@ class TestDoubt:
         for _ in range(3):
             await here.look()
         (claim,) = here.clerk.claims.values()
-        forged = submitting.Submission(claim.token, "x", b"", intakes.USERS[1], 0, (), "/", {})
+        forged = submissions.Submission(claim.token, "x", b"", intakes.USERS[1], 0, (), "/", {})
         slurm.jobs.append(forged)
         await here.settle()
         assert [job.uid for job in slurm.jobs] == [intakes.USERS[1], intakes.USERS[0]]

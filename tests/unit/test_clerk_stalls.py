@@ -14,7 +14,7 @@ import pytest
 from penstock.intake import claims, inspecting
 from penstock.journal import entries
 from penstock.nas import dropfolder, listing
-from penstock.slurm import spooling
+from penstock.slurm import spools
 from tests.unit import intakes
 from tests.unit.intakes import desk, nas
 
@@ -183,8 +183,8 @@ class TestOneBrokenFile:
         monkeypatch.setattr(claims, "LONGEST_WAIT", 5.0)
         spool, boot = nas.parent / "spool", nas.parent / "boot_id"
         boot.write_text("1")
-        monkeypatch.setattr(spooling, "BOOT_ID", boot)
-        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spooling.Spool(spool))
+        monkeypatch.setattr(spools, "BOOT_ID", boot)
+        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(spool))
         here = desk(nas, slurm)
         intakes.drop(nas, "b.sh")
         while not slurm.jobs:
@@ -195,9 +195,9 @@ class TestOneBrokenFile:
             (entry,) = here.clerk.journal.open()
             here.clerk.journal.put(msgspec.structs.replace(entry, state=entries.WAITING))
             boot.write_text("2")
-            slurm.spool = spooling.Spool(spool)
+            slurm.spool = spools.Spool(spool)
         else:
-            (spool / f"{slurm.jobs[0].token}.err").write_bytes(spooling.BEGUN)
+            (spool / f"{slurm.jobs[0].token}.err").write_bytes(spools.BEGUN)
         self.broken = {work.name}
         here.start()
         intakes.drop(nas, "a.sh")

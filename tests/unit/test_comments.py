@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.slurm import comments
+from penstock.model import comments
 
 REASONS = st.text(string.ascii_letters + string.digits + " .,:/()-", min_size=1)
 OWN = st.text().filter(lambda text: text not in ("(null)", "N/A") and comments.own(text) is None)

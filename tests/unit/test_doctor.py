@@ -11,17 +11,18 @@ from penstock import pinging
 from penstock.doctor import all_checks, bridge, checks, sides
 from penstock.doctor.live import Live, once
 from penstock.kube import kubeconfig, types
-from penstock.model import cluster
+from penstock.model import cluster, nodes
 from penstock.render import pods as rendering
-from penstock.slurm.describing import SlurmNode
 from tests.install import clusters, sites
 from tests.unit import fakes
 
 CHECKS = {check.name: check for check in all_checks.ALWAYS}
 
 
-def slurm_node(*, used_cpus: int) -> SlurmNode:
-    return SlurmNode(name="n1", state="MIXED", cpus=8, memory_mb=1024, gpus=0, used_cpus=used_cpus)
+def slurm_node(*, used_cpus: int) -> nodes.Node:
+    return nodes.Node(
+        name="n1", state="MIXED", amount=fakes.amount(cpus=8, gib=1), used=fakes.amount(cpus=used_cpus)
+    )
 
 
 def job_pod(job_id: int, *, deleting: bool = False) -> types.Pod:
@@ -58,7 +59,7 @@ class Busy(Live):
         return self._next("pods")  # type: ignore[return-value]
 
     @once
-    def slurm_nodes(self) -> dict[str, SlurmNode]:
+    def slurm_nodes(self) -> dict[str, nodes.Node]:
         return {"n1": slurm_node(used_cpus=self._next("slurm_nodes"))}  # type: ignore[arg-type]
 
     @once

@@ -15,8 +15,7 @@ from penstock.doctor.checks import Check, NotChecked, Problem
 from penstock.doctor.live import Live
 from penstock.install import access
 from penstock.kube import kubeconfig
-from penstock.model import cluster
-from penstock.slurm.describing import SlurmNode
+from penstock.model import cluster, nodes, resources
 from tests.install import sites
 
 CHECKS = {check.name: check for check in all_checks.ALWAYS}
@@ -76,12 +75,10 @@ def test_many_nodes_of_one_trouble_are_one_line() -> None:
     live.answers["bridged_nodes"] = ({name: cluster.NodeSpec(name=name, port=0) for name in names}, None)
     live.answers["slurm_nodes"] = (
         {
-            name: SlurmNode(
+            name: nodes.Node(
                 name=name,
                 state="IDLE+DRAIN" if number else "DOWN",
-                cpus=1,
-                memory_mb=1,
-                gpus=0,
+                amount=resources.Amount(),
                 reason=f"fan [root@2026-11-17T16:48:{number % 60:02}]",
             )
             for number, name in enumerate(names)

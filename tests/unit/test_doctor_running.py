@@ -11,9 +11,8 @@ from penstock import pinging, presence, wellknown
 from penstock.doctor import all_checks, checks, kubernetes
 from penstock.doctor.live import Live
 from penstock.install import facts
-from penstock.model import cluster, resources
+from penstock.model import cluster, nodes, resources
 from penstock.slurm import conffile
-from penstock.slurm.describing import SlurmNode
 from tests.install import sites
 from tests.unit import fakes
 
@@ -87,7 +86,7 @@ def test_sizes_that_differ_are_found_either_way(
 ) -> None:
     """Too much makes jobs wait for ever, too little leaves the node idle."""
     live = Live(sites.site())
-    node = SlurmNode(name="n1", state="IDLE", cpus=slurm_cpus, memory_mb=1024, gpus=0)
+    node = nodes.Node(name="n1", state="IDLE", amount=fakes.amount(cpus=slurm_cpus, gib=1))
     live.answers["slurm_nodes"] = ({"n1": node}, None)
     live.answers["kube_nodes"] = ({"n1": fakes.node(cpus=kube_cpus, gib=1)}, None)
     live.answers["bridged_nodes"] = ({"n1": cluster.NodeSpec(name="n1", port=0)}, None)

@@ -13,20 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.slurm import (
-    accounting,
-    auditing,
-    describing,
-    fields,
-    finding,
-    hostlists,
-    parsing,
-    queue,
-    showing,
-)
-from tests.unit import test_accounting, test_parsing
+from penstock.slurm import accounting, fields, hostlists, jobtexts, nodetexts, tokensearch
+from tests.unit import slurmtexts, test_accounting
+from tests.unit.slurmtexts import SEPARATOR, SHOW_JOB
 
-SEPARATOR = "|0123456789abcdef|"
 NODE = (
     "NodeName=n1 Arch=x86_64 CPUAlloc=2 CPUTot=8 Gres=gpu:a100:4 RealMemory=32768 AllocMem=100 "
     "State=MIXED+DRAIN AllocTRES=cpu=2,mem=100M,gres/gpu=1 Reason=penstock: pods of job 1 [slurm@now]\n"
@@ -46,76 +36,59 @@ def spoiled(draw: some.DrawFn, text: str) -> str:
     return text
 
 
-@given(spoiled(test_parsing.SHOW_JOB))
-def test_an_allocation_or_an_error(text: str) -> None:
-    """`scontrol show job -d`: no share is negative."""
-    with contextlib.suppress(errors.SlurmError):
-        shares = parsing.shares(text)
-        assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in shares)
+@given(spoiled(SHOW_JOB))
+def test_a_job_or_an_error(text: str) -> None:
+    """`scontrol show job -d`: no share is negative, and the name is all that follows JobName=."""
+    for found in jobtexts.all_shown(text):
+        assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in found.shares)
+    for job_id, block in jobtexts.blocks(text):
+        with contextlib.suppress(errors.SlurmError):
+            found = jobtexts.shown_in(block)
+            assert found.job_id == job_id
+            assert found.name == block.partition("\n")[0].partition(" JobName=")[2].strip()
 
 
-@given(spoiled("7|1001|0|RUNNING|gpu|\n8|1002|2|PENDING|cpu|\n"))
-def test_jobs_of_the_queue_or_an_error(text: str) -> None:
-    """`squeue`, as penstockd asks it."""
-    with contextlib.suppress(errors.SlurmError):
-        assert all(job.identity.job_id is not None for job in parsing.live_jobs(text))
-
-
-@given(spoiled(SEPARATOR.join(["7", "1001", "0", "FAILED", "gpu", "1792", "a comment", ""])))
-def test_jobs_of_the_check_or_an_error(text: str) -> None:
-    """`squeue`, as `penstock check` asks it."""
-    with contextlib.suppress(errors.SlurmError):
-        assert all(job.exit_code is not None for job in auditing.parse_queue(text, SEPARATOR))
-
-
-QUEUED = SEPARATOR.join(["9", "7_3", "7", "gpu,cpu", "n[1-2]", "(null)", "penstock 1794858677 requeue=0", ""])
-
-
-def test_a_job_of_the_plan() -> None:
-    """A task of an array, whose script is its array's; a job without our mark; nothing else."""
-    plain = SEPARATOR.join(["8", "8", "8", "gpu", "", "n4", "(null)", ""])
-    task, other = queue.parse(f"{QUEUED}\n{plain}\n", SEPARATOR)
-    assert (task.shown_id, task.script_id, task.partitions) == ("7_3", 7, ("gpu", "cpu"))
-    assert (sorted(task.nodes), task.prepared) == (["n1", "n2"], True)
-    assert (sorted(other.nodes), other.prepared) == (["n4"], False)
-
-
-@given(spoiled(QUEUED))
-def test_jobs_of_the_plan_or_an_error(text: str) -> None:
-    """`squeue`, as `penstock apply` asks it."""
-    with contextlib.suppress(errors.SlurmError):
-        assert all(job.script_id >= 0 for job in queue.parse(text, SEPARATOR))
-
-
-@given(spoiled(test_parsing.SHOW_JOB * 2))
+@given(spoiled(SHOW_JOB * 2))
 def test_blocks_are_parts_of_the_text(text: str) -> None:
     """`scontrol show job` of all jobs, cut where a job begins."""
-    found = list(auditing.blocks(text))
+    found = list(jobtexts.blocks(text))
     assert all(block in text for _, block in found)
     assert sum(len(block) for _, block in found) <= len(text)
 
 
-@given(spoiled(SEPARATOR.join([*test_accounting.ROW, ""])))
-def test_a_record_of_the_accounting_or_none(text: str) -> None:
-    """`sacct`, for the results: a row that is none is left out."""
+@pytest.mark.parametrize("names", [jobtexts.LIVE_COLUMNS, (*jobtexts.COLUMNS, jobtexts.USER_COLUMN)])
+@given(some.data())
+def test_jobs_of_the_queue_or_an_error(names: tuple[str, ...], data: some.DataObject) -> None:
+    """`squeue`, as penstockd and as all others ask it."""
+    text = data.draw(spoiled(slurmtexts.printed([slurmtexts.ROW], names)))
     with contextlib.suppress(errors.SlurmError):
-        for row in fields.rows(text, SEPARATOR, 12):
-            found = accounting._row(row)
+        for said in fields.rows(text, SEPARATOR, names):
+            read = jobtexts.live_job if names == jobtexts.LIVE_COLUMNS else jobtexts.job
+            assert read(said).job_id >= 0
+
+
+@given(spoiled(slurmtexts.printed([slurmtexts.RECORD], accounting.COLUMNS)))
+def test_a_record_of_the_accounting_or_none(text: str) -> None:
+    """`sacct`: a row that is none is left out."""
+    with contextlib.suppress(errors.SlurmError):
+        for said in fields.rows(text, SEPARATOR, accounting.COLUMNS):
+            found = accounting.record(said)
             assert found is None or found.job_id >= 0
 
 
 @given(spoiled(test_accounting.REMEMBERED), some.integers(0, 3))
 def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart: int) -> None:
     """`scontrol show job`, for the results."""
-    found = accounting.remembered_in(text, 23, uid=1001, restart=restart)
-    assert found is None or found.uid == 1001
+    with contextlib.suppress(errors.SlurmError):
+        found = accounting._remembered(jobtexts.shown(text, 23), uid=1001, restart=restart)
+        assert found is None or (found.uid, found.job_id) == (1001, 23)
 
 
 @given(spoiled(NODE))
 def test_a_node_or_an_error(line: str) -> None:
     """`scontrol -o show node`."""
     with contextlib.suppress(errors.SlurmError):
-        assert describing.node(line).name is not None
+        assert nodetexts.node(line).name is not None
 
 
 @given(spoiled("n[1-3,07],login"))
@@ -125,18 +98,19 @@ def test_names_or_an_error(text: str) -> None:
         assert all(isinstance(name, str) for name in hostlists.expand(text))
 
 
-@given(spoiled("17|/spool/0123456789abcdef0123456789abcdef/job.sh\n18|x\n"))
-def test_only_tokens_that_were_asked_for_are_found(text: str) -> None:
+@given(spoiled("17"), spoiled("/spool/0123456789abcdef0123456789abcdef/job.sh"))
+def test_only_tokens_that_were_asked_for_are_found(number: str, command: str) -> None:
     """What the intake finds its jobs by."""
     token = "0123456789abcdef0123456789abcdef"
-    assert set(finding.matches(text, {token})) <= {token}
+    assert set(tokensearch.matches([(number, command)], {token})) <= {token}
 
 
 @given(some.lists(some.lists(some.text(some.characters(codec="utf-8")), min_size=9, max_size=9), max_size=3))
 def test_no_name_of_a_job_shifts_a_column(jobs: list[list[str]]) -> None:
     """Neither line breaks nor what separated columns before."""
     text = "".join("".join(f"{word}{SEPARATOR}" for word in job) + "\n" for job in jobs)
-    assert fields.rows(text, SEPARATOR, 9) == [[word.strip() for word in job] for job in jobs]
+    found = fields.rows(text, SEPARATOR, "abcdefghi")
+    assert [list(row.values()) for row in found] == [[word.strip() for word in job] for job in jobs]
 
 
 def test_nobody_knows_a_separator_beforehand() -> None:
@@ -150,19 +124,11 @@ def test_nobody_knows_a_separator_beforehand() -> None:
 def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
     """Never a job made of two halves."""
     with pytest.raises(errors.SlurmError):
-        fields.rows(text, SEPARATOR, 9)
+        fields.rows(text, SEPARATOR, "abcdefghi")
 
 
 def test_a_name_cannot_pretend_to_be_a_state() -> None:
     """What `penstock show` shows of a job is slurmctld's word."""
-    text = test_parsing.SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no")
-    _, words = showing._fields(text)
-    assert (words["JobState"], words["JobId"]) == ("RUNNING", "1")
-    assert words["JobName"] == "x JobState=COMPLETED Restarts=no"
-
-
-@given(spoiled(test_parsing.SHOW_JOB))
-def test_fields_of_any_text(text: str) -> None:
-    """The name is all that follows JobName= on the first line."""
-    _, words = showing._fields(text)
-    assert words["JobName"] == text.partition("\n")[0].partition(" JobName=")[2].strip()
+    found = jobtexts.shown(SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no"), 1)
+    assert (found.state, found.job_id) == ("RUNNING", 1)
+    assert found.name == "x JobState=COMPLETED Restarts=no"

@@ -14,22 +14,16 @@ from penstock.kube import podview, types
 from penstock.model import audits, jobs, resources, sentences
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
-from penstock.slurm import describing, parsing
-from tests.unit import fakes
+from penstock.slurm import jobtexts, nodetexts
+from tests.unit import fakes, slurmtexts
 
 AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
 RESOURCES = {"mi300": AMD, "1g.10gb": MIG}
-NODE_LINE = """\
-JobId=1 JobName=x
-   Partition=gpu AllocNode:Sid=h:1
-     Nodes=n1 CPU_IDs=0-1 Mem=2048 GRES={gres}
-   MinCPUsNode=1
-"""
 COUNTS = st.dictionaries(st.sampled_from([AMD, MIG, "rdma/hca"]), st.integers(0, 9))
 
 
 def share_of(gres: str) -> jobs.NodeShare:
-    return parsing.shares(NODE_LINE.format(gres=gres))[0].in_kubernetes(RESOURCES)
+    return jobtexts.shown(slurmtexts.show_job(gres), 1).shares[0].in_kubernetes(RESOURCES)
 
 
 def node(**more: str) -> types.Node:
@@ -107,10 +101,9 @@ def test_what_is_promised_is_counted_by_name() -> None:
 
 
 def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.Snapshot:
-    live = jobs.LiveJob(identity=fakes.identity(17), state="RUNNING", partition="gpu")
-    raw = parsing.shares(NODE_LINE.format(gres=gres))
+    raw = fakes.job(17, state="RUNNING", shares=jobtexts.shown(slurmtexts.show_job(gres), 1).shares)
     view = audits.DaemonView(bridged_partitions=("gpu",), gpu_resources=RESOURCES)
-    job = audits.SlurmJob(live=live, shares=raw).in_kubernetes(RESOURCES if daemon else {})
+    job = raw.in_kubernetes(RESOURCES if daemon else {})
     there = node(**{"nvidia.com/gpu": "4", AMD: "4", "rdma/hca": "1"})
     return snapshots.Snapshot(
         pods=(found,), nodes=(there,), secrets=(), jobs={17: job}, daemon=view if daemon else None
@@ -174,8 +167,8 @@ def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> N
 )
 def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices) -> None:
     """As scontrol shows them, also those whose names begin with a digit."""
-    found = describing.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
-    assert (found.gpus, found.gpus_by_type) == (gpus, types_)
+    found = nodetexts.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
+    assert (found.amount.gpus, found.gpus_by_type) == (gpus, types_)
 
 
 def test_a_site_with_one_name_needs_no_type() -> None:

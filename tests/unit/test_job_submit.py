@@ -13,7 +13,7 @@ import pytest
 
 from penstock.slurm import marks
 from tests import luas
-from tests.unit import test_parsing
+from tests.unit import test_jobtexts
 
 WRAPPED = "#!/usr/libexec/penstock/penstock-launch /bin/bash\ntrue\n"
 FINE = r'{ user_id = 1001, script = "#!/bin/bash\ntrue\n", environment = {} }'
@@ -51,7 +51,7 @@ def test_the_mark_has_the_time_of_submission(own: luas.Lua) -> None:
     before = int(time.time())
     submit(own, FINE)
     comment = own.value("job.admin_comment")
-    found = test_parsing.told(admin_comment=comment)
+    found = test_jobtexts.told(admin_comment=comment)
     assert found.prepared
     assert before <= int(found.submission) <= time.time()
 

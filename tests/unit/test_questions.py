@@ -34,7 +34,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
     """The reason and the next try are in the comment."""
     world.run(7)
     world.slurm.live[7] = jobs.LiveJob(identity=fakes.identity(7, uid=UID), state="PENDING", partition="gpu")
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7)
+    world.slurm.queue[7] = fakes.job(7)
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     for _ in range(2):
         peer = await connect(world)

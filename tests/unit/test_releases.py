@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.model import releases
+from penstock.model import jobs, releases
 from penstock.render import slurmconf
-from penstock.slurm import commands, parsing, showing
+from penstock.slurm import jobtexts, lookup
 from tests.unit import test_slurmconf
+from tests.unit.slurmtexts import RECORD, Programs, programs
 
+__all__ = ["programs"]
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/releases"
 RECORDED = ROOT / "tests/recorded"
@@ -109,104 +109,98 @@ def recorded(release: releases.Release) -> str:
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
 def test_every_releases_scontrol_is_understood(release: releases.Release) -> None:
     """The share of each node, the partition and the QOS of the same job are read as the same."""
-    row = ["gpu", "RUNNING", "normal", "root", "0", "n[1-2]", "1", "1763270000", "penstock", "1", "N/A", ""]
-    details = parsing.details(row, parsing.shares(recorded(release)))
+    found = jobtexts.shown(recorded(release), 1)
     shares = [
-        (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus)
-        for share in details.shares
+        (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus) for share in found.shares
     ]
     assert shares == [("n1", 2000, 3 * 2**30, 2), ("n2", 1000, 3 * 2**30, 2)]
-    assert (details.partition, details.qos, details.state) == ("gpu", "normal", "RUNNING")
+    assert (found.partition, found.qos, found.state) == ("gpu", "normal", "RUNNING")
+    assert (found.identity.uid, found.gid, found.account, found.priority) == (0, 0, "root", 10148)
+    assert (found.nodes, found.elapsed, found.exit_code, found.signal) == (("n1", "n2"), 1, 0, 0)
+
+
+async def shown(job: str) -> jobs.Job:
+    return await lookup.record("/lab/etc/slurm.conf", job)
+
+
+def record(**said: str) -> dict[str, str]:
+    """sacct's word of a job that runs."""
+    return RECORD | {"State": "RUNNING", "End": "Unknown"} | said
 
 
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
-def test_every_releases_job_is_shown_alike(
-    release: releases.Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_releases_job_is_shown_alike(release: releases.Release, programs: Programs) -> None:
     """Comment and output files have the same words, whatever the release leaves out."""
-
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
-        if argv[0] == "scontrol":
-            return recorded(release)
-        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
-        fields = [
-            "1",
-            "1",
-            "root",
-            "rec",
-            "gpu",
-            "RUNNING",
-            "0:0",
-            "00:00:01",
-            "n[1-2]",
-            "1",
-            "2",
-            "Unknown",
-            "",
-        ]
-        return "".join(f"{field}{separator}" for field in fields) + "\n"
-
-    monkeypatch.setattr(commands, "run", run)
-    job = asyncio.run(showing.record("/lab/etc/slurm.conf", "1"))
+    programs.jobs, programs.records = recorded(release), [record(JobIDRaw="1", JobID="1")]
+    job = await shown("1")
     assert job.comment == "a b=c"
     assert job.stdout == job.stderr == "/lab/nas/slurm-1.out"
-    assert (job.state, job.nodes, job.restarts) == ("RUNNING", ("n1", "n2"), 0)
+    assert (job.state, job.nodes, job.identity.restart) == ("RUNNING", ("n1", "n2"), 0)
 
 
-@pytest.mark.parametrize(("task", "shown"), [("1", "29_1"), ("1-5", "29_[1-5]"), ("", "30")])
-def test_a_task_has_its_name_before_the_accounting_knows_it(
-    task: str, shown: str, monkeypatch: pytest.MonkeyPatch
+def show_job(head: str, *lines: str) -> str:
+    """What scontrol prints of a job, and these lines after it."""
+    before = (f"JobId={head} JobName=a", "   UserId=ada(7) GroupId=ada(7) MCS_label=N/A")
+    return "".join(f"{line}\n" for line in (*before, "   Requeue=1 Restarts=0 ExitCode=0:0", *lines))
+
+
+@pytest.mark.parametrize(("task", "named"), [("1", "29_1"), ("1-5", "29_[1-5]"), ("", "30")])
+async def test_a_task_has_its_name_before_the_accounting_knows_it(
+    task: str, named: str, programs: Programs
 ) -> None:
     """slurmdbd hears of things later than slurmctld: the task's results are found all the same."""
-
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
-        array = f"ArrayJobId=29 ArrayTaskId={task} " if task else ""
-        head = f"JobId=30 {array}JobName=ArrayTaskId=7\n"
-        return head + "   UserId=ada(7)\n   JobState=COMPLETED\n" if argv[0] == "scontrol" else ""
-
-    monkeypatch.setattr(commands, "run", run)
-    job = asyncio.run(showing.record("/lab/etc/slurm.conf", "30"))
-    assert (job.job_id, job.shown_id, job.state) == (30, shown, "COMPLETED")
+    array = f"ArrayJobId=29 ArrayTaskId={task} " if task else ""
+    text = show_job(f"30 {array}".strip(), "   JobState=COMPLETED")
+    programs.jobs = text.replace("JobName=a", "JobName=ArrayTaskId=7")
+    job = await shown("30")
+    assert (job.job_id, job.shown_id, job.state) == (30, named, "COMPLETED")
 
 
-def test_the_last_task_of_an_array_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_task_of_an_array_is_itself(programs: Programs) -> None:
     """It has the array's number, by which scontrol knows all of them."""
-
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
-        if argv[0] == "scontrol":
-            first = "JobId=30 ArrayJobId=29 ArrayTaskId=1 JobName=a\n   JobState=FAILED ExitCode=7:0\n"
-            last = "JobId=29 ArrayJobId=29 ArrayTaskId=5 JobName=a\n   JobState=COMPLETED ExitCode=0:0\n"
-            return f"{first}\n{last}\n"
-        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
-        fields = ["29", "29_5", "ada", "a", "gpu", "COMPLETED", "0:0", "00:00:01", "n1", "1", "2", "3", ""]
-        return "".join(f"{field}{separator}" for field in fields) + "\n"
-
-    monkeypatch.setattr(commands, "run", run)
-    job = asyncio.run(showing.record("/lab/etc/slurm.conf", "29_5"))
+    first = show_job("30 ArrayJobId=29 ArrayTaskId=1", "   JobState=FAILED").replace("0:0", "7:0")
+    last = show_job("29 ArrayJobId=29 ArrayTaskId=5", "   JobState=COMPLETED")
+    programs.jobs, programs.records = f"{first}\n{last}\n", [RECORD | {"JobIDRaw": "29", "JobID": "29_5"}]
+    job = await shown("29_5")
     assert (job.shown_id, job.state, job.exit_code) == ("29_5", "COMPLETED", 0)
 
 
-def test_tasks_that_wait_are_those_that_slurmctld_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_that_wait_are_those_that_slurmctld_names(programs: Programs) -> None:
     """slurmdbd hears later that one of them has started: it would count twice."""
-
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
-        if argv[0] == "scontrol":
-            return "JobId=29 ArrayJobId=29 ArrayTaskId=3-9%1 JobName=a\n   JobState=PENDING\n"
-        separator = next(word for word in argv if word.startswith("--delimiter=")).partition("=")[2]
-        fields = ["29", "29_[2-9%1]", "ada", "a", "gpu", "PENDING", "0:0", "00:00:00", "", "1", "", "", ""]
-        return "".join(f"{field}{separator}" for field in fields) + "\n"
-
-    monkeypatch.setattr(commands, "run", run)
-    assert asyncio.run(showing.record("/lab/etc/slurm.conf", "29")).shown_id == "29_[3-9%1]"
+    programs.jobs = show_job("29 ArrayJobId=29 ArrayTaskId=3-9%1", "   JobState=PENDING")
+    programs.records = [record(JobIDRaw="29", JobID="29_[2-9%1]", State="PENDING")]
+    assert (await shown("29")).shown_id == "29_[3-9%1]"
 
 
-def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(programs: Programs) -> None:
     """Slurm prints it as it is, before the names of the output files."""
-
-    async def run(argv: tuple[str, ...], *, slurm_conf: str, environment: Mapping[str, str]) -> str:
-        head = "JobId=30 JobName=a\n   UserId=ada(7)\n   JobState=RUNNING\n   Comment=one\n\ntwo\n"
-        return f"{head}   StdOut=/nas/a.out\n\n" if argv[0] == "scontrol" else ""
-
-    monkeypatch.setattr(commands, "run", run)
-    job = asyncio.run(showing.record("/lab/etc/slurm.conf", "30"))
+    lines = ("   JobState=RUNNING", "   Comment=one", "", "two", "   StdOut=/nas/a.out", "")
+    programs.jobs = show_job("30", *lines)
+    job = await shown("30")
     assert (job.state, job.comment, job.stdout) == ("RUNNING", "one", "/nas/a.out")
+
+
+async def test_what_looks_like_a_job_in_a_comment_hides_nothing(programs: Programs) -> None:
+    """It is none, or another; the job that was asked for is shown."""
+    for forged in ("JobId=9 x", show_job("9", "   JobState=FAILED")):
+        programs.jobs = show_job("30", "   JobState=RUNNING", "   Comment=one", "", forged)
+        assert [(one.shown_id, one.state) for one in await lookup.records("", "30")] == [("30", "RUNNING")]
+
+
+async def test_a_job_that_slurmctld_has_forgotten_is_the_accountings(programs: Programs) -> None:
+    """With its end, and without what only slurmctld knows."""
+    programs.records = [RECORD | {"ExitCode": "7:0", "State": "FAILED", "Comment": "because"}]
+    job = await shown("20_3")
+    assert (job.state, job.exit_code, job.signal, job.comment) == ("FAILED", 7, 0, "because")
+    assert (job.submitted, job.started, job.ended, job.elapsed) == (990, 1000, 1050, 50)
+    assert (job.user, job.name, job.nodes, job.stdout) == ("alice", "a b", ("n1",), "")
+    programs.records = []
+    with pytest.raises(errors.NotThere):
+        await shown("20_3")
+
+
+async def test_a_comment_that_came_late_is_the_accountings(programs: Programs) -> None:
+    """slurmctld takes none on a job that has ended."""
+    programs.jobs = show_job("23 ArrayJobId=20 ArrayTaskId=3", "   JobState=FAILED")
+    programs.records = [RECORD | {"Comment": "because"}]
+    assert (await shown("20_3")).comment == "because"

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import time
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich import console
 
 from penstock.cli import documents, jobs, screens
+from penstock.model import jobs as model
 from penstock.model import views
 from penstock.model.reasons import Refusal, RefusalKind
-from penstock.slurm import showing
+from tests.unit import fakes
 
 HOSTILE = "[/x] [red]a [link=http://x]b"
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S"), max_codepoint=0x2FF), min_size=1, max_size=30)
 
 
-def queued(
-    shown_id: str = "17", *, state: str = "PENDING", reason: str = "", name: str = "x"
-) -> showing.QueuedJob:
+def queued(shown_id: str = "17", *, state: str = "PENDING", reason: str = "", name: str = "x") -> model.Job:
     nodes = () if state == "PENDING" else ("n1",)
-    return showing.QueuedJob(
-        job_id=17,
+    return fakes.job(
+        17,
         shown_id=shown_id,
         user="alice",
         name=name,
@@ -48,9 +47,10 @@ def test_nobodys_job_name_is_markup(
 
 
 def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm only knows the time of the next try."""
+    monkeypatch.setenv("COLUMNS", "160")
     view = views.JobView(17, refusals=(Refusal(kind=RefusalKind.NODE_CORDONED, node="n1", since=5.0),))
     found = documents.job_of(queued(reason="BeginTime"), view, hidden=False)
     jobs.print_jobs([found])
@@ -106,14 +106,14 @@ def test_an_array_is_one_line_with_its_tasks_counted(
 def test_tasks_that_wait_are_counted_one_by_one(tasks: str, count: int) -> None:
     """Slurm lists them as one job; a list that it has cut short is not guessed at."""
     shown_id = f"20_{tasks}" if tasks else "20"
-    record = showing.JobRecord(job_id=20, shown_id=shown_id, user="alice", state="PENDING")
+    record = fakes.job(20, shown_id=shown_id, user="alice")
     assert documents.shown_of(record, None, hidden=False).tasks == count
 
 
 def test_an_array_says_how_many_of_its_tasks_are_in_each_state(capsys: pytest.CaptureFixture[str]) -> None:
     """And how to see one of them, in a command that works as it stands."""
     states = {"20_3": "COMPLETED", "20_4": "RUNNING", "20_[5-99%2]": "PENDING"}
-    records = [showing.JobRecord(job_id=20, shown_id=task, state=state) for task, state in states.items()]
+    records = [fakes.job(20, shown_id=task, state=state) for task, state in states.items()]
     jobs.print_tasks([documents.shown_of(record, None, hidden=False) for record in records])
     printed = capsys.readouterr().out
     assert "1 COMPLETED, 1 RUNNING, 95 PENDING" in printed
@@ -126,7 +126,7 @@ def test_pods_of_others_are_not_taken_for_none(capsys: pytest.CaptureFixture[str
     jobs.print_jobs([found])
     assert jobs.NOT_YOURS in capsys.readouterr().out
     assert found.pods is None
-    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state="RUNNING")
+    record = fakes.job(user="alice", state="RUNNING")
     shown = documents.shown_of(record, None, hidden=True)
     jobs.print_job(shown)
     printed = capsys.readouterr().out
@@ -137,7 +137,7 @@ def test_pods_of_others_are_not_taken_for_none(capsys: pytest.CaptureFixture[str
 
 def test_a_job_that_waits_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     """Also one that nobody has tried to start yet."""
-    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state="PENDING", reason="Priority")
+    record = fakes.job(user="alice", reason="Priority")
     jobs.print_job(documents.shown_of(record, None, hidden=False))
     printed = capsys.readouterr().out
     assert "waits behind jobs of higher priority (Priority)" in printed
@@ -147,7 +147,7 @@ def test_a_job_that_waits_says_why(capsys: pytest.CaptureFixture[str]) -> None:
 def test_why_a_job_waits_is_not_shown_twice() -> None:
     """As the reason, and not as the owner's comment, too."""
     comment = "waits for gpu on n1 [penstock] mine"
-    record = showing.JobRecord(job_id=17, shown_id="17", state="PENDING", comment=comment)
+    record = fakes.job(comment=comment)
     assert documents.shown_of(record, None, hidden=False).comment == "mine"
 
 
@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_folded_and_not_cut(words: str) -> None:
 @pytest.mark.parametrize("state", ["STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT", "COMPLETING"])
 def test_a_job_has_ended_only_in_states_that_are_an_end(state: str) -> None:
     """One table says which those are: a job that is being signalled has no exit code yet."""
-    record = showing.JobRecord(job_id=17, shown_id="17", user="alice", state=state, exit_code=0, signal=0)
+    record = fakes.job(user="alice", state=state)
     assert documents.shown_of(record, None, hidden=False).exit_code is None
-    over = msgspec.structs.replace(record, state="OUT_OF_MEMORY")
+    over = dataclasses.replace(record, state="OUT_OF_MEMORY")
     assert documents.shown_of(over, None, hidden=False).exit_code == 0

@@ -52,7 +52,6 @@ async def test_a_command_that_does_not_end_without_a_word() -> None:
 HIDING = (
     "SQUEUE_USERS", "SQUEUE_NAMES", "SQUEUE_ACCOUNT", "SQUEUE_STATES", "SQUEUE_FORMAT2", "SINFO_PARTITION",
     "SACCT_FEDERATION", "SCONTROL_SIBLING", "SCANCEL_STATE", "SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER",
-    "SLURM_TIME_FORMAT",
 )  # fmt: skip
 
 
@@ -66,13 +65,12 @@ async def test_a_persons_own_filters_hide_nothing_from_us(monkeypatch: pytest.Mo
     assert {"SLURM_JWT", "SLURM_CONF", "PATH"} <= names
 
 
-async def test_what_a_call_sets_itself_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against a variable of the same name that a person has set."""
+async def test_times_are_seconds_whatever_a_person_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a call sets itself is kept."""
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
-    said = await commands.run(
-        ("sh", "-c", 'echo "$SLURM_TIME_FORMAT"'), slurm_conf="", environment={"SLURM_TIME_FORMAT": "%s"}
-    )
-    assert said == "%s\n"
+    asked = ("sh", "-c", 'echo "$SLURM_TIME_FORMAT"')
+    assert await commands.run(asked, slurm_conf="") == "%s\n"
+    assert await commands.run(asked, slurm_conf="", environment={"SLURM_TIME_FORMAT": "%c"}) == "%c\n"
 
 
 async def test_a_command_that_is_not_there_is_told() -> None:

@@ -5,54 +5,71 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors
-from penstock.model import jobs
-from penstock.slurm import waiting
+from penstock.slurm import reader
+from tests.unit.slurmtexts import ROW, Programs, programs
 
-ROW = ("PD", "", "(null)", "1794864115", "(null)", "penstock 17 avoids=n1,n2 until=1794864115")
+__all__ = ["programs"]
+SLURM = reader.SlurmReader("")
+WAITING = ROW | {
+    "JobID": "7",
+    "State": "PENDING",
+    "NodeList": "",
+    "EligibleTime": "1794864115",
+    "admin_comment": "penstock 17 avoids=n1,n2 until=1794864115",
+}
 
 
-def test_a_job_that_waits() -> None:
-    """With the nodes that penstockd keeps it from told apart from its owner's."""
-    found = waiting.waiting_job(ROW, "n[1-2],n4", 7)
-    assert found == jobs.WaitingJob(
-        job_id=7,
-        admin_comment=ROW[-1],
-        excluded=("n1", "n2", "n4"),
-        avoids=("n1", "n2"),
-        until=1794864115,
-        begins=1794864115,
-    )
+async def test_a_job_that_waits(programs: Programs) -> None:
+    """With the nodes that penstockd keeps it from told apart from its owner's; an array's number brings all
+    its tasks.
+    """
+    programs.queue, programs.excluded = [ROW | {"JobID": "8"}, WAITING], "8|n1\n7|n[1-2],n4\n9|\n"
+    found = await SLURM.waiting(7)
+    assert found is not None
+    assert (found.job_id, found.admin_comment) == (7, WAITING["admin_comment"])
+    assert (found.excluded, found.avoids) == (("n1", "n2", "n4"), ("n1", "n2"))
     assert found.own_excluded == {"n4"}
+    assert (found.until, found.begins, found.started) == (1794864115, 1794864115, 0)
+    assert (found.is_fixed, found.features) == (False, False)
+    programs.excluded = "7|\n"
+    found = await SLURM.waiting(7)
+    assert found is not None
+    assert found.excluded == ()
 
 
-@pytest.mark.parametrize(("at", "word"), [(0, "R"), (0, "CG"), (5, ""), (5, "(null)")])
-def test_a_job_that_does_not_wait_or_is_not_ours(at: int, word: str) -> None:
-    row = [*ROW]
-    row[at] = word
-    assert waiting.waiting_job(row, "", 7) is None
+@pytest.mark.parametrize(
+    "changes",
+    [{"State": "RUNNING"}, {"State": "COMPLETING"}, {"admin_comment": ""}, {"admin_comment": "(null)"}],
+)
+async def test_a_job_that_does_not_wait_or_is_not_ours(changes: dict[str, str], programs: Programs) -> None:
+    programs.queue = [WAITING | changes]
+    assert await SLURM.waiting(7) is None
 
 
-@pytest.mark.parametrize(("at", "word"), [(1, "n1"), (2, "maintenance")])
-def test_a_job_for_named_nodes_or_in_a_reservation(at: int, word: str) -> None:
-    row = [*ROW]
-    row[at] = word
-    found = waiting.waiting_job(row, "", 7)
+async def test_a_job_that_has_gone_does_not_wait(programs: Programs) -> None:
+    assert await SLURM.waiting(7) is None
+
+
+@pytest.mark.parametrize("changes", [{"ReqNodes": "n1"}, {"Reservation": "maintenance"}])
+async def test_a_job_for_named_nodes_or_in_a_reservation(changes: dict[str, str], programs: Programs) -> None:
+    programs.queue = [WAITING | changes]
+    found = await SLURM.waiting(7)
     assert found is not None
     assert found.is_fixed
 
 
-def test_an_arrays_number_brings_all_its_tasks() -> None:
-    assert waiting.excluded("8|n1\n7|n4\n9|\n", 7) == "n4"
-    assert waiting.excluded("7|\n", 7) == ""
-
-
-def test_the_queue() -> None:
-    found = waiting.queued("7|PD|3403|BeginTime|\n8|R|12|None|\n")
+async def test_the_queue(programs: Programs) -> None:
+    programs.queue = [WAITING | {"PriorityLong": "3403"}, ROW | {"JobID": "8", "PriorityLong": "12"}]
+    found = await SLURM.queued((7, 8))
     assert [(row.job_id, row.is_pending, row.priority) for row in found] == [(7, True, 3403), (8, False, 12)]
+    programs.queue = [WAITING | {"JobID": "x"}]
     with pytest.raises(errors.SlurmError, match="do not understand"):
-        waiting.queued("x|PD|")
+        await SLURM.queued((7,))
 
 
-def test_jobs_that_were_put_off() -> None:
-    rows = [("1", "penstock 5"), ("2", "penstock 5 avoids=n1"), ("3", "penstock 5 until=9"), ("4", "")]
-    assert waiting.put_off(rows) == (2, 3)
+async def test_jobs_that_were_put_off(programs: Programs) -> None:
+    marks = ("penstock 5", "penstock 5 avoids=n1", "penstock 5 until=9", "")
+    programs.queue = [
+        WAITING | {"JobID": str(job_id), "admin_comment": mark} for job_id, mark in enumerate(marks, 1)
+    ]
+    assert await SLURM.put_off() == (2, 3)

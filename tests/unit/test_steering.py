@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from penstock.bridge import rooms, steering
 from penstock.kube import kinds, podview, reflectors, types
-from penstock.model import jobs
+from penstock.model import nodes
 from tests.unit import fakes
 
 NODES = ("n1", "n2", "n3", "n4")
 
 
-def target(name: str, *, gpus: int = 4, features: tuple[str, ...] = (), is_up: bool = True) -> jobs.Target:
+def target(name: str, *, gpus: int = 4, features: tuple[str, ...] = (), is_up: bool = True) -> nodes.Node:
     whole = fakes.amount(cpus=8, gib=32, gpus=gpus)
-    return jobs.Target(name=name, amount=whole, features=frozenset(features), is_up=is_up)
+    return nodes.Node(
+        name=name, state="IDLE" if is_up else "DOWN", amount=whole, features=frozenset(features)
+    )
 
 
 class World:
@@ -64,7 +66,7 @@ class World:
 
     async def refuse(self, job_id: int = 7, *, on: tuple[str, ...] = ("n1",), gpus: int = 2) -> bool:
         """Whether it goes elsewhere."""
-        self.slurm.queue.setdefault(job_id, jobs.WaitingJob(job_id=job_id))
+        self.slurm.queue.setdefault(job_id, fakes.job(job_id))
         self.steering.refused(fakes.allocation(job_id, on=on, gpus=gpus), on=on[:1])
         return await self.steering.put_off(job_id, 12, tries=1)
 
@@ -159,7 +161,7 @@ async def test_cordoned_and_unready_nodes_are_avoided(world: World) -> None:
 
 
 async def test_the_owners_own_list_is_untouched(world: World) -> None:
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7, excluded=("n2",))
+    world.slurm.queue[7] = fakes.job(7, excluded=("n2",))
     world.fill("n1", "n2")
     await world.refuse()
     assert world.excluded() == ("n1", "n2")
@@ -170,7 +172,7 @@ async def test_the_owners_own_list_is_untouched(world: World) -> None:
 
 
 async def test_a_job_for_named_nodes_waits_for_them(world: World) -> None:
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7, is_fixed=True)
+    world.slurm.queue[7] = fakes.job(7, is_fixed=True)
     world.fill("n1")
     assert not await world.refuse()
     assert world.sleeping() == [7]
@@ -182,7 +184,7 @@ async def test_a_job_for_named_nodes_waits_for_them(world: World) -> None:
 async def test_a_job_that_asks_for_features_goes_to_nodes_like_its_own_only(world: World) -> None:
     """Which others would do is Slurm's to know."""
     world.slurm.places = (target("n1", features=("a",)), target("n2"), target("n3", features=("a",)))
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7, features=True)
+    world.slurm.queue[7] = fakes.job(7, features=True)
     world.fill("n1")
     assert await world.refuse()
     world.fill("n3")
@@ -260,7 +262,7 @@ async def test_a_job_that_ran_and_was_requeued_begins_when_slurm_says(world: Wor
 
 
 async def test_a_restart_of_penstockd_leaves_a_requeued_jobs_start_time(world: World) -> None:
-    kept = jobs.WaitingJob(job_id=7, avoids=("n1",), excluded=("n1",), begins=2_000)
+    kept = fakes.job(7, avoids=("n1",), excluded=("n1",), begins=2_000)
     world.slurm.queue[7] = kept
     await world.steering.recover()
     assert (world.excluded(), world.slurm.queue[7].begins, world.slurm.delays) == ((), 2_000, {})
@@ -279,14 +281,14 @@ async def test_a_job_that_is_refused_again_and_again_waits_out_its_time(world: W
     """Somebody's picture is wrong: asking at once would go on for ever."""
     world.fill("n1")
     world.steering.refused(fakes.allocation(7, gpus=2), on=("n1",))
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7)
+    world.slurm.queue[7] = fakes.job(7)
     assert not await world.steering.put_off(7, 60, tries=steering.MOST_TRIES + 1)
     await world.steering.look()
     assert world.slurm.delays == {7: 60}
 
 
 async def test_jobs_wake_when_the_api_answers_again(world: World) -> None:
-    world.slurm.queue[7] = jobs.WaitingJob(job_id=7)
+    world.slurm.queue[7] = fakes.job(7)
     world.steering.unseen(7)
     await world.steering.put_off(7, 48, tries=3)
     world.pods.listed.clear()

@@ -17,7 +17,7 @@ from penstock import crashpoints, errors, joblog
 from penstock.bridge import placement, podremoval, records, steering
 from penstock.bridge.context import Context
 from penstock.kube import podview
-from penstock.model import jobs, sentences
+from penstock.model import jobs, sentences, states
 from penstock.model.reasons import Refusal, RefusalKind
 
 log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Admission:
         """Slurm takes a start time only once the job is back in the queue."""
         for _ in range(PENDING_LOOKS):
             job = await self._context.slurm.live_job(job_id)
-            if job is None or job.state == "PENDING":
+            if job is None or job.state == states.JobState.PENDING:
                 return
             await self._context.time.sleep(PENDING_SECONDS)
 

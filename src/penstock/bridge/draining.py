@@ -17,7 +17,7 @@ from penstock import crashpoints, errors, joblog
 from penstock.bridge import confirming, epilogs, placement
 from penstock.bridge.context import Context
 from penstock.kube import podview
-from penstock.model import jobs
+from penstock.model import nodes
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Drainer:
                     if not note.is_running:
                         self.notes.remove(note)
 
-    def _forget(self, drained: Sequence[jobs.Drain], notes: Sequence[epilogs.Note]) -> None:
+    def _forget(self, drained: Sequence[nodes.Drain], notes: Sequence[epilogs.Note]) -> None:
         """Notes of nodes that somebody else has freed must not free them the next time."""
         nodes, now = {drain.node for drain in drained}, self.context.time.now()
         over = [note for note in notes if note.node not in nodes and not note.is_running]
@@ -89,7 +89,7 @@ class Drainer:
         for node in self.left.keys() - nodes:
             del self.left[node]
 
-    def _is_ours(self, drain: jobs.Drain, notes: Sequence[epilogs.Note]) -> bool:
+    def _is_ours(self, drain: nodes.Drain, notes: Sequence[epilogs.Note]) -> bool:
         """Whether our own Epilog is why the node is drained, and nothing else is."""
         by_slurm = drain.reason == SLURMS_OWN
         if not by_slurm and not OURS.fullmatch(drain.reason):
@@ -102,7 +102,7 @@ class Drainer:
             return self._leave(drain, "no Epilog of Penstock's was cut off there")
         return True
 
-    def _leave(self, drain: jobs.Drain, why: str) -> bool:
+    def _leave(self, drain: nodes.Drain, why: str) -> bool:
         if self.left.get(drain.node) != why:
             self.left[drain.node] = why
             log.warning(
@@ -125,7 +125,7 @@ class Drainer:
         else:
             log.info("node %s is clean again", node)
 
-    async def _is_clean(self, drain: jobs.Drain) -> bool:
+    async def _is_clean(self, drain: nodes.Drain) -> bool:
         """No pod of ours there that no promise covers, by the API's own word."""
         kube = self.context.kube
         if await confirming.node(kube, drain.node) is None:

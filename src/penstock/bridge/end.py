@@ -11,7 +11,7 @@ from penstock.bridge import records, slurmcalls
 from penstock.bridge.context import Context
 from penstock.bridge.launch import Launch
 from penstock.kube import reflectors, types
-from penstock.model import audits, jobs, sentences
+from penstock.model import audits, jobs, sentences, states
 from penstock.model.reasons import Outcome
 
 log = logging.getLogger(__name__)
@@ -102,6 +102,6 @@ class Ending:
             except errors.SlurmError as error:
                 joblog.of(log, identity.job_id).info("was requeued, and nobody knows more: %s", error.message)
                 continue
-            is_same = job is not None and job.identity == identity and job.state == "RUNNING"
+            is_same = job is not None and job.identity == identity and job.state == states.JobState.RUNNING
             runs = runs + 1 if is_same else 0
         joblog.of(log, identity.job_id).warning("is requeued again: Slurm has forgotten that it was")

@@ -131,7 +131,7 @@ class AttemptRecords:
             own_entrypoint=request.pod.own_entrypoint,
         )
 
-    def never_began(self, allocation: jobs.Allocation, failed: jobs.FailedLaunch, outcome: Outcome) -> None:
+    def never_began(self, allocation: jobs.Allocation, failed: jobs.Job, outcome: Outcome) -> None:
         """The job's end, and all there is of it; closing it writes it down."""
         if self._state is None:
             return

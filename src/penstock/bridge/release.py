@@ -10,7 +10,7 @@ from penstock import crashpoints, errors, wellknown
 from penstock.bridge import confirming, owners, placement, podremoval, records, unlaunched
 from penstock.bridge.context import Context
 from penstock.kube import kinds, lists, podview, types
-from penstock.model import jobs
+from penstock.model import jobs, states
 from penstock.render import pods as rendering
 
 
@@ -69,7 +69,7 @@ class Releasing:
             raise
         except errors.SlurmError:  # it has no nodes any more
             return None
-        runs_here = details.state in jobs.AT_WORK and any(share.node == node for share in details.shares)
+        runs_here = details.state in states.AT_WORK and any(share.node == node for share in details.shares)
         return held.identity if runs_here else None
 
     async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from penstock.bridge import capacity, store
 from penstock.kube import types
 from penstock.model import jobs, resources
+from penstock.model.nodes import Node
 
 NOTHING = resources.Amount()
 
@@ -52,7 +53,7 @@ class Rooms:
         """Whether it fits there now."""
         return node in self.free and not amount.shortages(self.free[node])
 
-    def misleads(self, node: jobs.Target, amount: resources.Amount) -> bool:
+    def misleads(self, node: Node, amount: resources.Amount) -> bool:
         """Whether Slurm would start a job of that amount there in vain, now or when its own jobs leave."""
         name = node.name
         if name not in self.free:
@@ -62,7 +63,7 @@ class Rooms:
         is_busy = bool(amount.shortages(node.amount - self.taken[name]))
         return not is_busy or bool(amount.shortages(self.free[name] + self.taken[name]))
 
-    def plan(self, wanted: Wanted, nodes: Iterable[jobs.Target], *, refused: Collection[str] = ()) -> Plan:
+    def plan(self, wanted: Wanted, nodes: Iterable[Node], *, refused: Collection[str] = ()) -> Plan:
         """Where a job should not be tried, if there are enough other nodes for it. Where it was refused just
         now it is not tried at once, whatever the picture of the cluster says.
         """
@@ -94,7 +95,7 @@ class Wanted:
     """Whether it asks for some: then only nodes with those of its allocation's are known to do."""
     excluded: frozenset[str] = frozenset()
     """By its owner."""
-    model: tuple[jobs.Target, ...] = ()
+    model: tuple[Node, ...] = ()
     """The nodes of its allocation."""
 
     @property
@@ -115,7 +116,7 @@ class Wanted:
             total = total.smallest(share.amount)
         return total
 
-    def suits(self, node: jobs.Target) -> bool:
+    def suits(self, node: Node) -> bool:
         """Whether Slurm could start the job there if the node were empty. Where that is not certain, no: a
         job for which Slurm finds no node at all is held for ever.
         """

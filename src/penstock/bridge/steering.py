@@ -21,6 +21,7 @@ from penstock import errors, joblog
 from penstock.bridge import rooms
 from penstock.bridge.context import Context
 from penstock.model import jobs
+from penstock.model.nodes import Node
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Steering:
         self.waiting: dict[int, Waiting] = {}
         self._context, self._slurm, self._time = context, context.slurm, context.time
         self._pods, self._nodes, self._store = context.pods, context.nodes, context.store
-        self._targets: dict[str, tuple[float, tuple[jobs.Target, ...]]] = {}
+        self._targets: dict[str, tuple[float, tuple[Node, ...]]] = {}
         self._on_its_way: dict[int, tuple[float, tuple[str, ...]]] = {}
         self._blind: set[int] = set()
         """Jobs that were refused because the API did not answer."""
@@ -110,7 +111,7 @@ class Steering:
         await self._follow(waiting, job, plan, 0 if plan.goes else seconds)
         return plan.goes
 
-    async def _understand(self, waiting: Waiting, job: jobs.WaitingJob) -> None:
+    async def _understand(self, waiting: Waiting, job: jobs.Job) -> None:
         names = {share.node for share in waiting.allocation.shares}
         targets = await self._targets_of(waiting)
         waiting.avoids = frozenset(job.avoids)
@@ -122,9 +123,7 @@ class Steering:
             model=tuple(target for target in targets if target.name in names),
         )
 
-    async def _follow(
-        self, waiting: Waiting, job: jobs.WaitingJob, plan: rooms.Plan, seconds: int | None
-    ) -> None:
+    async def _follow(self, waiting: Waiting, job: jobs.Job, plan: rooms.Plan, seconds: int | None) -> None:
         """Tell Slurm; a job that goes counts where it probably goes to. `seconds` as Slurm.steer has them."""
         avoids = plan.avoids - job.own_excluded
         until = int(self._context.wall_clock()) + seconds if seconds else 0
@@ -181,7 +180,7 @@ class Steering:
                 return True
         return False
 
-    async def _wake(self, queue: list[jobs.Queued]) -> None:
+    async def _wake(self, queue: list[jobs.Job]) -> None:
         room, changed = self._rooms(), 0
         for row in queue:
             waiting = self.waiting[row.job_id]
@@ -238,7 +237,7 @@ class Steering:
                 found.take(node, share.amount)
         return found
 
-    async def _targets_of(self, waiting: Waiting) -> tuple[jobs.Target, ...]:
+    async def _targets_of(self, waiting: Waiting) -> tuple[Node, ...]:
         partition = waiting.allocation.partition
         until, targets = self._targets.get(partition, (0.0, ()))
         if self._time.now() >= until:
@@ -247,7 +246,7 @@ class Steering:
         return targets
 
 
-def _is_owners(job: jobs.WaitingJob) -> bool:
+def _is_owners(job: jobs.Job) -> bool:
     """Whether the time for which the job waits is another than we set."""
     return bool(job.until) and job.begins > job.until + OWNERS_SLACK
 

@@ -14,7 +14,7 @@ from penstock import crashpoints, errors, joblog, wellknown
 from penstock.bridge import podremoval, records, steering, unattended
 from penstock.bridge.context import Context
 from penstock.kube import podview, types
-from penstock.model import jobs
+from penstock.model import jobs, states
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Sweeper:
         self.suspects = found
         await self._close(begun, live)
         with_pods = {podview.job_id(pod) for pod in ours}
-        running = [one for one in reserved if one in live and live[one].state == "RUNNING"]
+        running = [one for one in reserved if one in live and live[one].state == states.JobState.RUNNING]
         await self.unattended.look(one for one in running if one not in with_pods)
 
     async def _forget(self, job_id: int) -> None:

@@ -41,7 +41,7 @@ async def note(context: Context, attempts: records.AttemptRecords, allocation: j
     attempts.never_began(allocation, failed, outcome)
 
 
-def words(failed: jobs.FailedLaunch, node: str) -> str:
+def words(failed: jobs.Job, node: str) -> str:
     """For the job's owner."""
     if failed.signal != IO_ERROR:
         end = f"{failed.exit_code}:{failed.signal}"

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 
 from penstock.checking import snapshots
 from penstock.kube import podview, types
-from penstock.model import audits, resources
+from penstock.model import jobs, resources, states
 
 Violation = snapshots.Violation
-NOT_YET_OR_NO_MORE = frozenset({"CONFIGURING", "COMPLETING"})
-"""States in which Slurm keeps the room but the job may never have been let in."""
 
 
 def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
@@ -34,11 +32,13 @@ def words(amount: resources.Amount) -> str:
 def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for job_id, pods in seen.pods_by_job.items():
         job = seen.jobs.get(job_id)
-        if job is None or not job.live.holds_resources or seen.is_trusted(job):
+        if job is None or not job.holds_resources or seen.is_trusted(job):
             continue
         counted = [pod for pod in pods if snapshots.takes_room(pod)]
-        if job.live.state == "COMPLETING":  # a requeued job has its next attempt's share while pods are going
-            counted = [pod for pod in counted if podview.belongs_to(pod, job.live.identity)]
+        if (
+            job.state == states.JobState.COMPLETING
+        ):  # a requeued job has its next attempt's share while pods are going
+            counted = [pod for pod in counted if podview.belongs_to(pod, job.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
             asked = requests_of(there).only(seen.gpu_resources)
@@ -55,10 +55,10 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
                 )
 
 
-def _share(job: audits.SlurmJob, node: str, asked: resources.Amount) -> resources.Amount:
+def _share(job: jobs.Job, node: str, asked: resources.Amount) -> resources.Amount:
     """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
     share = job.share_of(node)
-    if job.live.state == "COMPLETING":
+    if job.state == states.JobState.COMPLETING:
         kept = share.largest(asked)
         return dataclasses.replace(share, gpus=kept.gpus, devices=kept.devices)
     return share
@@ -109,16 +109,16 @@ def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resource
         if (amount := _booked(seen, job, node)) != resources.Amount()
     }
     for job_id, amount in booked.items():
-        yield f"job {job_id} ({seen.jobs[job_id].live.state})", amount
+        yield f"job {job_id} ({seen.jobs[job_id].state})", amount
     for pod in seen.pods:
         if pod.spec.node_name == node and not podview.is_over(pod) and podview.job_id(pod) not in booked:
             yield snapshots.name_of(pod), podview.requested(pod)
 
 
-def _booked(seen: snapshots.Snapshot, job: audits.SlurmJob, node: str) -> resources.Amount:
-    if not job.live.holds_resources:
+def _booked(seen: snapshots.Snapshot, job: jobs.Job, node: str) -> resources.Amount:
+    if not job.holds_resources:
         return resources.Amount()
-    if job.live.state not in NOT_YET_OR_NO_MORE:
+    if job.state not in states.PERHAPS_NOT_ADMITTED:
         return job.share_of(node)
     total = resources.Amount()
     for held in seen.daemon.held if seen.daemon else ():

@@ -15,9 +15,9 @@ from penstock import errors, wellknown
 from penstock.checking import records, snapshots
 from penstock.hooks import wire
 from penstock.kube import kinds, lists, podview, types
-from penstock.model import audits, jobs
+from penstock.model import audits, jobs, states
 from penstock.render import pods as pods_of
-from penstock.slurm import auditing, control
+from penstock.slurm import accounting, reader
 
 SOCKET_SECONDS = 10.0
 OURS = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
@@ -38,10 +38,11 @@ class Looker:
             lists.everything(self.kube, kinds.NODES, types.Node),
             lists.everything(self.kube, kinds.SECRETS, types.Secret, labels=OURS, metadata_only=True),
         )
+        slurm = reader.SlurmReader(self.slurm_conf)
         cluster, found, closed, daemon = await asyncio.gather(
-            auditing.cluster_name(self.slurm_conf),
-            auditing.all_jobs(self.slurm_conf),
-            control.SlurmControl(self.slurm_conf).given_to_nobody(),
+            slurm.cluster_name(),
+            slurm.all_jobs(),
+            slurm.given_to_nobody(),
             asyncio.to_thread(ask_daemon, self.socket),
         )
         found = await self._with_recorded_comments(found, daemon)
@@ -55,18 +56,18 @@ class Looker:
         )
 
     async def _with_recorded_comments(
-        self, found: tuple[audits.SlurmJob, ...], daemon: audits.DaemonView | None
-    ) -> tuple[audits.SlurmJob, ...]:
+        self, found: tuple[jobs.Job, ...], daemon: audits.DaemonView | None
+    ) -> tuple[jobs.Job, ...]:
         """Where slurmctld did not take the reason of a job's end, the accounting has it."""
         told = {(end.job_id, end.restart): end.reason for end in (daemon.ends if daemon else ())}
         silent = {
             job.job_id
             for job in found
-            if job.live.state in jobs.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
+            if job.state in states.BY_ITSELF and not records.says(job, told.get(_attempt(job), ""))
         }
         if not silent:
             return found
-        said = await auditing.recorded_comments(self.slurm_conf, silent)
+        said = await accounting.comments(self.slurm_conf, silent)
         return tuple(
             dataclasses.replace(job, comment=said.get(job.job_id, job.comment))
             if job.job_id in silent
@@ -75,8 +76,8 @@ class Looker:
         )
 
 
-def _attempt(job: audits.SlurmJob) -> tuple[int, int]:
-    return job.job_id, job.live.identity.restart
+def _attempt(job: jobs.Job) -> tuple[int, int]:
+    return job.job_id, job.identity.restart
 
 
 def _is_of(cluster: str, secret: types.Secret) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from penstock import wellknown
 from penstock.checking import snapshots
 from penstock.kube import podview
-from penstock.model import audits
+from penstock.model import jobs, states
 
 Violation = snapshots.Violation
 
@@ -58,7 +58,7 @@ def _secrets(seen: snapshots.Snapshot) -> Iterator[Violation]:
 def _held_room(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for held in seen.daemon.held if seen.daemon else ():
         job = seen.jobs.get(held.job_id)
-        if job is None or not job.live.holds_resources or held.node not in {s.node for s in job.shares}:
+        if job is None or not job.holds_resources or held.node not in {s.node for s in job.shares}:
             yield Violation(
                 invariant="I2",
                 kind="held-for-nobody",
@@ -69,7 +69,7 @@ def _held_room(seen: snapshots.Snapshot) -> Iterator[Violation]:
 
 def _runs_without_running(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for job in seen.jobs.values():
-        if job.live.state != "RUNNING" or not seen.is_bridged(job):
+        if job.state != states.JobState.RUNNING or not seen.is_bridged(job):
             continue
         missing = _missing_ranks(seen, job)
         if missing:
@@ -77,7 +77,7 @@ def _runs_without_running(seen: snapshots.Snapshot) -> Iterator[Violation]:
             yield Violation(
                 invariant="I2",
                 kind="runs-without-running",
-                subject=f"job {job.job_id} restart {job.live.identity.restart}",
+                subject=f"job {job.job_id} restart {job.identity.restart}",
                 evidence=(
                     snapshots.in_words(job),
                     f"no living pod of rank {', '.join(map(str, missing))}",
@@ -86,10 +86,10 @@ def _runs_without_running(seen: snapshots.Snapshot) -> Iterator[Violation]:
             )
 
 
-def _missing_ranks(seen: snapshots.Snapshot, job: audits.SlurmJob) -> list[int]:
+def _missing_ranks(seen: snapshots.Snapshot, job: jobs.Job) -> list[int]:
     alive = {
         pod.metadata.labels.get(wellknown.LABEL_RANK)
         for pod in seen.pods_by_job.get(job.job_id, [])
-        if podview.belongs_to(pod, job.live.identity) and not podview.is_over(pod)
+        if podview.belongs_to(pod, job.identity) and not podview.is_over(pod)
     }
     return [rank for rank in range(len(job.shares)) if str(rank) not in alive]

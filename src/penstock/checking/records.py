@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from penstock import wellknown
 from penstock.checking import snapshots
 from penstock.kube import podview, types
-from penstock.model import audits, jobs
+from penstock.model import jobs, states
 
 Violation = snapshots.Violation
 KILLED = 9
@@ -22,9 +22,9 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
     """Every ended job whose record is not its container's."""
     told = {(end.job_id, end.restart): end for end in (seen.daemon.ends if seen.daemon else ())}
     for job in seen.jobs.values():
-        if job.live.state not in jobs.BY_ITSELF:
+        if job.state not in states.BY_ITSELF:
             continue
-        end = told.get((job.job_id, job.live.identity.restart))
+        end = told.get((job.job_id, job.identity.restart))
         if end is not None:
             yield from _against(job, (end.exit_code, end.signal), "penstockd told its launcher")
             yield from _reason(job, end.reason)
@@ -32,13 +32,13 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
             yield from _against(job, _code(terminated), "the container ended")
 
 
-def _ends_of_containers(seen: snapshots.Snapshot, job: audits.SlurmJob) -> Iterator[types.Terminated]:
+def _ends_of_containers(seen: snapshots.Snapshot, job: jobs.Job) -> Iterator[types.Terminated]:
     """By itself only: how a pod ended that was deleted or evicted says nothing of the script."""
     for pod in seen.pods_by_job.get(job.job_id, []):
         state = podview.container_state(pod).terminated
         ended_by_others = pod.metadata.deletion_timestamp or pod.status.reason or podview.disruption(pod)
         is_script = pod.metadata.labels.get(wellknown.LABEL_RANK) == "0"
-        if state and is_script and not ended_by_others and podview.belongs_to(pod, job.live.identity):
+        if state and is_script and not ended_by_others and podview.belongs_to(pod, job.identity):
             yield state
 
 
@@ -48,33 +48,33 @@ def _code(end: types.Terminated) -> tuple[int, int]:
     return (0, signal) if signal else (end.exit_code, 0)
 
 
-def _against(job: audits.SlurmJob, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:
+def _against(job: jobs.Job, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:
     exit_code, signal = (0, said[1]) if said[1] else said
-    state = "FAILED" if exit_code or signal else "COMPLETED"
-    same = (job.live.state, job.exit_code, job.signal) == (state, exit_code, signal)
-    if not same and not (job.live.state == "FAILED" and job.signal == KILLED):
+    state = states.JobState.FAILED if exit_code or signal else states.JobState.COMPLETED
+    same = (job.state, job.exit_code, job.signal) == (state, exit_code, signal)
+    if not same and not (job.state == states.JobState.FAILED and job.signal == KILLED):
         yield Violation(
             invariant="I5",
             kind="another-end",
-            subject=f"job {job.job_id} restart {job.live.identity.restart}",
+            subject=f"job {job.job_id} restart {job.identity.restart}",
             evidence=(
-                f"Slurm: {job.live.state} {job.exit_code}:{job.signal}",
+                f"Slurm: {job.state} {job.exit_code}:{job.signal}",
                 f"{by_whom}: {state} {exit_code}:{signal}",
             ),
         )
 
 
-def says(job: audits.SlurmJob, reason: str) -> bool:
+def says(job: jobs.Job, reason: str) -> bool:
     """Whether the job's comment has the reason."""
     return _plain(reason) in _plain(job.comment)
 
 
-def _reason(job: audits.SlurmJob, reason: str) -> Iterator[Violation]:
+def _reason(job: jobs.Job, reason: str) -> Iterator[Violation]:
     if not says(job, reason):
         yield Violation(
             invariant="I5",
             kind="reason-missing",
-            subject=f"job {job.job_id} restart {job.live.identity.restart}",
+            subject=f"job {job.job_id} restart {job.identity.restart}",
             evidence=(f"reason: {reason}", f"Slurm's comment: {job.comment or 'none'}"),
         )
 

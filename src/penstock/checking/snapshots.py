@@ -15,7 +15,8 @@ import msgspec
 
 from penstock import wellknown
 from penstock.kube import podview, types
-from penstock.model import audits, jobs, numbers
+from penstock.model import audits, numbers, states
+from penstock.model.jobs import Job
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class Snapshot:
     pods: tuple[types.Pod, ...]
     nodes: tuple[types.Node, ...]
     secrets: tuple[types.Secret, ...]
-    jobs: Mapping[int, audits.SlurmJob]
+    jobs: Mapping[int, Job]
     closed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Slurm nodes that take no jobs, drained or down, with the reason."""
     daemon: audits.DaemonView | None = None
@@ -57,7 +58,7 @@ class Snapshot:
             found.setdefault(podview.job_id(pod) or 0, []).append(pod)
         return found
 
-    def job_of(self, labels: Mapping[str, str]) -> audits.SlurmJob | None:
+    def job_of(self, labels: Mapping[str, str]) -> Job | None:
         """The job that these labels name, if Slurm knows it."""
         job_id = numbers.natural(labels.get(wellknown.LABEL_JOB_ID, ""))
         return None if job_id is None else self.jobs.get(job_id)
@@ -65,19 +66,21 @@ class Snapshot:
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether the attempt of a job that these labels name has a right to objects now."""
         job = self.job_of(labels)
-        if job is None or not job.live.holds_resources:
+        if job is None or not job.holds_resources:
             return False
-        restart, attempt = job.live.identity.restart, labels.get(wellknown.LABEL_RESTART)
+        restart, attempt = job.identity.restart, labels.get(wellknown.LABEL_RESTART)
         # Slurm counts a requeued job's next attempt while the nodes are still kept for the pods of this one.
-        return attempt == str(restart) or (job.live.state == "COMPLETING" and attempt == str(restart - 1))
+        return attempt == str(restart) or (
+            job.state == states.JobState.COMPLETING and attempt == str(restart - 1)
+        )
 
-    def is_bridged(self, job: audits.SlurmJob) -> bool:
+    def is_bridged(self, job: Job) -> bool:
         """Whether the job runs as pods, as far as penstockd has told."""
-        return self.daemon is not None and job.live.partition in self.daemon.bridged_partitions
+        return self.daemon is not None and job.partition in self.daemon.bridged_partitions
 
-    def is_trusted(self, job: audits.SlurmJob) -> bool:
+    def is_trusted(self, job: Job) -> bool:
         """Whether kube-scheduler places its pods, so that no room is promised for it."""
-        return self.daemon is not None and job.live.partition in self.daemon.trusted_partitions
+        return self.daemon is not None and job.partition in self.daemon.trusted_partitions
 
 
 def takes_room(pod: types.Pod) -> bool:
@@ -91,8 +94,7 @@ def name_of(pod: types.Pod) -> str:
     return f"pod {meta.namespace}/{meta.name} ({meta.uid})"
 
 
-def in_words(job: audits.SlurmJob | None) -> str:
+def in_words(job: Job | None) -> str:
     if job is None:
         return "Slurm does not know the job"
-    identity: jobs.JobIdentity = job.live.identity
-    return f"Slurm: job {identity.job_id} is {job.live.state}, restart {identity.restart}"
+    return f"Slurm: job {job.job_id} is {job.state}, restart {job.identity.restart}"

@@ -14,9 +14,8 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from penstock.model import reasons, sentences, views
+from penstock.model import jobs, reasons, sentences, states, views
 from penstock.results import finding
-from penstock.slurm import comments, showing
 from penstock.slurm import reasons as codes
 
 VERSION = 1
@@ -118,51 +117,37 @@ def echo(document: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
-def job_of(job: showing.QueuedJob, view: views.JobView | None, *, hidden: bool) -> Job:
+def job_of(job: jobs.Job, view: views.JobView | None, *, hidden: bool) -> Job:
     """A job of the queue with its pods; those of others are hidden from most."""
     return Job(
         job=job.shown_id,
         job_id=str(job.job_id),
-        array=job.array or None,
+        array=job.shown_id.partition("_")[0] if job.task else None,
         user=job.user,
         name=job.name,
         partition=job.partition,
         state=job.state,
         reason=_reason(job.state, job.reason, view),
-        restarts=job.restarts,
-        submitted=job.submitted,
-        started=job.started,
+        restarts=job.identity.restart,
+        submitted=_moment(job.submitted),
+        started=_moment(job.started),
         elapsed_seconds=job.elapsed,
         nodes=job.nodes,
         pods=None if hidden else view.pods if view else (),
     )
 
 
-def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> ShownJob:
+def shown_of(job: jobs.Job, view: views.JobView | None, *, hidden: bool) -> ShownJob:
     """All that is known of one job; why it waits is no comment."""
-    own_comment = comments.own(record.comment)
     return ShownJob(
-        job=record.shown_id,
-        job_id=str(record.job_id),
-        array=record.shown_id.partition("_")[0] if record.task else None,
-        user=record.user,
-        name=record.name,
-        partition=record.partition,
-        state=record.state,
-        reason=_reason(record.state, record.reason, view),
-        restarts=record.restarts,
-        submitted=record.submitted,
-        started=record.started,
-        tasks=_tasks(record.task),
-        ended=record.ended,
-        elapsed_seconds=record.elapsed,
-        exit_code=None if record.goes_on else record.exit_code,
-        signal=None if record.goes_on else record.signal,
-        nodes=record.nodes,
-        comment=record.comment if own_comment is None else own_comment,
-        stdout=record.stdout,
-        stderr=record.stderr,
-        pods=None if hidden else view.pods if view else (),
+        **msgspec.structs.asdict(job_of(job, view, hidden=hidden)),
+        tasks=_tasks(job.task),
+        ended=_moment(job.ended),
+        exit_code=None if job.goes_on else job.exit_code,
+        signal=None if job.goes_on else job.signal,
+        comment=job.comment if job.own_comment is None else job.own_comment,
+        stdout=job.stdout,
+        stderr=job.stderr,
         timeline=None if hidden else tuple(map(_step, view.timeline)) if view else (),
     )
 
@@ -182,7 +167,7 @@ def _tasks(numbers: str) -> int:
 
 def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
     """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
-    if state != "PENDING":
+    if state != states.JobState.PENDING:
         return None
     if view is not None and view.refusals:
         return Reason(
@@ -201,6 +186,10 @@ def _refusal(one: reasons.Refusal) -> Refusal:
 
 def _step(step: views.StepView) -> Step:
     return Step(at=moment(step.at), name=step.name, text=step.text, kind=step.kind)
+
+
+def _moment(seconds: int) -> datetime.datetime | None:
+    return moment(seconds) if seconds else None
 
 
 def moment(seconds: float) -> datetime.datetime:

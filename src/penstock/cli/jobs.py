@@ -11,8 +11,8 @@ import click
 
 from penstock import errors
 from penstock.cli import asking, documents, screens, whereabouts
-from penstock.model import views
-from penstock.slurm import showing
+from penstock.model import states, views
+from penstock.slurm import lookup, reader
 
 NOT_YOURS = "not yours to see"
 NOT_KNOWN = "not known"
@@ -40,11 +40,11 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(showing.queue(whereabouts.slurm_conf(), user=user))
+    queue = asyncio.run(reader.SlurmReader(whereabouts.slurm_conf()).shown_queue(user=user))
     answer = asking.describe_if_it_answers()
     known = answer.by_job()
     found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
-    found.sort(key=lambda job: job.state == "PENDING")
+    found.sort(key=lambda job: job.state == states.JobState.PENDING)
     if style == "json":
         documents.echo(documents.Queue(problem=answer.problem, jobs=tuple(found)))
     else:
@@ -76,7 +76,7 @@ def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False, unseen
 
 
 def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
-    where = _waits_for(job) if job.state == "PENDING" else ",".join(job.nodes)
+    where = _waits_for(job) if job.state == states.JobState.PENDING else ",".join(job.nodes)
     return (
         job.job,
         *_common(job),
@@ -118,7 +118,7 @@ def _waits_for(job: documents.Job) -> str:
 
 def _pods(job: documents.Job, unseen: str) -> str:
     if job.pods is None:
-        return "-" if job.state == "PENDING" else unseen
+        return "-" if job.state == states.JobState.PENDING else unseen
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
 
 
@@ -143,7 +143,7 @@ def show(job: str, style: str) -> None:
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
-    found = asyncio.run(showing.records(whereabouts.slurm_conf(), job))
+    found = asyncio.run(lookup.records(whereabouts.slurm_conf(), job))
     answer = asking.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
     known = answer.by_job()
     shown = tuple(
@@ -192,7 +192,7 @@ def print_job(shown: documents.ShownJob, *, unseen: str = NOT_YOURS) -> None:
         )
     out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
     _print_warnings(shown.pods)
-    _print_steps(shown.timeline, waits=shown.state == "PENDING")
+    _print_steps(shown.timeline, waits=shown.state == states.JobState.PENDING)
 
 
 def _print_warnings(pods: Sequence[views.PodView]) -> None:

@@ -17,8 +17,9 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import asking, results, whereabouts
+from penstock.model import jobs, states
 from penstock.results import finding, gathering, tailing
-from penstock.slurm import showing
+from penstock.slurm import lookup
 
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
@@ -72,14 +73,14 @@ class Watched:
     job: str
     folder: Path | None
     stream: str
-    record: showing.JobRecord
+    record: jobs.Job
     tail: tailing.Tail
     found: bool = False
     """Whether anybody knows where the file is."""
 
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
-        self.record = asyncio.run(showing.record(whereabouts.slurm_conf(), self.job))
+        self.record = asyncio.run(lookup.record(whereabouts.slurm_conf(), self.job))
         self.find()
 
     def find(self) -> None:
@@ -92,7 +93,7 @@ class Watched:
 
 
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
-    record = asyncio.run(showing.record(whereabouts.slurm_conf(), job))
+    record = asyncio.run(lookup.record(whereabouts.slurm_conf(), job))
     watched = Watched(job, folder, stream, record, tailing.Tail(Path(os.devnull)))
     watched.find()
     try:
@@ -111,9 +112,9 @@ def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
             hint=f"It is {state}; a job that has not started has written nothing.",
         )
     if not watched.tail.path.exists():
-        hint = watched.record.comment or ("" if state != "PENDING" else "It has not started.")
+        hint = watched.record.comment or ("" if state != states.JobState.PENDING else "It has not started.")
         raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
-    if follow and not watched.record.goes_on and state != "COMPLETED":
+    if follow and not watched.record.goes_on and state != states.JobState.COMPLETED:
         raise errors.PenstockError(f"job {job} is {state} {_end_of(watched.record)}")
 
 
@@ -129,11 +130,11 @@ def _say_what_was_not_collected(watched: Watched) -> None:
             raise errors.NotThere(message, hint=watched.record.comment)
 
 
-def _end_of(record: showing.JobRecord) -> str:
+def _end_of(record: jobs.Job) -> str:
     return f"{record.exit_code or 0}:{record.signal or 0}"
 
 
-def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path | None:
+def _path(record: jobs.Job, folder: Path | None, stream: str) -> Path | None:
     """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
     if not record.goes_on:
         collected = results.outputs_of(folder, record.shown_id)

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.model.siteview import PartitionView, SiteView
-from penstock.slurm import describing
+from penstock.slurm import reader
 
 SECONDS = 2.0
 
@@ -22,7 +22,7 @@ def live() -> tuple[str, ...] | None:
     """Names of all partitions; None when Slurm does not answer."""
     conf = os.environ.get(wellknown.ENV_SLURM_CONF, "")
     try:
-        return asyncio.run(describing.partition_names(conf, within=SECONDS)) or None
+        return asyncio.run(reader.SlurmReader(conf).partition_names(within=SECONDS)) or None
     except errors.SlurmError:
         return None
 

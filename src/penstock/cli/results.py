@@ -13,7 +13,7 @@ import click
 from penstock import errors, wellknown
 from penstock.cli import documents, jobs, screens, whereabouts
 from penstock.results import finding, summary
-from penstock.slurm import showing
+from penstock.slurm import lookup
 
 given_folder = click.option(
     "--results",
@@ -66,7 +66,7 @@ def find(folder: Path, job: str) -> list[Path]:
     found = finding.folders(folder, job)
     if found:
         return found
-    record = asyncio.run(showing.records(whereabouts.slurm_conf(), job))[0]
+    record = asyncio.run(lookup.records(whereabouts.slurm_conf(), job))[0]
     if record.shown_id != job:
         found = finding.folders(folder, record.shown_id)
     if found:

@@ -33,7 +33,7 @@ from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
 from penstock.render import yamltext
 from penstock.site import loading, objects, schema
-from penstock.slurm import describing
+from penstock.slurm import reader
 
 Command = TypeVar("Command", bound=Callable[..., None])
 MARKS = {
@@ -333,12 +333,12 @@ def _see(slurm_conf: str, config: str) -> drafting.Seen:
     path = Path(config.partition(":")[0]).expanduser()
     is_pod = not path.exists() and incluster.is_pod()
     cluster = access.Cluster(incluster.load() if is_pod else kubeconfig.load(path))
-    settings = asyncio.run(describing.configuration(slurm_conf))
-    nodes = asyncio.run(describing.nodes(slurm_conf))
+    slurm = reader.SlurmReader(slurm_conf)
+    nodes = asyncio.run(slurm.nodes())
     return drafting.Seen(
-        settings=settings | {"SLURM_CONF": slurm_conf},
+        settings=asyncio.run(slurm.configuration()) | {"SLURM_CONF": slurm_conf},
         nodes=nodes,
-        partitions=[each.name for each in asyncio.run(describing.partitions(slurm_conf))],
+        partitions=[each.name for each in asyncio.run(slurm.partitions())],
         members=access.members_of(cluster),
         host=socket.gethostname(),
         elsewhere=frozenset(node.name for node in nodes if not reach.is_here(node.address or node.name)),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from penstock import errors, pinging, wellknown
-from penstock.doctor import kubernetes
 from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
@@ -46,7 +45,7 @@ def penstockd(live: Live) -> Iterator[Problem]:
 
 def _blame_others(live: Live) -> None:
     """A penstockd that is out of touch with somebody who answers nobody is no second cause."""
-    for name, side in (("slurmctld", "settings"), ("kubernetes", "kube_nodes")):
+    for name, side in {"slurmctld": "settings", "kubernetes": "kube_nodes"}.items():
         try:
             getattr(live, side)
         except errors.PenstockError:
@@ -180,7 +179,7 @@ def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
         node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is None or slurm is None:
             continue
-        given = kubernetes.allocated(live.site, slurm)
+        given = slurm.used
         for short in live.requested(name, ours=True).shortages(given):
             problem = Problem(
                 f"{{nodes}}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
@@ -214,7 +213,7 @@ def foreign_pods(live: Live) -> Iterator[Problem]:
         if node is None or slurm is None:
             continue
         free = podview.amount(node.status.allocatable) - live.requested(name, ours=False)
-        claim = kubernetes.claimed(live.site, slurm)
+        claim = slurm.amount
         short = claim.shortages(free)
         if short and not claim.shortages(podview.amount(node.status.allocatable)):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)

@@ -12,12 +12,10 @@ from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
 from penstock.kube import kinds, podview
-from penstock.model import jobs, resources
+from penstock.model import resources
 from penstock.render import manifests, rbac
-from penstock.site import daemons, namespaces, objects
-from penstock.site.schema import Site
+from penstock.site import namespaces, objects
 from penstock.site.words import mebibytes
-from penstock.slurm.describing import SlurmNode
 
 registry = Registry()
 LARGEST_SKEW = 5.0
@@ -124,7 +122,7 @@ def _both(live: Live) -> Iterator[tuple[str, resources.Amount, resources.Amount]
     for name in live.bridged_nodes:
         node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
         if node is not None and claim is not None:
-            yield name, claimed(live.site, claim), podview.amount(node.status.allocatable)
+            yield name, claim.amount, podview.amount(node.status.allocatable)
 
 
 @registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
@@ -193,23 +191,6 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
             if found.get(key) != value:
                 remedy = f"kubectl label node {{node}} {key}={value}"
                 yield Problem(f"{{nodes}} has no label {key}={value}", remedy, nodes=(name,))
-
-
-def claimed(site: Site, node: SlurmNode) -> resources.Amount:
-    """What Slurm believes the node has, by Kubernetes' names."""
-    amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
-    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
-
-
-def allocated(site: Site, node: SlurmNode) -> resources.Amount:
-    """What Slurm has given to jobs; of a node with GPUs of several types it tells only how many."""
-    amount = resources.Amount(
-        millicpus=node.used_cpus * 1000, memory=node.used_memory_mb * 2**20, gpus=node.used_gpus
-    )
-    types = ((node.gpu_type, node.used_gpus),) if node.gpu_type else ()
-    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=types)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
 
 
 @registry.add("pod-security", "users' namespaces let their pods in")

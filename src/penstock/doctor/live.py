@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,11 +15,11 @@ from penstock import errors, wellknown
 from penstock.install import access, facts, rendering
 from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
-from penstock.model import resources
+from penstock.model import nodes, resources
 from penstock.render.pods import label_of
 from penstock.site import clusters, daemons, resolving
 from penstock.site.schema import Site
-from penstock.slurm import commands, conffile, describing
+from penstock.slurm import conffile, reader
 
 Answer = TypeVar("Answer")
 
@@ -50,30 +50,25 @@ class Live:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.answers: dict[str, tuple[Any, errors.PenstockError | None]] = {}
-
-    def slurm(self, question: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Ask Slurm with the site's slurm.conf."""
-        return asyncio.run(question(self.site.slurm.conf))
+        self._slurm = reader.SlurmReader(site.slurm.conf, gpu_resources=daemons.gpu_resources(site))
 
     @once
     def settings(self) -> dict[str, str]:
         """What slurmctld runs with, which may differ from what slurm.conf says by now."""
-        return self.slurm(describing.configuration)
+        return asyncio.run(self._slurm.configuration())
 
     @once
-    def slurm_nodes(self) -> dict[str, describing.SlurmNode]:
-        return {node.name: node for node in self.slurm(describing.nodes)}
+    def slurm_nodes(self) -> dict[str, nodes.Node]:
+        return {node.name: node for node in asyncio.run(self._slurm.nodes())}
 
     @once
-    def slurm_partitions(self) -> dict[str, describing.SlurmPartition]:
-        return {each.name: each for each in self.slurm(describing.partitions)}
+    def slurm_partitions(self) -> dict[str, nodes.Partition]:
+        return {each.name: each for each in asyncio.run(self._slurm.partitions())}
 
     @once
     def live_job_ids(self) -> frozenset[int]:
         """Jobs that are not over."""
-        argv = ("squeue", "--noheader", "--all", "--array", "--Format=JobID:20")
-        text = asyncio.run(commands.run(argv, slurm_conf=self.site.slurm.conf))
-        return frozenset(int(word) for word in text.split() if word.isdigit())
+        return asyncio.run(self._slurm.unfinished_ids())
 
     @once
     def conf(self) -> conffile.Conf:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import asyncio
 import os
 import re
 import shlex
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from penstock.doctor.checks import Problem, Registry
 from penstock.doctor.live import Live
-from penstock.slurm import describing
+from penstock.slurm import reader
 
 registry = Registry()
 HASH = "HASH_VAL"
@@ -75,11 +75,7 @@ def _hash(live: Live) -> str:
     path = _its_conf(live)
     if path == live.site.slurm.conf:
         return live.settings.get(HASH, "")
-    return live.slurm(functools.partial(_hash_of, path))
-
-
-async def _hash_of(path: str, _: str) -> str:
-    return (await describing.configuration(path)).get(HASH, "")
+    return asyncio.run(reader.SlurmReader(path).configuration()).get(HASH, "")
 
 
 def _its_conf(live: Live) -> str:

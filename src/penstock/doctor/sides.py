@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.doctor import kubernetes
 from penstock.doctor.live import Live
 from penstock.kube import podview
 from penstock.model import resources
@@ -56,8 +55,8 @@ def _all_sides(live: Live) -> tuple[NodeSides, ...]:
 
 def _sides(live: Live, name: str) -> NodeSides:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed = kubernetes.claimed(live.site, slurm) if slurm else None
-    given = kubernetes.allocated(live.site, slurm) if slurm else None
+    claimed = slurm.amount if slurm else None
+    given = slurm.used if slurm else None
     can_give = live.gpus_only(podview.amount(kube.status.allocatable)) if kube else None
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
@@ -109,7 +108,7 @@ def _disagreements(
     for short in ours.shortages(given):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
     slurm, kube = live.slurm_nodes[name], live.kube_nodes[name]
-    usable = not any(word in slurm.state for word in ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"))
+    usable = not slurm.is_out_of_service
     takes_pods = kube.ready and not kube.spec.unschedulable
     if usable != takes_pods:
         yield "only Slurm would use it" if usable else "only Kubernetes would use it"

@@ -318,16 +318,16 @@ def drained(live: Live) -> Iterator[Problem]:
             yield Problem("Slurm has no node {nodes}", f"`{APPLY}`", nodes=(name,))
             continue
         reason = _WHO_AND_WHEN.sub("", node.reason)
-        if "DRAIN" in node.state and reason.startswith("penstock"):
+        if node.is_drained and reason.startswith("penstock"):
             remedy = "penstockd frees it once its pods are gone; is penstockd well?"
             yield Problem(f"{{nodes}} is drained by Penstock: {reason}", remedy, True, nodes=(name,))
-        elif "DRAIN" in node.state and reason.startswith("Epilog error"):
+        elif node.is_drained and reason.startswith("Epilog error"):
             message = (
                 "{nodes} is drained because an Epilog failed; penstockd frees it only if that was its own"
             )
             remedy = "slurmd's log says which; when it is well: scontrol update NodeName={nodes} State=RESUME"
             yield Problem(message, remedy, True, nodes=(name,))
-        elif any(word in node.state for word in ("DRAIN", "DOWN", "NOT_RESPONDING", "FAIL")):
+        elif node.is_out_of_service:
             remedy = "scontrol update NodeName={nodes} State=RESUME once it is well"
             message = f"{{nodes}} is {node.state}: {reason or 'no reason given'}"
             yield Problem(message, remedy, True, nodes=(name,))

@@ -24,10 +24,11 @@ from penstock.install import (
     transactions,
 )
 from penstock.kube import kinds
+from penstock.model import jobs
 from penstock.render import hooks, units
 from penstock.site import clusters, daemons, objects
 from penstock.site.schema import Site
-from penstock.slurm import conffile, queue
+from penstock.slurm import conffile, controller, reader
 
 SYSTEMD = Path("/run/systemd/system")
 """There where systemd runs the host, as sd_booted(3) says."""
@@ -47,12 +48,12 @@ class Installer:
         self.store = records.Store(Path(site.penstockd.state_dir) / "installed")
         self.cluster = access.admin(site) if kubernetes else None
         self._observe = observe
+        self._slurm = reader.SlurmReader(site.slurm.conf)
         self._planner = planning.Planner(site, self.store, self.cluster, self._unfinished_jobs)
 
-    def _unfinished_jobs(self) -> tuple[queue.UnfinishedJob, ...]:
+    def _unfinished_jobs(self) -> tuple[jobs.Job, ...]:
         """None where there is no slurm.conf yet."""
-        conf = self.site.slurm.conf
-        return asyncio.run(queue.unfinished(conf)) if Path(conf).exists() else ()
+        return asyncio.run(self._slurm.unfinished()) if Path(self._slurm.slurm_conf).exists() else ()
 
     def recover(self) -> str:
         """Put right what a killed call left behind."""
@@ -97,27 +98,26 @@ class Installer:
             return
         argv = ("systemctl", "disable", "--now", *services)
         done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=slurmctld.RESTART_SECONDS)
-        if done.returncode:
-            said = slurmctld.last_line(done)
+        if done.code != 0:
             raise errors.InstallError(
-                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {said}",
+                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {done.last_line}",
                 hint="Put that right; the next `penstock uninstall` removes the units.",
             )
 
     def _require_no_jobs(self) -> None:
         """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
-        partitions = ",".join(sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()}))
-        argv = ("squeue", "--all", "--noheader", "--format=%i", f"--partition={partitions}")
-        done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=slurmctld.PING_SECONDS)
-        if done.returncode:
+        wanted = sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()})
+        partitions = ",".join(wanted)
+        try:
+            names = asyncio.run(self._slurm.names_of_jobs_in(wanted, within=controller.PING_SECONDS))
+        except errors.SlurmError as error:
             raise errors.InstallError(
-                f"squeue does not say whether jobs are in {partitions}: {slurmctld.last_line(done)}",
+                f"squeue does not say whether jobs are in {partitions}: {error.message}",
                 hint="Try again when slurmctld answers; nothing was changed.",
-            )
-        jobs = done.stdout.split()
-        if jobs:
+            ) from error
+        if names:
             raise errors.InstallError(
-                f"{len(jobs)} jobs are in {partitions}: {' '.join(jobs[:5])}",
+                f"{len(names)} jobs are in {partitions}: {' '.join(names[:5])}",
                 hint="Wait for them or cancel them, then try again; nothing was changed.",
             )
 
@@ -218,9 +218,9 @@ class Installer:
             self._roll_out(self.cluster)
         for command in self._restarts(stale):
             done = slurmctld.run(command, slurm_conf=site.slurm.conf, seconds=slurmctld.RESTART_SECONDS)
-            if done.returncode:
+            if done.code != 0:
                 raise errors.InstallError(
-                    f"installed, but `{' '.join(command)}` failed: {slurmctld.last_line(done)}",
+                    f"installed, but `{' '.join(command)}` failed: {done.last_line}",
                     hint="Restart it yourself; `penstock doctor` says when all is well.",
                 )
 
@@ -246,7 +246,7 @@ def _said(check: Callable[..., None], *arguments: object) -> Iterator[str]:
     """The complaint of a check; nothing when it has none."""
     try:
         check(*arguments)
-    except errors.InstallError as error:
+    except (errors.InstallError, errors.SlurmError) as error:
         yield f"{error.message}; {error.hint}".removesuffix("; ")
 
 
@@ -256,11 +256,9 @@ def _rolled(at: float) -> dict[str, Any]:
 
 
 def require_readable(conf: str) -> None:
-    """Complain when Slurm's own programs cannot read this slurm.conf, whether slurmctld answers or not."""
-    done = slurmctld.run(("scontrol", "ping"), slurm_conf=conf, seconds=slurmctld.PING_SECONDS)
-    lines = [line.partition("scontrol: ")[2] for line in done.stderr.split("\n")]
-    if any(line.startswith("fatal:") for line in lines):
-        said = next((line for line in lines if line.startswith("error:")), lines[0])
+    """Complain when Slurm's own programs cannot read this slurm.conf."""
+    said = asyncio.run(controller.why_unreadable(conf))
+    if said:
         raise errors.InstallError(
             f"Slurm would not read the new slurm.conf: {said}",
             hint="Correct slurm.conf. Is slurm.release of the site file right?",

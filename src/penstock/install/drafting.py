@@ -10,10 +10,10 @@ from typing import Any
 
 from penstock import errors, wording
 from penstock.install import facts
-from penstock.model import jobs, resources
+from penstock.model import resources
+from penstock.model.nodes import Node
 from penstock.render import yamltext
 from penstock.site import resolving
-from penstock.slurm.describing import SlurmNode
 
 PARTITION = "k8s"
 FIRST_PORT = 17001
@@ -32,7 +32,7 @@ class Seen:
 
     settings: Mapping[str, str]
     """`scontrol show config`."""
-    nodes: Sequence[SlurmNode]
+    nodes: Sequence[Node]
     partitions: Sequence[str]
     members: Sequence[resolving.Member]
     host: str
@@ -121,7 +121,7 @@ def _gpu_type(name: str, seen: Seen) -> dict[str, str]:
         resource
         for node in nodes
         for resource, count in members[node.name].devices
-        if count >= node.gpus and not members[node.name].gpus
+        if count >= node.amount.gpus and not members[node.name].gpus
     }
     return {"resource": found.pop()} if len(found) == 1 else {}
 
@@ -147,9 +147,9 @@ def _timeouts(settings: Mapping[str, str]) -> dict[str, Any]:
     return {"kill_wait": int(wait[0])} if wait and int(wait[0]) != 30 else {}
 
 
-def _matched_groups(matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member]) -> dict[str, Any]:
+def _matched_groups(matched: Sequence[Node], known: Mapping[str, resolving.Member]) -> dict[str, Any]:
     """Nodes that both have, by what Slurm claims of them: that stays as it is."""
-    by_size = lambda node: (node.cpus, node.memory_mb, node.gpus, node.gpu_type)  # noqa: E731  # used twice
+    by_size = lambda node: (*_size(node.amount), node.gpu_type)  # noqa: E731  # used twice
     groups: dict[str, Any] = {}
     for size, members in itertools.groupby(sorted(matched, key=by_size), key=by_size):
         cpus, memory, gpus, gpu_type = size
@@ -162,6 +162,11 @@ def _matched_groups(matched: Sequence[SlurmNode], known: Mapping[str, resolving.
         group |= {"gpu_type": gpu_type} if gpu_type else {}
         groups[f"nodes{len(groups) + 1}"] = group
     return groups
+
+
+def _size(amount: resources.Amount) -> tuple[int, int, int]:
+    """As a site file writes it: CPUs, MiB, GPUs."""
+    return amount.millicpus // 1000, amount.memory // 2**20, amount.gpus
 
 
 def _virtual_groups(seen: Seen) -> dict[str, Any]:
@@ -180,16 +185,14 @@ def _virtual_groups(seen: Seen) -> dict[str, Any]:
 
 
 def _remarks(
-    matched: Sequence[SlurmNode],
+    matched: Sequence[Node],
     known: Mapping[str, resolving.Member],
     gpu_resources: Mapping[str, str],
     wishes: Wishes,
 ) -> list[str]:
     remarks = []
     for node in matched:
-        amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
-        share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
-        short = share.in_kubernetes(gpu_resources).amount.shortages(known[node.name].allocatable)
+        short = node.in_kubernetes(gpu_resources).amount.shortages(known[node.name].allocatable)
         remarks += [
             f"{node.name}: Slurm claims {each.what} {each.needed}, Kubernetes can give {each.free}"
             for each in short
@@ -202,16 +205,14 @@ def _remarks(
     return remarks
 
 
-def _gpus_that_slurm_lacks(
-    matched: Sequence[SlurmNode], known: Mapping[str, resolving.Member]
-) -> Iterator[str]:
+def _gpus_that_slurm_lacks(matched: Sequence[Node], known: Mapping[str, resolving.Member]) -> Iterator[str]:
     """Nodes with more GPUs in Kubernetes than Slurm knows of: no job could ask for the others."""
     found: dict[tuple[int, int], list[str]] = {}
     for node in matched:
         there = known[node.name].allocatable
         gpus = there.gpus + sum(count for name, count in there.devices if _GPU.search(name))
-        if gpus > node.gpus:
-            found.setdefault((gpus, node.gpus), []).append(node.name)
+        if gpus > node.amount.gpus:
+            found.setdefault((gpus, node.amount.gpus), []).append(node.name)
     for (gpus, gres), names in found.items():
         yield (
             f"{wording.some(names, SHOWN)}: Kubernetes has {gpus} GPUs, Slurm's Gres {gres or 'none'}; "

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import pwd
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from penstock.model import releases
 from penstock.render import includes
 from penstock.site import clusters, resolving
 from penstock.site.schema import Site
-from penstock.slurm import conffile
-
-SECONDS = 20.0
-DAEMON_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
+from penstock.slurm import conffile, controller
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,12 +113,10 @@ def _text(path: Path) -> str:
 
 
 def installed_release() -> releases.Release:
-    """(22, 5) from `slurmctld -V`; the PATH of ordinary users often has no folder of daemons."""
-    program = shutil.which("slurmctld") or shutil.which("slurmctld", path=DAEMON_PATH) or "slurmctld"
+    """(22, 5) from `slurmctld -V`."""
     try:
-        done = subprocess.run([program, "-V"], capture_output=True, text=True, timeout=SECONDS, check=False)
-        return releases.parse(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, errors.SlurmError) as error:
+        return asyncio.run(controller.release())
+    except errors.SlurmError as error:
         raise errors.UsageError(
             "`slurmctld -V` does not say which Slurm this is",
             hint='Say it in the site file: release: "22.05".',

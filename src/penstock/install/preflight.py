@@ -17,13 +17,13 @@ from penstock.install import access, accounts, applying, facts
 from penstock.site import checking, reading, resolving
 from penstock.site.findings import Place
 from penstock.site.schema import Site
+from penstock.slurm import commands
 
 Mistake = tuple[Place, str, str]
 """Where in the site file, what was found, what to do."""
 SHOWN = 10
 ANSWER_SECONDS = 10.0
 PYTHON = "/usr/bin/python3"
-COMMANDS = ("scontrol", "squeue")
 
 
 class Checks:
@@ -110,7 +110,7 @@ def _cluster(site: Site) -> Iterator[Mistake]:
 
 # -- programs ------------------------------------------------------------------------------------------------
 def _programs(site: Site) -> Iterator[Mistake]:
-    for name in COMMANDS:
+    for name in commands.NEEDED:
         if not _is_program(str(Path(site.slurm.commands_dir) / name)):
             folder = site.slurm.commands_dir
             remedy = "name the folder of Slurm's commands, or install slurm-client"

@@ -15,12 +15,12 @@ import msgspec
 
 from penstock import errors, wellknown, wording
 from penstock.install import records, rendering
+from penstock.model.jobs import Job
 from penstock.model.siteview import SiteView
 from penstock.render import hooks
-from penstock.slurm.queue import UnfinishedJob
 
 SHOWN = 10
-Ask = Callable[[], tuple[UnfinishedJob, ...]]
+Ask = Callable[[], tuple[Job, ...]]
 """The queue; SlurmError when Slurm does not tell."""
 
 
@@ -55,7 +55,7 @@ def counted(jobs: Sequence[str]) -> str:
     return f"{len(jobs)} job{'s' * (len(jobs) != 1)}"
 
 
-def nobody() -> tuple[UnfinishedJob, ...]:
+def nobody() -> tuple[Job, ...]:
     """No Slurm, no jobs."""
     return ()
 
@@ -73,7 +73,7 @@ def harms(ask: Ask, outlook: Outlook) -> tuple[Harm, ...]:
     return tuple(harm for harm in found if harm.jobs)
 
 
-def _lost(jobs: Iterable[UnfinishedJob], outlook: Outlook) -> Iterator[Harm]:
+def _lost(jobs: Iterable[Job], outlook: Outlook) -> Iterator[Harm]:
     if not outlook.reread:
         return
     for name in sorted({name for job in jobs for name in job.partitions} - outlook.partitions):
@@ -82,15 +82,15 @@ def _lost(jobs: Iterable[UnfinishedJob], outlook: Outlook) -> Iterator[Harm]:
             jobs=_names(job for job in jobs if name in job.partitions),
             remedy=f"keep {name} in the site file until they have ended",
         )
-    gone = sorted({name for job in jobs for name in job.nodes} - outlook.nodes)
+    gone = sorted({name for job in jobs for name in _meant(job)} - outlook.nodes)
     yield Harm(
         reason=f"would end as NODE_FAIL, for their nodes would be gone ({wording.some(gone, SHOWN)})",
-        jobs=_names(job for job in jobs if job.nodes.intersection(gone)),
+        jobs=_names(job for job in jobs if _meant(job).intersection(gone)),
         remedy="keep the nodes in the site file until they have ended",
     )
 
 
-def _stranded(jobs: Iterable[UnfinishedJob], outlook: Outlook) -> Iterator[Harm]:
+def _stranded(jobs: Iterable[Job], outlook: Outlook) -> Iterator[Harm]:
     for name in sorted(outlook.bridged - outlook.bridged_before):
         yield Harm(
             reason=f"in {name} could not start, nor run further steps: submitted before it was bridged",
@@ -105,7 +105,12 @@ def _stranded(jobs: Iterable[UnfinishedJob], outlook: Outlook) -> Iterator[Harm]
         )
 
 
-def _names(jobs: Iterable[UnfinishedJob]) -> tuple[str, ...]:
+def _meant(job: Job) -> frozenset[str]:
+    """Nodes that it has, and those it asked for by name."""
+    return frozenset((*job.nodes, *job.required))
+
+
+def _names(jobs: Iterable[Job]) -> tuple[str, ...]:
     return tuple(job.shown_id for job in jobs)
 
 
@@ -138,7 +143,7 @@ def users_of(folder: Path, ask: Ask, *, state_dir: Path) -> tuple[str, ...] | No
         return None
 
 
-def _starts(folder: Path, job: UnfinishedJob, state_dir: Path) -> bool:
+def _starts(folder: Path, job: Job, state_dir: Path) -> bool:
     """slurmctld keeps scripts in its state folder, alike in 22.05, 24.11 and 26.05."""
     script = state_dir / f"hash.{job.script_id % 10}" / f"job.{job.script_id}" / "script"
     wanted = f"#!{folder}/{wellknown.LAUNCHER} ".encode()

@@ -4,8 +4,8 @@ does not come up its own log says why.
 
 from __future__ import annotations
 
+import asyncio
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,12 @@ from pathlib import Path
 from penstock import errors
 from penstock.install import facts
 from penstock.site.schema import Site
-from penstock.slurm import commands
+from penstock.slurm import commands, controller
 
 RESTART_SECONDS = 120.0
 UP_SECONDS = 60.0
 FATAL_SECONDS = 5.0
 """After a fatal error in its log slurmctld has ended; whoever watches it may start it again."""
-PING_SECONDS = 15.0
 POLL_SECONDS = 0.3
 LOG_BYTES = 64 * 1024
 _STAMP = re.compile(r"^\[[^\]]*\]\s*")
@@ -38,13 +37,13 @@ class Controller:
         self._log_start = self._log_size()
         argv = self._site.slurm.restart
         done = run(argv, slurm_conf=self._site.slurm.conf, seconds=RESTART_SECONDS)
-        if done.returncode:
+        if done.code != 0:
             raise errors.InstallError(
-                f"`{' '.join(argv)}` failed: {self._cause(done)}",
+                f"`{' '.join(argv)}` failed: {self._cause(done.last_line)}",
                 hint="`slurm.restart` of the site file is the command that restarts slurmctld.",
             )
         self._wait()
-        self._reconfigure()  # slurmds learn of it
+        asyncio.run(controller.reconfigure(self._site.slurm.conf))  # slurmds learn of it
         self._wait()
 
     def reconfigure(self) -> None:
@@ -54,29 +53,25 @@ class Controller:
             return
         self._log_start = self._log_size()
         try:
-            done = self._reconfigure()
-            if done.returncode:
-                raise errors.InstallError(f"`scontrol reconfigure` failed: {self._cause(done)}")
+            problem = asyncio.run(controller.reconfigure(self._site.slurm.conf))
+            if problem:
+                raise errors.InstallError(f"`scontrol reconfigure` failed: {self._cause(problem)}")
             self._wait()
-        except errors.InstallError:
+        except errors.PenstockError:
             self._reconfigure_failed = True
             raise
-
-    def _reconfigure(self) -> subprocess.CompletedProcess[str]:
-        argv = ("scontrol", "reconfigure")
-        return run(argv, slurm_conf=self._site.slurm.conf, seconds=PING_SECONDS * 2)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + UP_SECONDS
         while True:
-            done = run(("scontrol", "ping"), slurm_conf=self._site.slurm.conf, seconds=PING_SECONDS)
-            if " is UP" in done.stdout:
+            problem = asyncio.run(controller.why_down(self._site.slurm.conf))
+            if not problem:
                 return
             if self._logged("fatal: "):
                 deadline = min(deadline, time.monotonic() + FATAL_SECONDS)
             if time.monotonic() >= deadline:
                 raise errors.InstallError(
-                    f"slurmctld did not come up: {self._cause(done)}",
+                    f"slurmctld did not come up: {self._cause(problem)}",
                     hint=f"Its log is {self._log}, or `journalctl -u slurmctld`.",
                 )
             time.sleep(POLL_SECONDS)
@@ -108,28 +103,17 @@ class Controller:
             return ""
         return next((_STAMP.sub("", line) for line in reversed(lines) if word in line), "")
 
-    def _cause(self, done: subprocess.CompletedProcess[str]) -> str:
+    def _cause(self, said: str) -> str:
         """Its own last word; an error in the log may be an old habit of the site's, and is told beside."""
         error = self._logged("error: ")
         beside = f" (last error in its log: {error.partition('error: ')[2]})" if error else ""
-        return self._logged("fatal: ") or f"{last_line(done)}{beside}"
+        return self._logged("fatal: ") or f"{said}{beside}"
 
 
-def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> subprocess.CompletedProcess[str]:
-    """A command that has ended; with exit code 124 when it has not in that time."""
+def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> commands.Output:
+    """A command of the site's, in the surroundings of Slurm's own."""
     environment = commands.surroundings(slurm_conf)
     try:
-        return subprocess.run(
-            list(argv), capture_output=True, text=True, timeout=seconds, env=environment, check=False
-        )
-    except FileNotFoundError as error:
-        raise errors.InstallError(f"the program {argv[0]} is not installed") from error
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(list(argv), 124, "", f"no answer within {seconds:g} s")
-
-
-def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The last line that says something; scontrol frames its alarms with asterisks."""
-    lines = [line.strip(" *") for line in (done.stdout + done.stderr).split("\n")]
-    said = [line for line in lines if line and line != "RESTORE SLURMCTLD DAEMON TO SERVICE"]
-    return said[-1] if said else f"exit code {done.returncode}"
+        return asyncio.run(commands.output(argv, environment=environment, within=seconds))
+    except errors.SlurmUnavailable as error:
+        raise errors.InstallError(error.message) from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from penstock.slurm import answers, finding, spooling, submitting
+from penstock.slurm import answers, spools, submissions, tokensearch
 
 
 class Slurm(Protocol):
     """Submits once, and finds again what was submitted."""
 
-    async def submit(self, wanted: submitting.Submission) -> answers.Answer: ...
+    async def submit(self, wanted: submissions.Submission) -> answers.Answer: ...
 
     async def find(self, uid: int, tokens: Collection[str], *, since: float) -> dict[str, str]: ...
 
@@ -32,14 +32,14 @@ class Slurm(Protocol):
 class RealSlurm:
     """sbatch, squeue and sacct of this host."""
 
-    def __init__(self, spool: spooling.Spool, *, slurm_conf: str, seconds: float) -> None:
+    def __init__(self, spool: spools.Spool, *, slurm_conf: str, seconds: float) -> None:
         self.spool, self.slurm_conf, self.seconds = spool, slurm_conf, seconds
 
-    async def submit(self, wanted: submitting.Submission) -> answers.Answer:
-        return await submitting.submit(wanted, spool=self.spool, seconds=self.seconds)
+    async def submit(self, wanted: submissions.Submission) -> answers.Answer:
+        return await submissions.submit(wanted, spool=self.spool, seconds=self.seconds)
 
     async def find(self, uid: int, tokens: Collection[str], *, since: float) -> dict[str, str]:
-        return await finding.find(uid, tokens, since=since, slurm_conf=self.slurm_conf)
+        return await tokensearch.find(uid, tokens, since=since, slurm_conf=self.slurm_conf)
 
     def trace(self, token: str) -> answers.Answer | None:
         return self.spool.read(token, code=None) if self.spool.started(token) else None

@@ -19,7 +19,7 @@ from penstock import errors, service, wellknown
 from penstock.intake import claims, clerk, letters, ports, reporting, settings
 from penstock.journal import database, entries
 from penstock.nas import dropfolder, events
-from penstock.slurm import spooling
+from penstock.slurm import spools
 
 log = logging.getLogger(__name__)
 LAST_WORDS_SECONDS = 10.0
@@ -162,7 +162,7 @@ def start(site: settings.Settings, *, adopt: str = "", fingerprint: str = "") ->
     state.chmod(0o711)
     lock = database.lock(state, settings=fingerprint)
     with contextlib.closing(database.connect(state / "journal.db")) as connection:
-        spool = spooling.Spool(state / "spool")
+        spool = spools.Spool(state / "spool")
         slurm = ports.RealSlurm(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)
         journal = entries.Journal(connection)
         instance = database.instance(connection)

@@ -13,7 +13,7 @@ from penstock.intake import claims, inspecting, letters, names, settings
 from penstock.model import siteview
 from penstock.nas import acting, dropfolder, moving
 from penstock.sbatch import compiler, diagnostics, getopt, options, siteviews
-from penstock.slurm import submitting
+from penstock.slurm import submissions
 
 log = logging.getLogger(__name__)
 AGAIN = "Correct it and copy it to submit/ again."
@@ -33,7 +33,7 @@ class Refused(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct, frozen=True):
     """A job, please."""
 
-    submission: submitting.Submission
+    submission: submissions.Submission
     sha256: str
     mode: int
 
@@ -124,7 +124,7 @@ class Judge:
 
     def _wanted(self, claim: claims.Claim, script: inspecting.Script) -> Wanted:
         user = script.user
-        submission = submitting.Submission(
+        submission = submissions.Submission(
             token=claim.token,
             name=names.for_slurm(claim.name),
             data=script.data,

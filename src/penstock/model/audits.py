@@ -1,13 +1,10 @@
-"""What a check of the invariants has to know of Slurm and of penstockd, as plain data."""
+"""What a check of the invariants has to know of penstockd, as plain data."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-
 import msgspec
 
-from penstock.model import jobs, resources
+from penstock.model import resources
 from penstock.model.reasons import OutcomeKind
 
 
@@ -49,31 +46,3 @@ class DaemonView(msgspec.Struct, frozen=True, kw_only=True):
     """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
     held: tuple[Held, ...] = ()
     ends: tuple[End, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SlurmJob:
-    """A job as slurmctld remembers it, with its record if it has ended and its share of each node."""
-
-    live: jobs.LiveJob
-    exit_code: int = 0
-    signal: int = 0
-    comment: str = ""
-    shares: tuple[jobs.NodeShare, ...] = ()
-
-    @property
-    def job_id(self) -> int:
-        return self.live.identity.job_id
-
-    def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> SlurmJob:
-        """The job with its GPUs under the resource names that their types have there."""
-        shares = tuple(share.in_kubernetes(gpu_resources) for share in self.shares)
-        return dataclasses.replace(self, shares=shares)
-
-    def share_of(self, node: str) -> resources.Amount:
-        """What Slurm gave it of that node; nothing when it gave none."""
-        total = resources.Amount()
-        for share in self.shares:
-            if share.node == node:
-                total += share.amount
-        return total

@@ -8,37 +8,10 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from penstock import wellknown
-from penstock.model import resources
+import msgspec
 
-HOLDING = frozenset(
-    {
-        "RUNNING",
-        "CONFIGURING",
-        "COMPLETING",
-        "SUSPENDED",
-        "STAGE_OUT",
-        "SIGNALING",
-        "STOPPED",
-        "RESIZING",
-    }
-)
-"""States in which a job has its nodes."""
-AT_WORK = frozenset({"RUNNING", "CONFIGURING"})
-"""Those in which Slurm does not take them back."""
-BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
-"""Ends that the script has brought about: Slurm's word is its exit code."""
-OVER = BY_ITSELF | {
-    "CANCELLED",
-    "TIMEOUT",
-    "PREEMPTED",
-    "NODE_FAIL",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "OUT_OF_MEMORY",
-    "REVOKED",
-}
-"""States that are an end."""
+from penstock import wellknown
+from penstock.model import comments, numbers, resources, states
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,35 +72,132 @@ class Allocation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JobDetails:
-    """What Slurm tells of a running job."""
+class LiveJob:
+    """The least that squeue tells of a job. All jobs are asked for it every few seconds: it has no text of
+    users', and no names for which a directory service would have to answer.
+    """
 
-    shares: tuple[NodeShare, ...]
+    identity: JobIdentity
+    state: str
     partition: str
-    qos: str
-    state: str = ""
-    account: str = ""
+    """Several, with commas, of a job that waits for any of them."""
+
+    @property
+    def job_id(self) -> int:
+        return self.identity.job_id
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state == states.JobState.PENDING
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or is about to: nothing may be started for it any more."""
+        return self.state in states.ENDING
+
+    @property
+    def holds_resources(self) -> bool:
+        """While this is so its pods have a right to be there."""
+        return self.state in states.HOLDING
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job(LiveJob):
+    """A job in slurmctld's memory. Times are seconds since 1970, 0 where there is none."""
+
+    shown_id: str = ""
+    """As people name it: 20_3 for a task of an array, 20_[4-9] for those that wait together."""
+    array: tuple[int, int] | None = None
+    """The array's id and the number of its task, where the job is one."""
+    user: str = ""
+    """Only told to people: a directory service may be slow."""
+    name: str = ""
     gid: int | None = None
+    account: str = ""
+    qos: str = ""
+    priority: int = 0
+    reason: str = ""
+    """Slurm's own word for what it waits for, or why it ended."""
+    nodes: tuple[str, ...] = ()
+    shares: tuple[NodeShare, ...] = ()
+    """What it has of each node; only scontrol tells."""
+    required: tuple[str, ...] = ()
+    """Nodes that it asks for by name."""
+    is_fixed: bool = False
+    """It asks for nodes by name, or has a reservation."""
+    features: bool = False
+    """Whether it asks for some."""
+    excluded: tuple[str, ...] = ()
+    """ExcNodeList: its owner's nodes and those that penstockd keeps it from."""
+    submitted: int = 0
+    """Anew with every requeue."""
+    begins: int = 0
+    """When Slurm looks at it again."""
+    started: int = 0
+    ended: int = 0
+    """Only scontrol tells."""
+    elapsed: int | None = None
+    """Seconds."""
+    exit_code: int = 0
+    signal: int = 0
+    comment: str = ""
+    may_go_back: bool = True
+    """Whether Slurm would send it back to the queue now, and not cancel it."""
+    admin_comment: str = ""
+    """With the mark (slurm/marks.py) that says the following."""
     prepared: bool = True
     """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
-    submitted: int = 0
-    """Seconds since 1970, anew with every requeue; 0 where Slurm does not tell."""
-    array: tuple[int, int] | None = None
     submission: str = ""
     """When our job_submit.lua saw it: requeues do not change that."""
     requeue: bool | None = None
     """What its owner said at submission."""
     avoids: tuple[str, ...] = ()
-    """Nodes that penstockd has kept it from."""
-    may_go_back: bool = True
-    """Whether Slurm would send it back to the queue now, and not cancel it."""
-    own_comment: str | None = None
-    """What its owner wrote where the reason of its wait stands now; None: its comment is its owner's."""
+    """Of `excluded`, penstockd's."""
+    until: int = 0
+    """Until when penstockd lets it wait."""
+    workdir: str = ""
+    """This and the job's files are told by scontrol alone."""
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended, or is about to: nothing may be started for it any more."""
-        return self.state in OVER or self.state == "COMPLETING"
+    def goes_on(self) -> bool:
+        """Whether it has not ended; one that is ending has not."""
+        return self.state not in states.OVER
+
+    @property
+    def task(self) -> str:
+        """Which of its array's tasks it is, or [4-9]; empty for none."""
+        return self.shown_id.partition("_")[2]
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.partition.split(",")))
+
+    @property
+    def script_id(self) -> int:
+        """The job whose script slurmctld keeps for it: that of its array."""
+        return self.array[0] if self.array else self.job_id
+
+    @property
+    def own_comment(self) -> str | None:
+        """What its owner wrote where the reason of its wait stands now; None: its comment is its owner's."""
+        return comments.own(self.comment)
+
+    @property
+    def own_excluded(self) -> frozenset[str]:
+        """Its owner's."""
+        return frozenset(self.excluded) - frozenset(self.avoids)
+
+    def share_of(self, node: str) -> resources.Amount:
+        """What Slurm gave it of that node; nothing when it gave none."""
+        return sum((share.amount for share in self.shares if share.node == node), resources.Amount())
+
+    def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> Job:
+        """The job with its GPUs under the resource names that their types have there."""
+        shares = tuple(share.in_kubernetes(gpu_resources) for share in self.shares)
+        return dataclasses.replace(self, shares=shares)
 
     def allocation(self, identity: JobIdentity) -> Allocation:
         return Allocation(
@@ -143,84 +213,39 @@ class JobDetails:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Target:
-    """A node that Slurm has for jobs, whole."""
-
-    name: str
-    amount: resources.Amount
-    features: frozenset[str] = frozenset()
-    is_up: bool = True
-    """Whether Slurm starts jobs there at all."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Drain:
-    """A node on which Slurm starts nothing new, as somebody wanted."""
-
-    node: str
-    reason: str
-    since: float
-    """When the reason was given, by slurmctld's clock; 0 when it does not say."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WaitingJob:
-    """What slurmctld says of a job that is in the queue."""
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a job in the accounting, which counts no restarts: attempts are told apart by when they
+    started. The collector keeps it in a file. Times are seconds since 1970.
+    """
 
     job_id: int
-    admin_comment: str = ""
-    excluded: tuple[str, ...] = ()
-    """ExcNodeList: its owner's nodes and those that penstockd keeps it from."""
-    avoids: tuple[str, ...] = ()
-    """Of these, penstockd's."""
-    until: int = 0
-    """Until when penstockd lets it wait, in seconds since 1970; 0 when it does not."""
-    begins: int = 0
-    """When Slurm looks at it again; 0 when it may start at any time."""
-    is_fixed: bool = False
-    """It asks for nodes by name, or has a reservation."""
-    features: bool = False
-
-    @property
-    def own_excluded(self) -> frozenset[str]:
-        """Its owner's."""
-        return frozenset(self.excluded) - frozenset(self.avoids)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Queued:
-    """A line of the queue."""
-
-    job_id: int
-    priority: int
-    reason: str
-    is_pending: bool
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FailedLaunch:
-    """A job that slurmd could not start: what slurmctld tells of it."""
-
-    exit_code: int
-    signal: int
-    started: float
-    """Seconds since 1970."""
-    workdir: str = ""
-    stdin: str = ""
-    stdout: str = ""
-    stderr: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LiveJob:
-    """A line of squeue: a job that Slurm still knows."""
-
-    identity: JobIdentity
+    shown_id: str
+    """20_3 for a task of an array, 20_[5-9] for those that wait."""
+    uid: int
     state: str
-    partition: str
+    end: str = msgspec.field(default="", name="exit_code")
+    """Exit code and signal, as 7:0."""
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    elapsed: int | None = None
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    user: str = ""
+    name: str = ""
+    nodes: tuple[str, ...] = ()
+    comment: str = ""
 
     @property
-    def holds_resources(self) -> bool:
-        """While this is so its pods have a right to be there."""
-        return self.state in HOLDING
+    def exit_code(self) -> int | None:
+        return numbers.natural(self.end.partition(":")[0])
+
+    @property
+    def signal(self) -> int | None:
+        return numbers.natural(self.end.partition(":")[2])
+
+    @property
+    def may_change(self) -> bool:
+        """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
+        return self.state in states.CODE_COMES_LATER and self.end == "0:0"

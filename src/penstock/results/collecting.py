@@ -20,7 +20,7 @@ from types import NoneType
 import msgspec
 
 from penstock import errors
-from penstock.model import attempts, numbers
+from penstock.model import attempts, jobs, numbers
 from penstock.nas import acting, atomic
 from penstock.results import (
     copying,
@@ -49,7 +49,7 @@ class Job:
     settings: settings.Settings
     path: Path
     attempt: attempts.Attempt
-    record: accounting.EndedAttempt | None
+    record: jobs.JobRecord | None
     user: acting.User
     is_last: bool = False
     """The last try: what fails for days must not keep the job's later attempts waiting for ever."""
@@ -68,7 +68,7 @@ class Job:
         return self.settings.folder / f".{summary.attempt_id(self.attempt)}.old"
 
 
-def collect(chosen: settings.Settings, path: Path, record: accounting.EndedAttempt | None) -> bool:
+def collect(chosen: settings.Settings, path: Path, record: jobs.JobRecord | None) -> bool:
     """Whether the results are whole now and the record is gone."""
     with _locked(path) as content:
         if content is None:
@@ -126,15 +126,15 @@ def _told(chosen: settings.Settings, attempt: attempts.Attempt) -> Path:
 
 
 def _remembered(
-    chosen: settings.Settings, attempt: attempts.Attempt, record: accounting.EndedAttempt | None
-) -> accounting.EndedAttempt | None:
+    chosen: settings.Settings, attempt: attempts.Attempt, record: jobs.JobRecord | None
+) -> jobs.JobRecord | None:
     """What Slurm tells of the attempt, or told at an earlier try: it forgets, and the folder has its name
     from that.
     """
     path = _told(chosen, attempt)
     if record is None:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=accounting.EndedAttempt)
+            return msgspec.json.decode(path.read_bytes(), type=jobs.JobRecord)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
     path.parent.mkdir(mode=0o700, exist_ok=True)

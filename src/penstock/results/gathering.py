@@ -15,11 +15,10 @@ from pathlib import Path
 import msgspec
 
 from penstock import wellknown
-from penstock.model import attempts
+from penstock.model import attempts, jobs
 from penstock.nas import atomic
 from penstock.results import checksums, copying, keeping, outputs, recognising, settings
 from penstock.results import summary as summarising
-from penstock.slurm import accounting
 
 STDOUT, STDERR, OUTPUTS = "stdout.log", "stderr.log", "outputs"
 _UNFINISHED = re.compile(r"\.(?:job_summary\.json|job_summary\.txt|checksums\.txt|std(?:out|err)\.log)\..{8}")
@@ -29,7 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be gathered, and where."""
 
     attempt: attempts.Attempt
-    record: accounting.EndedAttempt | None
+    record: jobs.JobRecord | None
     user: str
     folder: str
     """Of this attempt, not under its final name yet."""

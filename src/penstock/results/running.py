@@ -25,7 +25,7 @@ from typing import NoReturn
 import msgspec
 
 from penstock import errors, presence, service, wellknown
-from penstock.model import attempts, numbers
+from penstock.model import attempts, jobs, numbers, states
 from penstock.results import collecting, placing, settings, telling
 from penstock.slurm import accounting
 
@@ -78,7 +78,7 @@ class Collector:
     working: dict[int, tuple[str, int]] = dataclasses.field(default_factory=dict)
     """Record and uid by process."""
     telling: dict[int, str] = dataclasses.field(default_factory=dict)
-    known: dict[str, accounting.EndedAttempt] = dataclasses.field(default_factory=dict)
+    known: dict[str, jobs.JobRecord] = dataclasses.field(default_factory=dict)
     """What Slurm has told of records."""
     peeked: dict[str, _Peek] = dataclasses.field(default_factory=dict)
     delayed: dict[str, _Delay] = dataclasses.field(default_factory=dict)
@@ -311,7 +311,7 @@ class _Controller:
     until: float
     is_heard: bool = True
 
-    async def told(self, peek: _Peek) -> accounting.EndedAttempt | None:
+    async def told(self, peek: _Peek) -> jobs.JobRecord | None:
         """What it knows of the attempt; SlurmUnavailable when that cannot be known now."""
         if not self.is_heard:
             raise errors.SlurmUnavailable("slurmctld is not asked any more this time")
@@ -327,15 +327,15 @@ class _Controller:
         return found
 
 
-async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[str, accounting.EndedAttempt]:
+async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[str, jobs.JobRecord]:
     """By name of the record."""
     controller = _Controller(slurm_conf, time.monotonic() + ASK_SECONDS)
-    rows: Sequence[accounting.EndedAttempt] | None = None
+    rows: Sequence[jobs.JobRecord] | None = None
     try:
         rows = await accounting.ended(slurm_conf, sorted({peek.job_id for peek in chosen.values()}))
     except errors.SlurmError as error:
         log.debug("no accounting: %s", error.message)
-    found: dict[str, accounting.EndedAttempt] = {}
+    found: dict[str, jobs.JobRecord] = {}
     for name, peek in chosen.items():
         settled = now >= peek.closed + ROW_SECONDS
         try:
@@ -350,11 +350,11 @@ async def _ended(slurm_conf: str, chosen: dict[str, _Peek], now: float) -> dict[
 
 async def _row(
     controller: _Controller,
-    rows: Sequence[accounting.EndedAttempt] | None,
+    rows: Sequence[jobs.JobRecord] | None,
     peek: _Peek,
     *,
     waited: float,
-) -> accounting.EndedAttempt | None:
+) -> jobs.JobRecord | None:
     """Without accounting slurmctld's word is all there is; where there is one, no row may mean not yet."""
     if rows is None:
         return await controller.told(peek)
@@ -365,8 +365,8 @@ async def _row(
 
 
 async def _without_own_row(
-    controller: _Controller, rows: Iterable[accounting.EndedAttempt], peek: _Peek, *, waited: float
-) -> accounting.EndedAttempt | None:
+    controller: _Controller, rows: Iterable[jobs.JobRecord], peek: _Peek, *, waited: float
+) -> jobs.JobRecord | None:
     """A row that does not say whose it is, or slurmctld's word that a later attempt has come after this one.
 
     That one's output takes the place of this one's: to wait longer would be to lose it. Of an end slurmctld
@@ -380,7 +380,7 @@ async def _without_own_row(
     if row is not None and waited >= OWNER_SECONDS:
         name = told.shown_id if told is not None else row.shown_id
         return msgspec.structs.replace(row, uid=peek.uid, shown_id=name)
-    believed = told is not None and (waited >= LATE_SECONDS or told.state == accounting.SENT_BACK)
+    believed = told is not None and (waited >= LATE_SECONDS or told.state == states.JobState.REQUEUED)
     return told if believed else None
 
 

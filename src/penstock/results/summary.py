@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.model import attempts
-from penstock.slurm import accounting
+from penstock.model import attempts, jobs
 
 JSON_NAME = "job_summary.json"
 TEXT_NAME = "job_summary.txt"
@@ -119,14 +118,12 @@ def attempt_id(attempt: attempts.Attempt) -> str:
     return f"{attempt.job_id}-{attempt.restart}-{attempt.token[:8]}"
 
 
-def shown_id(attempt: attempts.Attempt, record: accounting.EndedAttempt | None) -> str:
+def shown_id(attempt: attempts.Attempt, record: jobs.JobRecord | None) -> str:
     """What users call the job: as slurmctld did at its launch, or else as the accounting does."""
     return attempt.shown_id or (record.shown_id if record else str(attempt.job_id))
 
 
-def summarise(
-    attempt: attempts.Attempt, record: accounting.EndedAttempt | None, *, user: str, now: float
-) -> Summary:
+def summarise(attempt: attempts.Attempt, record: jobs.JobRecord | None, *, user: str, now: float) -> Summary:
     """All that is known before any file has been looked at."""
     code, signal = _exit(attempt, record)
     pods = tuple(map(_pod, attempt.pods))
@@ -162,14 +159,11 @@ def summarise(
     )
 
 
-def _exit(attempt: attempts.Attempt, record: accounting.EndedAttempt | None) -> tuple[int | None, int | None]:
+def _exit(attempt: attempts.Attempt, record: jobs.JobRecord | None) -> tuple[int | None, int | None]:
     """The container's own code where it is known: sacct shows 137 as a signal that was none."""
     if attempt.end is not None:
         return (0, attempt.end.signal) if attempt.end.signal else (attempt.end.exit_code, 0)
-    if record is None or not re.fullmatch(r"\d+:\d+", record.exit_code):
-        return None, None
-    code, _, signal = record.exit_code.partition(":")
-    return int(code), int(signal)
+    return (record.exit_code, record.signal) if record else (None, None)
 
 
 def _pod(pod: attempts.PodFacts) -> Pod:
@@ -186,7 +180,7 @@ def _pod(pod: attempts.PodFacts) -> Pod:
     )
 
 
-def _times(record: accounting.EndedAttempt | None, pod: attempts.PodFacts | None, now: float) -> Times:
+def _times(record: jobs.JobRecord | None, pod: attempts.PodFacts | None, now: float) -> Times:
     return Times(
         queued=_utc(record.submitted) if record else None,
         started=_utc(record.started) if record else None,
@@ -212,9 +206,7 @@ def _asked(attempt: attempts.Attempt) -> Asked:
     )
 
 
-def _used(
-    attempt: attempts.Attempt, record: accounting.EndedAttempt | None, pod: attempts.PodFacts | None
-) -> Used:
+def _used(attempt: attempts.Attempt, record: jobs.JobRecord | None, pod: attempts.PodFacts | None) -> Used:
     elapsed = None
     if record and record.started is not None and record.ended is not None:
         elapsed = record.ended - record.started

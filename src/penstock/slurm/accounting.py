@@ -1,107 +1,114 @@
 """How attempts of jobs ended, as Slurm's accounting has it; slurmctld's own memory where there is none.
 
-A requeued job has a record for each attempt, told apart by when it started. Comments are not asked for: they
-are users' text and may hold anything, also what looks like another job's record.
+A requeued job has a record for each attempt, told apart by when it started. Names and comments are users'
+text and may hold anything: sacct is asked with a separator that nobody can have known (fields.py).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from penstock import errors
-from penstock.model import jobs, numbers
-from penstock.slurm import commands, fields
+from penstock.model import jobs, numbers, states
+from penstock.model.comments import printable
+from penstock.slurm import commands, fields, jobtexts, reader
 
-_FIELDS = (
-    *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End"),
-    *("Account", "Partition", "QOS", "JobName"),
+COLUMNS = (
+    *("JobIDRaw", "JobID", "UID", "State", "ExitCode", "Submit", "Start", "End", "Elapsed"),
+    *("Account", "Partition", "QOS", "User", "JobName", "NodeList", "Comment"),
 )
-_SENT_BACK = ("PENDING", "REQUEUED")  # what is said, with an end, of an attempt that was sent back
-SENT_BACK = "REQUEUED"
-_ENDED_BY_SLURM = ("TIMEOUT", "CANCELLED")
 OWNER_UNKNOWN = 0
 """The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
 perhaps never for an attempt that was sent back."""
-_LONGEST_COMMENT = 4096
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
-_LINE = re.compile(r"^ {3}(\w+)=(\S*)", re.MULTILINE)
-_HEAD = re.compile(r"JobId=(\d{1,20})(?: ArrayJobId=(\d{1,20}) ArrayTaskId=(\d{1,20}))? ")
 
 
-class EndedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt's record; times are seconds since 1970."""
-
-    job_id: int
-    shown_id: str
-    """20_3 for a task of an array."""
-    uid: int
-    state: str
-    exit_code: str
-    submitted: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    name: str = ""
-
-    @property
-    def may_change(self) -> bool:
-        """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
-        return self.state in _ENDED_BY_SLURM and self.exit_code == "0:0"
-
-
-async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[EndedAttempt, ...]:
+async def ended(slurm_conf: str, job_ids: Iterable[int]) -> tuple[jobs.JobRecord, ...]:
     """All ended attempts of these jobs."""
-    wanted = ",".join(str(job_id) for job_id in job_ids)
+    found = await records(slurm_conf, ",".join(map(str, job_ids)), "--allusers", "--duplicates")
+    return tuple(map(_as_end, (record for record in found if record.ended is not None)))
+
+
+def _as_end(record: jobs.JobRecord) -> jobs.JobRecord:
+    if record.state not in states.SENT_BACK:
+        return record
+    return msgspec.structs.replace(record, state=states.JobState.REQUEUED)
+
+
+async def comments(slurm_conf: str, job_ids: Collection[int]) -> dict[int, str]:
+    """Comments in the accounting, of which there is more to tell than slurmctld would take."""
+    found = await records(slurm_conf, ",".join(map(str, sorted(job_ids))), "--allusers")
+    return {record.job_id: record.comment for record in found}
+
+
+async def records(slurm_conf: str, named: str, *options: str) -> tuple[jobs.JobRecord, ...]:
+    """Of the jobs 17,20_3; the last attempt of each, but with --duplicates all."""
+    rows = await _sacct(slurm_conf, COLUMNS, f"--jobs={named}", *options)
+    return tuple(found for found in map(record, rows) if found is not None)
+
+
+async def submit_lines(
+    slurm_conf: str, uid: int, *, since: datetime.datetime, within: float
+) -> list[tuple[str, str]]:
+    """Numbers of all jobs of a user since then, and how they were submitted."""
+    times = (f"--starttime={since:%Y-%m-%dT%H:%M:%S}", "--endtime=now+1days")
+    options = ("--duplicates", f"--user={uid}", *times)
+    rows = await _sacct(slurm_conf, ("JobID", "SubmitLine"), *options, within=within)
+    return [(row["JobID"], row["SubmitLine"]) for row in rows]
+
+
+async def _sacct(
+    slurm_conf: str, names: Sequence[str], *options: str, within: float = commands.TIMEOUT
+) -> list[dict[str, str]]:
     separator = fields.made_up()
-    argv = ["sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", "--allusers"]
-    argv += ["--duplicates", f"--jobs={wanted}", f"--format={','.join(_FIELDS)}"]
-    text = await commands.run(argv, slurm_conf=slurm_conf, environment={"SLURM_TIME_FORMAT": "%s"})
-    rows = map(_row, fields.rows(text, separator, len(_FIELDS)))
-    return tuple(row for row in rows if row is not None and row.ended is not None)
+    argv = ("sacct", "--noheader", "--parsable", f"--delimiter={separator}", "--allocations", *options)
+    asked = (*argv, f"--format={','.join(names)}")
+    text = await commands.run(asked, slurm_conf=slurm_conf, within=within)
+    return fields.rows(text, separator, names)
 
 
-async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
-    """On a job that has ended, of which slurmctld takes none any more."""
-    said = "".join(each if each.isprintable() else " " for each in text[:_LONGEST_COMMENT])
-    where = ("where", f"jobid={job_id}", "set", f"comment={said}")
-    await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
-
-
-def _row(words: Sequence[str]) -> EndedAttempt | None:
-    first, shown, third, state, code, submitted, started, ended, account, partition, qos, name = words
-    job_id, uid = numbers.natural(first), numbers.natural(third)
+def record(said: Mapping[str, str]) -> jobs.JobRecord | None:
+    """From COLUMNS; None when it does not say whose it is."""
+    job_id, uid = numbers.natural(said["JobIDRaw"]), numbers.natural(said["UID"])
     if job_id is None or uid is None:
         return None
-    word = state.split()[0] if state else ""
-    return EndedAttempt(
+    return jobs.JobRecord(
         job_id=job_id,
-        shown_id=shown,
+        shown_id=said["JobID"],
         uid=uid,
-        state=SENT_BACK if word in _SENT_BACK else word,
-        exit_code=code,
-        submitted=_seconds(submitted),
-        started=_seconds(started),
-        ended=_seconds(ended),
-        account=account,
-        partition=partition,
-        qos=qos,
-        name=name,
+        state=said["State"].partition(" ")[0],  # CANCELLED by 1001
+        end=said["ExitCode"],
+        submitted=_seconds(said["Submit"]),
+        started=_seconds(said["Start"]),
+        ended=_seconds(said["End"]),
+        elapsed=jobtexts.duration(said["Elapsed"]),
+        account=said["Account"],
+        partition=said["Partition"],
+        qos=said["QOS"],
+        user=said["User"],
+        name=said["JobName"],
+        nodes=jobtexts.nodes(said["NodeList"]),
+        comment=said["Comment"],
     )
 
 
 def _seconds(text: str) -> float | None:
-    seconds = numbers.natural(text)
-    return float(seconds) if seconds else None
+    found = jobtexts.seconds(text)
+    return float(found) if found else None
+
+
+async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
+    """On a job that has ended, of which slurmctld takes none any more."""
+    where = ("where", f"jobid={job_id}", "set", f"comment={printable(text)}")
+    await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
 
 
 def attempt_among(
-    rows: Iterable[EndedAttempt], *, job_id: int, uid: int, launched: float
-) -> EndedAttempt | None:
+    rows: Iterable[jobs.JobRecord], *, job_id: int, uid: int, launched: float
+) -> jobs.JobRecord | None:
     """The attempt that was launched then: the last that had started by that time, if it is this user's."""
     began = [
         (row.started, row)
@@ -114,45 +121,26 @@ def attempt_among(
     return None if still else found
 
 
-async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
+async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> jobs.JobRecord | None:
     """The same from slurmctld, for MinJobAge after the end; of an attempt that was sent back, only that."""
     try:
-        text = await commands.run(("scontrol", "show", "job", str(job_id)), slurm_conf=slurm_conf)
+        return _remembered(await reader.SlurmReader(slurm_conf).shown(job_id), uid=uid, restart=restart)
     except errors.SlurmUnavailable:
         raise
     except errors.SlurmError:
         return None
-    return remembered_in(text, job_id, uid=uid, restart=restart)
 
 
-def remembered_in(text: str, job_id: int, *, uid: int, restart: int) -> EndedAttempt | None:
-    """From what scontrol printed; only fields that begin a line are read, and the first of each name: no
-    user's text is that. An array's number brings its other tasks, too: after the one that has it, or alone.
-    """
-    text = text.partition("\n\nJobId=")[0]
-    head = _HEAD.match(text)
-    said = {match[1]: match[2] for match in reversed(list(_LINE.finditer(text)))}
-    restarts = re.search(r"^ {3}Requeue=\d+ Restarts=(\d{1,20}) ", text, re.MULTILINE)
-    if (
-        head is None
-        or int(head[1]) != job_id
-        or restarts is None
-        or not said.get("UserId", "").endswith(f"({uid})")
-    ):
+def _remembered(job: jobs.Job, *, uid: int, restart: int) -> jobs.JobRecord | None:
+    now = job.identity.restart
+    if job.identity.uid != uid or now < restart or (now == restart and job.goes_on):
         return None
-    shown = f"{head[2]}_{head[3]}" if head[2] else head[1]
-    found = EndedAttempt(
-        job_id=int(head[1]),
-        shown_id=shown,
+    is_end = now == restart
+    return jobs.JobRecord(
+        job_id=job.job_id,
+        shown_id="_".join(map(str, job.array or (job.job_id,))),
         uid=uid,
-        state=SENT_BACK,
-        exit_code="0:0",
-        partition=said.get("Partition", ""),
+        state=job.state if is_end else states.JobState.REQUEUED,
+        end=f"{job.exit_code}:{job.signal}" if is_end else "0:0",
+        partition=job.partition,
     )
-    if int(restarts[1]) > restart:
-        return found
-    code = re.search(r"^ {3}Requeue=.* ExitCode=(\S+)", text, re.MULTILINE)
-    state = said.get("JobState", "")
-    if int(restarts[1]) < restart or state not in jobs.OVER or code is None:
-        return None
-    return msgspec.structs.replace(found, state=state, exit_code=code[1])

@@ -15,23 +15,15 @@ from typing import Literal
 
 import msgspec
 
+from penstock.slurm import commands
+
 Kind = Literal["accepted", "rejected", "later", "unknown"]
 _JOB_ID = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
 _NOISE = re.compile(r"^sbatch: (?:error: )?")
 _FAILED = re.compile(r"Batch job submission failed: (.*)", re.DOTALL)
 _LIMIT = re.compile(r"(?:Assoc|QOS)\w*Submit\w*Limit")
 _NEVER_SENT = "Unable to contact slurm controller (connect failure)"
-_NO_ANSWER = (
-    "Unable to contact slurm controller",
-    "Connection refused",
-    "Connection timed out",
-    "Socket timed out",
-    "Zero Bytes were transmitted",
-    "Unable to connect",
-    "Transport endpoint is not connected",
-    "Slurm backup controller",
-    "Controller is in standby mode",
-)
+_NO_ANSWER = (*commands.NO_ANSWER, "Controller is in standby mode")
 _BUSY = (
     "Resource temporarily unavailable",
     "Slurm temporarily unable to accept job",

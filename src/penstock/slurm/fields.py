@@ -22,9 +22,10 @@ def wanted(names: Sequence[str], separator: str) -> str:
     return f"--Format={','.join(f'{name}:{separator}' for name in names)}"
 
 
-def rows(text: str, separator: str, width: int) -> list[list[str]]:
-    """Fields by job, where every field has the separator behind it; SlurmError when some are missing."""
+def rows(text: str, separator: str, names: Sequence[str]) -> list[dict[str, str]]:
+    """Fields by job and name, each with the separator behind it; SlurmError when some are missing."""
     *words, rest = (word.strip() for word in text.split(separator))
+    width = len(names)
     if len(words) % width or rest:
         raise errors.SlurmError("Slurm printed a list that we do not understand")
-    return [words[at : at + width] for at in range(0, len(words), width)]
+    return [dict(zip(names, words[at : at + width], strict=True)) for at in range(0, len(words), width)]

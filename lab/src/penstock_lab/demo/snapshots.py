@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock import errors, wellknown
 from penstock.kube import client, kinds, kubeconfig, lists, podview, types
-from penstock.model import jobs
+from penstock.model import states
 from penstock.slurm import commands
 from penstock_lab.demo import scenario
 
@@ -92,7 +92,7 @@ class Observer:
         """The records once the accounting has caught up with the end of all jobs."""
         for _ in range(int(within / 0.2)):
             records = await self.records(job_ids)
-            if all(record.state.partition(" ")[0] in jobs.OVER for record in records):
+            if all(record.state.partition(" ")[0] in states.OVER for record in records):
                 return records
             await asyncio.sleep(0.2)
         return records

@@ -12,6 +12,7 @@ import re
 
 from penstock.hooks import waiting as hook
 
+_LONGEST = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 _UNSET = ("", "(null)", "N/A")
 _MARK = hook.MARK.decode()
 _OURS = re.compile(rf"(?P<reason>.*?){re.escape(_MARK)}(?: (?P<own>.*))?", re.DOTALL)
@@ -28,3 +29,8 @@ def own(comment: str) -> str | None:
     """What the owner wrote, of a comment that says why a job waits; None of any other."""
     found = _OURS.fullmatch(comment)
     return (found["own"] or "") if found else None
+
+
+def printable(text: str) -> str:
+    """As much of it as a program can be told."""
+    return "".join(each if each.isprintable() else " " for each in text[:_LONGEST])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from penstock.slurm import commands
+from penstock.slurm import accounting, reader
 
 TOKEN = re.compile(r"/([0-9a-f]{32})/")
 _SECONDS = 60.0
@@ -20,31 +20,19 @@ _MARGIN = datetime.timedelta(days=1)  # clocks of two hosts may differ
 
 async def find(uid: int, tokens: Collection[str], *, since: float, slurm_conf: str) -> dict[str, str]:
     """Job ids of those of the tokens that have a job; SlurmError when that cannot be known."""
-    queue = ("squeue", "--noheader", "--all", "--states=all", f"--user={uid}", "--format=%F|%o")
-    found = matches(await commands.run(queue, slurm_conf=slurm_conf, within=_SECONDS), tokens)
+    found = matches(await reader.SlurmReader(slurm_conf).scripts_of(uid, within=_SECONDS), tokens)
     if len(found) == len(tokens):
         return found
     start = datetime.datetime.fromtimestamp(since) - _MARGIN
-    record = (
-        "sacct",
-        "--noheader",
-        "--parsable2",
-        "--allocations",
-        "--duplicates",
-        f"--user={uid}",
-        f"--starttime={start:%Y-%m-%dT%H:%M:%S}",
-        "--endtime=now+1days",
-        "--format=JobID,SubmitLine",
-    )
-    return matches(await commands.run(record, slurm_conf=slurm_conf, within=_SECONDS), tokens) | found
+    recorded = await accounting.submit_lines(slurm_conf, uid, since=start, within=_SECONDS)
+    return matches(recorded, tokens) | found
 
 
-def matches(text: str, tokens: Collection[str]) -> dict[str, str]:
-    """Job ids by token, from lines of id, bar, command; an array's tasks count as the array."""
+def matches(commands: Iterable[tuple[str, str]], tokens: Collection[str]) -> dict[str, str]:
+    """Job ids by token, from ids and commands; an array's tasks count as the array."""
     found: dict[str, str] = {}
-    for line in text.split("\n"):
-        job, _, command = line.partition("|")
-        number = re.match(r"\d+", job.strip())
+    for job, command in commands:
+        number = re.match(r"\d+", job)
         for token in TOKEN.findall(command):
             if number and token in tokens:
                 found.setdefault(token, number[0])

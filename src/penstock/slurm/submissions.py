@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from penstock.slurm import answers, spooling
+from penstock.slurm import answers, spools
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _UMASK = 0o022
@@ -38,7 +38,7 @@ class Submission(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
 
 
-async def submit(wanted: Submission, *, spool: spooling.Spool, seconds: float) -> answers.Answer:
+async def submit(wanted: Submission, *, spool: spools.Spool, seconds: float) -> answers.Answer:
     """Ask sbatch once; "unknown" when it had to be killed before it had named a job."""
     with contextlib.ExitStack() as stack:
         script = sealed(wanted.data)
@@ -59,7 +59,7 @@ async def submit(wanted: Submission, *, spool: spooling.Spool, seconds: float) -
     return _said(wanted, spool, code=code)
 
 
-def _said(wanted: Submission, spool: spooling.Spool, *, code: int | None) -> answers.Answer:
+def _said(wanted: Submission, spool: spools.Spool, *, code: int | None) -> answers.Answer:
     """What sbatch has answered; it has run, so an answer that cannot be read leaves everything open."""
     try:
         return spool.read(wanted.token, code=code)
@@ -141,7 +141,7 @@ def _enter(workdir: str, program: str, script: int) -> None:
     A home whose server does not answer may keep the child here for hours. So it lets go of everything of the
     intake's first: of its lock, and of the pipe on which the intake waits for the child to become sbatch.
     """
-    os.write(2, spooling.BEGUN)
+    os.write(2, spools.BEGUN)
     if os.access(program, os.X_OK):  # else the intake must hear why sbatch cannot be run
         _close_all_but(script)
     try:
