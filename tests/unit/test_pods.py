@@ -11,7 +11,7 @@ import pytest
 
 from penstock import errors
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import folders, namespaces, pods
+from penstock.render import folders, namespaces, pods, secrets
 from penstock.sbatch import pods as scripts
 from penstock_lab.devcluster import containers
 from tests import goldens
@@ -71,7 +71,7 @@ def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
 
 def test_the_secret_holds_all_that_the_agent_reads() -> None:
     """Script, arguments, environment and settings; the agent itself is too long to be a golden file."""
-    manifest = pods.render_secret(
+    manifest = secrets.render_secret(
         fakes.identity(),
         owner=fakes.OWNER,
         request=fakes.REQUEST,
@@ -87,7 +87,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
 
 def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
     """The launcher's name never enters the container; every other byte is the user's."""
-    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
+    script = secrets.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
     assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
 
 
@@ -102,7 +102,7 @@ def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
 def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: bytes) -> None:
     """A program and at most one argument."""
     request = dataclasses.replace(fakes.REQUEST, interpreter=interpreter)
-    assert pods.secret_files(request, fakes.SETTINGS, HOME)["arguments"].startswith(b"set -- " + words)
+    assert secrets.secret_files(request, fakes.SETTINGS, HOME)["arguments"].startswith(b"set -- " + words)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_pod_writes_only_files_it_can_see(
 ) -> None:
     """What belongs outside the shared mounts is kept in a folder of the pod's own, which is there then."""
     request = dataclasses.replace(fakes.REQUEST, stdout=stdout.encode(), stderr=stderr.encode())
-    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
+    lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
     names = ("stdout", "stderr", "kept")
     assert lines[-3:] == [f"penstock_{name}='{value}'" for name, value in zip(names, expected, strict=True)]
     spec = render(0, stdout=request.stdout, stderr=request.stderr)["spec"]
@@ -134,7 +134,7 @@ def test_the_pod_writes_only_files_it_can_see(
 def test_the_agent_learns_umask_and_input() -> None:
     """What slurmd gave the batch process besides its output."""
     request = dataclasses.replace(fakes.REQUEST, umask=b"0027", stdin=b"/nas/in put")
-    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
+    lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
     assert lines[2:4] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
 
 
@@ -245,12 +245,12 @@ def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     """Each in the file that the agent reads."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
-    files = pods.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
+    files = secrets.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
     assert b"penstock_workdir='/nas/run'" in files["settings"]
     assert b"export MODE='fast one'" in files["environment"]
     assert files["arguments"] == b"set -- '/bin/bash' 'train.sh' 'a' 'b c'\n"
     request = dataclasses.replace(fakes.REQUEST, pod=asking("COMMAND=python3 -m 'my mod'"))
-    files = pods.secret_files(request, fakes.SETTINGS, HOME)
+    files = secrets.secret_files(request, fakes.SETTINGS, HOME)
     assert files["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
 
 
@@ -290,7 +290,7 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
     """A Secret holds one MiB."""
     request = dataclasses.replace(fakes.REQUEST, script=b"#!/bin/sh\n" + b"#" * 2**20)
     with pytest.raises(errors.UsageError, match="at most"):
-        pods.render_secret(
+        secrets.render_secret(
             fakes.identity(), owner=fakes.OWNER, request=request, settings=fakes.SETTINGS, owner_pod_uid="u"
         )
 

@@ -20,6 +20,7 @@ from penstock.hooks import wire
 from penstock.kube import reflecting, types
 from penstock.model import jobs
 from penstock.render import pods as rendering
+from penstock.render import secrets
 from tests.unit import fakes
 
 UID = os.getuid()
@@ -426,7 +427,7 @@ async def test_what_cannot_be_rendered_ends_the_job_and_leaves_no_pod(
     def fails(*_: object, **__: object) -> rendering.Manifest:
         raise ValueError("no such letter")
 
-    monkeypatch.setattr(rendering, "render_secret", fails)
+    monkeypatch.setattr(secrets, "render_secret", fails)
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)

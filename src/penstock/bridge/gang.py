@@ -23,6 +23,7 @@ from penstock.kube import decoding, reading, types
 from penstock.model import jobs, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
+from penstock.render import secrets
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class GangMaker:
     async def create_secret(self, first: types.Pod, plan: Plan) -> None:
         """One that is there already was made before a crash, or goes with a pod that was removed."""
         uid = first.metadata.uid
-        manifest = rendering.render_secret(
+        manifest = secrets.render_secret(
             plan.identity,
             owner=plan.owner,
             request=plan.request,

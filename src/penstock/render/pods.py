@@ -1,29 +1,20 @@
-"""A job's attempt as Kubernetes objects: one pod per node of the allocation and one Secret with all they
-need.
+"""A job's attempt as pods, one per node of its allocation.
 
 Pure: same input, same manifest. Pods are made unbound with a schedulerName that nobody serves; binding them
-is a later step, so a gang whose last pod is refused has never run. The Secret belongs to rank 0's pod and
-goes with it.
+is a later step, so a gang whose last pod is refused has never run.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib import resources as package_files
 from typing import Any
 
-from penstock import errors, wellknown
+from penstock import wellknown
 from penstock.model import homes, jobs, launches
 from penstock.render import directives, environment, folders
 
-SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
-_HOOKS = package_files.files("penstock.hooks")
-AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
-NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
 _NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
 
 Manifest = dict[str, Any]
@@ -136,15 +127,6 @@ def fetched(request: launches.LaunchRequest, settings: PodSettings) -> tuple[int
         return ()
     paths = {1: request.stdout} | ({2: request.stderr} if request.stderr != request.stdout else {})
     return tuple(stream for stream, path in paths.items() if not written_by_pod(path, settings))
-
-
-def _output_files(request: launches.LaunchRequest, settings: PodSettings) -> tuple[bytes, bytes]:
-    """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
-    kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
-    stdout = request.stdout if written_by_pod(request.stdout, settings) else kept[0]
-    if request.stderr == request.stdout:
-        return stdout, stdout
-    return stdout, request.stderr if written_by_pod(request.stderr, settings) else kept[1]
 
 
 def image_of(request: launches.LaunchRequest, settings: PodSettings, partition: str = "") -> str:
@@ -270,7 +252,7 @@ def _process(rank: int, request: launches.LaunchRequest, home: folders.Home) -> 
         return {"command": agent}
     pairs = [
         (name.decode(errors="replace"), value.decode(errors="replace"))
-        for name, value in _variables(request, home)
+        for name, value in environment.variables(request, home)
     ]
     found: Manifest = {"env": [{"name": name, "value": directives.literally(value)} for name, value in pairs]}
     if request.arguments:
@@ -301,93 +283,6 @@ def _output_volume(rank: int, request: launches.LaunchRequest, settings: PodSett
 
 def _source(path: str, settings: PodSettings) -> Manifest:
     return settings.mount_sources.get(path) or {"hostPath": {"path": path, "type": "Directory"}}
-
-
-def render_secret(
-    identity: jobs.JobIdentity,
-    *,
-    owner: launches.Owner,
-    request: launches.LaunchRequest,
-    settings: PodSettings,
-    owner_pod_uid: str,
-) -> Manifest:
-    """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
-    files = secret_files(request, settings, folders.home_of(owner, request.pod, settings.shared_mounts))
-    size = sum(map(len, files.values()))
-    if size > SECRET_LIMIT:
-        raise errors.UsageError(
-            f"script and environment are {size} bytes; Kubernetes takes at most {SECRET_LIMIT} for a job",
-            hint="keep data out of the script, or submit with a smaller environment (--export=NONE)",
-        )
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "penstock.dev/job",
-        "immutable": True,
-        "metadata": {
-            "name": secret_name(identity),
-            "namespace": namespace_of(owner, settings),
-            "labels": labels_of(identity, settings.cluster),
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Pod", "name": pod_name(identity, 0), "uid": owner_pod_uid}
-            ],
-        },
-        "data": {name: base64.b64encode(content).decode() for name, content in files.items()},
-    }
-
-
-def secret_files(
-    request: launches.LaunchRequest, settings: PodSettings, home: folders.Home
-) -> dict[str, bytes]:
-    """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
-    stdout, stderr = _output_files(request, settings)
-    kept = wellknown.OUTPUT_MOUNT if fetched(request, settings) else ""
-    return {
-        "agent.sh": AGENT,
-        "srun": NO_SRUN,
-        wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
-        "arguments": environment.set_line(_command(request)),
-        "environment": environment.export_lines(_variables(request, home)),
-        "settings": environment.assignments(
-            {
-                "penstock_workdir": folders.workdir_of(request, settings.shared_mounts),
-                "penstock_lost_workdir": folders.lost_workdir(request, settings.shared_mounts),
-                "penstock_umask": request.umask,
-                "penstock_stdin": request.stdin,
-                "penstock_output_dir": request.output_dir,
-                "penstock_outputs": _copied_outputs(request, settings),
-                "penstock_stdout": stdout,
-                "penstock_stderr": stderr,
-                "penstock_kept": kept.encode(),
-            }
-        ),
-    }
-
-
-def _copied_outputs(request: launches.LaunchRequest, settings: PodSettings) -> bytes:
-    """Patterns of files that go with the container; those in a shared folder can be had later."""
-    workdir = folders.workdir_of(request, settings.shared_mounts)
-    return b"" if is_shared(workdir, settings) else "\n".join(request.outputs).encode()
-
-
-def _variables(request: launches.LaunchRequest, home: folders.Home) -> tuple[tuple[bytes, bytes], ...]:
-    """HOME and TMPDIR as slurmd sets them, the submit environment, and what #K8S_ENV adds to it."""
-    first = {b"HOME": os.fsencode(home.path), b"TMPDIR": folders.TMP.encode()}
-    own = ((name.encode(), value.encode()) for name, value in request.pod.environment.items())
-    return (*(first | dict(environment.entering(request.environment))).items(), *own)
-
-
-def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
-    """#K8S_COMMAND; else the interpreter with #K8S_SCRIPT or the batch script, and its arguments."""
-    if request.pod.command:
-        return tuple(word.encode() for word in request.pod.command)
-    script = request.pod.script or f"{wellknown.AGENT_MOUNT}/{wellknown.SCRIPT_FILE}"
-    return (*_interpreter_words(request.interpreter), script.encode(), *request.arguments)
-
-
-def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
-    """As the kernel splits a `#!` line: the program, and all the rest as one argument."""
-    return tuple(interpreter.strip().split(None, 1))
 
 
 def render_binding(name: str, namespace: str, node: str) -> Manifest:
