@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import msgspec
@@ -13,6 +12,7 @@ from penstock import errors
 from penstock.cli import explain
 from penstock.daemon import settings
 from penstock.model.siteview import SiteView
+from penstock.sbatch import siteviews
 from penstock.site import daemons, loading
 
 TEXT = """\
@@ -46,7 +46,7 @@ def test_all_settings_of_pods_are_penstockds() -> None:
     site = loading.loads(TEXT.encode())
     document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
-    assert explain.pod_settings(view()) == dataclasses.replace(of_penstockd, cluster="hall")
+    assert explain.policy_of(view()) == of_penstockd
 
 
 def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
@@ -66,8 +66,11 @@ def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
     assert pod["metadata"]["labels"]["penstock.dev/cluster"] == "hall"
 
 
-def test_a_view_of_another_version_is_told_in_words() -> None:
-    """Not a traceback."""
-    odd = msgspec.structs.replace(view(), penstockd={"socket": "s"})
-    with pytest.raises(errors.UsageError, match="this version does not know"):
-        explain.pod_settings(odd)
+def test_a_view_of_an_older_release_is_told_in_words() -> None:
+    """It validates scripts as before; pods that it does not describe whole are not shown."""
+    old = {"registries": ["hub/"], "partitions": {"gpu": {"trusted": True}}, "penstockd": {"hook_uids": []}}
+    found = siteviews.decode(json.dumps(old).encode())
+    assert (found.pods.allowed_images, found.pods.is_trusted("gpu")) == (("hub/",), True)
+    with pytest.raises(errors.UsageError, match="an older release") as raised:
+        explain.policy_of(found)
+    assert "`penstock apply`" in raised.value.hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,8 +111,8 @@ OWNER = dataclasses.replace(fakes.OWNER, account="research")
 )
 def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: str) -> None:
     """By what Slurm says it is charged to; a user called like another's number is called by his own."""
-    settings = dataclasses.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
-    assert pods.namespace_of(owner, settings) == expected
+    policy = msgspec.structs.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
+    assert pods.namespace_of(owner, policy) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,11 +126,11 @@ def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: 
 )
 def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, words: str) -> None:
     """Nobody's pods get into the cluster's own namespaces, whatever an account is called."""
-    settings = dataclasses.replace(
-        fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=frozenset({"penstock-system"})
+    policy = msgspec.structs.replace(
+        fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=("penstock-system",)
     )
     with pytest.raises(errors.UsageError, match=words):
-        pods.namespace_of(dataclasses.replace(OWNER, account=account), settings)
+        pods.namespace_of(dataclasses.replace(OWNER, account=account), policy)
 
 
 def test_a_shared_namespace_says_whose_it_is() -> None:

@@ -65,7 +65,7 @@ def test_the_pod_and_its_environment_agree_on_the_home() -> None:
     allocation = fakes.allocation(on=("n1", "n2"))
 
     def mounts(rank: int) -> dict[str, str]:
-        pod = pods.render_pod(allocation, rank, owner=owner, request=fakes.REQUEST, settings=fakes.SETTINGS)
+        pod = pods.render_pod(allocation, rank, owner=owner, request=fakes.REQUEST, policy=fakes.SETTINGS)
         assert ({"name": "home", "emptyDir": {}} in pod["spec"]["volumes"]) == (rank == 0)
         return {each["name"]: each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
 

@@ -154,7 +154,7 @@ def test_any_k8s_line_is_made_into_objects_or_refused_in_words(script: bytes, co
         pod = pods_of_scripts.pod_of(script)
         wish = msgspec.structs.replace(pod, own_entrypoint=pod.own_entrypoint or bool(command))
         request = dataclasses.replace(fakes.REQUEST, pod=wish)
-        whose: dict[str, Any] = {"owner": fakes.OWNER, "request": request, "settings": fakes.SETTINGS}
+        whose: dict[str, Any] = {"owner": fakes.OWNER, "request": request, "policy": fakes.SETTINGS}
         made = (
             rendering.render_pod(fakes.allocation(), 0, **whose),
             secrets.render_secret(fakes.identity(), **whose, owner_pod_uid="1"),

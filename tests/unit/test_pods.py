@@ -28,7 +28,7 @@ def shown(manifest: pods.Manifest) -> str:
 def render(rank: int, **changes: object) -> pods.Manifest:
     allocation = fakes.allocation(on=("n1", "n2"), cpus=2, gib=4, gpus=1)
     request = dataclasses.replace(fakes.REQUEST, **changes)  # type: ignore[arg-type]  # test data by name
-    return pods.render_pod(allocation, rank, owner=fakes.OWNER, request=request, settings=fakes.SETTINGS)
+    return pods.render_pod(allocation, rank, owner=fakes.OWNER, request=request, policy=fakes.SETTINGS)
 
 
 def test_rank_zero_runs_the_script() -> None:
@@ -61,9 +61,7 @@ def test_a_name_says_no_more_than_it_must(restart: int, rank: int, name: str) ->
 def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
     """Beside the task's own, which is the job's."""
     allocation = dataclasses.replace(fakes.allocation(19), array=(17, 2))
-    manifest = pods.render_pod(
-        allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=fakes.SETTINGS
-    )
+    manifest = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)
     labels = manifest["metadata"]["labels"]
     assert (labels["job-id"], labels["array-job-id"], labels["array-task-id"]) == ("19", "17", "2")
     assert "array-job-id" not in render(0)["metadata"]["labels"]
@@ -75,7 +73,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
         fakes.identity(),
         owner=fakes.OWNER,
         request=fakes.REQUEST,
-        settings=fakes.SETTINGS,
+        policy=fakes.SETTINGS,
         owner_pod_uid="uid-1",
     )
     data = manifest.pop("data")
@@ -170,16 +168,17 @@ def test_directives_change_what_concerns_the_script_alone() -> None:
 )
 def test_priority_comes_from_qos_or_partition(qos: str, partition: str, expected: str | None) -> None:
     """The QOS is asked first; without either there is none."""
-    classes = {"qos/high": "from-qos", "partition/gpu": "from-partition"}
-    settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
+    policy = msgspec.structs.replace(
+        fakes.policy("gpu", priority_class="from-partition"), qos_priority_classes={"high": "from-qos"}
+    )
     allocation = dataclasses.replace(fakes.allocation(), qos=qos, partition=partition)
-    spec = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+    spec = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=policy)["spec"]
     assert spec.get("priorityClassName") == expected
 
 
 def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None:
     """Pull policy and secrets, and the labels of a GPU type, on the rank whose share has it."""
-    settings = dataclasses.replace(
+    policy = msgspec.structs.replace(
         fakes.SETTINGS,
         image_pull_policy="Always",
         image_pull_secrets=("hub",),
@@ -189,7 +188,7 @@ def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None
     share = dataclasses.replace(plain.shares[0], gpus_by_type=(("a100", 1),))
     allocation = dataclasses.replace(plain, shares=(share, plain.shares[0]))
     first, second = (
-        pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+        pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, policy=policy)["spec"]
         for rank in (0, 1)
     )
     assert first["nodeSelector"] == {"gpu": "A100"}
@@ -207,13 +206,11 @@ def test_only_the_sites_folders_can_be_mounted() -> None:
 def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
     """Labels that the site asks for stay as they are; others may be added."""
     allocation = fakes.allocation()
-    settings = dataclasses.replace(
-        fakes.SETTINGS, partition_node_selectors={allocation.partition: {"pool": "small"}}
-    )
+    policy = fakes.policy(allocation.partition, node_selector={"pool": "small"})
 
     def selector(*lines: str) -> object:
         request = dataclasses.replace(fakes.REQUEST, pod=asking(*lines))
-        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         return pod["spec"]["nodeSelector"]
 
     assert selector("NODE_SELECTOR=disk=fast", "NODE_SELECTOR=pool=small") == {
@@ -229,17 +226,16 @@ def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None
     allocation = fakes.allocation()
     request = dataclasses.replace(fakes.REQUEST, pod=asking("PRIORITY_CLASS=high"))
 
-    def chosen(classes: dict[str, str]) -> object:
-        settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
-        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+    def chosen(priority_class: str) -> object:
+        policy = fakes.policy(allocation.partition, priority_class=priority_class)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         return pod["spec"]["priorityClassName"]
 
-    key = f"partition/{allocation.partition}"
-    assert chosen({}) == chosen({key: "high"}) == "high"
+    assert chosen("") == chosen("high") == "high"
     with pytest.raises(
         errors.UsageError, match="#K8S_PRIORITY_CLASS=high: this job's pods have the class 'low'"
     ):
-        chosen({key: "low"})
+        chosen("low")
 
 
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
@@ -291,7 +287,7 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
     request = dataclasses.replace(fakes.REQUEST, script=b"#!/bin/sh\n" + b"#" * 2**20)
     with pytest.raises(errors.UsageError, match="at most"):
         secrets.render_secret(
-            fakes.identity(), owner=fakes.OWNER, request=request, settings=fakes.SETTINGS, owner_pod_uid="u"
+            fakes.identity(), owner=fakes.OWNER, request=request, policy=fakes.SETTINGS, owner_pod_uid="u"
         )
 
 
@@ -310,8 +306,8 @@ def test_the_sites_image_looks_for_folders() -> None:
     request = dataclasses.replace(fakes.REQUEST, pod=asked)
     allocation = fakes.allocation(on=("n1",))
     for default, expected in (("site/default:1", "site/default:1"), ("", "own/image:1")):
-        settings = dataclasses.replace(fakes.SETTINGS, default_image=default)
-        found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        policy = msgspec.structs.replace(fakes.SETTINGS, default_image=default)
+        found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         (looks,) = found["spec"]["initContainers"]
         assert (looks["image"], looks["command"][-2:]) == (expected, ["look", "/nas/data"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -58,8 +57,8 @@ class World:
 
     def allow(self, *prefixes: str, forbidden: str) -> None:
         """From now on these images, and not that directive."""
-        self.bridge.context.settings = dataclasses.replace(
-            self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=frozenset({forbidden})
+        self.bridge.context.settings = msgspec.structs.replace(
+            self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=(forbidden,)
         )
 
     def end(self, status: types.PodStatus) -> None:

@@ -124,7 +124,7 @@ class GangMaker:
             rank,
             owner=plan.owner,
             request=plan.request,
-            settings=self.context.settings,
+            policy=self.context.settings,
             strict_groups=all(node and node.status.features.supplemental_groups_policy for node in nodes),
         )
 
@@ -165,7 +165,7 @@ class GangMaker:
             plan.identity,
             owner=plan.owner,
             request=plan.request,
-            settings=self.context.settings,
+            policy=self.context.settings,
             owner_pod_uid=uid,
         )
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from penstock import crashpoints, errors
 from penstock.bridge import ports
 from penstock.model import homes, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces
 from penstock.render import pods as rendering
 
@@ -19,7 +20,7 @@ UNCOUNTED = "Conflict"  # many things are made at once and a quota could not be 
 class Namespaces:
     """Makes namespaces and remembers which there are."""
 
-    def __init__(self, kube: ports.Kube, settings: rendering.PodSettings) -> None:
+    def __init__(self, kube: ports.Kube, settings: PodPolicy) -> None:
         self._kube = kube
         self._settings = settings
         self._seen: set[str] = set()

@@ -19,6 +19,7 @@ import threading
 
 from penstock import errors
 from penstock.model import jobs, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Owners:
         found = await self.of(allocation.identity.uid, allocation.gid)
         return dataclasses.replace(found, account=allocation.account)
 
-    async def namespace(self, allocation: jobs.Allocation, settings: rendering.PodSettings) -> str:
+    async def namespace(self, allocation: jobs.Allocation, settings: PodPolicy) -> str:
         """Where the job's pods are; nothing when there is no place for them, and so no pods."""
         try:
             return rendering.namespace_of(await self.of_job(allocation), settings)

@@ -19,9 +19,9 @@ import msgspec
 
 from penstock import errors, wording
 from penstock.cli import checking, report, scriptfirst
-from penstock.daemon import settings
 from penstock.model import homes, launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
+from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
 from penstock.sbatch import commands, compiler, footprint
@@ -124,34 +124,18 @@ def owner_named(name: str = "") -> launches.Owner:
     )
 
 
-def pod_settings(site: SiteView) -> pods.PodSettings:
-    """What the site decides about pods, read as penstockd reads it; a view written by hand says less."""
-    if site.penstockd:
-        return dataclasses.replace(_settings(site.penstockd).pods, cluster=site.cluster)
-    return pods.PodSettings(
-        cluster=site.cluster,
-        default_image=site.default_image,
-        partition_images={name: each.image for name, each in site.partitions.items() if each.image},
-        shared_mounts=site.shared_mounts,
-        namespace_pattern=site.namespace_pattern,
-        kill_wait=site.kill_wait,
-    )
-
-
-def _settings(document: dict[str, Any]) -> settings.Settings:
-    try:
-        return msgspec.convert(document, settings.Settings)
-    except msgspec.ValidationError as error:
-        raise errors.UsageError(
-            f"the site's view has settings of penstockd that this version does not know: {error}",
-            hint="`penstock apply` writes it anew.",
-        ) from error
+def policy_of(site: SiteView) -> PodPolicy:
+    """What pods of the site are made by; UsageError where that is not known whole."""
+    if site.is_outdated:
+        hint = "`penstock apply` writes it anew."
+        raise errors.UsageError("an older release wrote the site's view and said less of its pods", hint=hint)
+    return site.pods
 
 
 def _namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
     owner = _owner(job)
-    name = pods.namespace_of(owner, pod_settings(site))
-    return namespaces.render_namespace(name, owner, shared=homes.is_shared(site.namespace_pattern))
+    name, shared = pods.namespace_of(owner, site.pods), homes.is_shared(site.pods.namespace_pattern)
+    return namespaces.render_namespace(name, owner, shared=shared)
 
 
 def _owner(job: JobSpec) -> launches.Owner:
@@ -174,7 +158,7 @@ def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
         partition=next(iter(site.partitions_of(job.partition)), ""),
     )
     return instances.job_pods(
-        wanted, ranks=min(_count(job), MOST_PODS), script=script, settings=pod_settings(site)
+        wanted, ranks=min(_count(job), MOST_PODS), script=script, policy=policy_of(site)
     )
 
 
@@ -312,7 +296,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
 def _image(first: str, job: JobSpec, site: SiteView) -> str:
     """Which it will be Slurm decides, where partitions of a list have images of their own."""
     names = () if job.pod.image else site.partitions_of(job.partition)[1:]
-    others = {name: site.image_in(name) for name in names if site.image_in(name) != first}
+    others = {name: site.pods.image_in(name) for name in names if site.pods.image_in(name) != first}
     found = [first or "none: name one with #K8S_IMAGE=..."]
     return ", ".join(found + [f"in {name} {image or 'none'}" for name, image in others.items()])
 

@@ -14,7 +14,7 @@ from penstock.install import access
 from penstock.kube import reading
 from penstock.model import jobs, resources
 from penstock.render import manifests, rbac
-from penstock.site import daemons, namespaces, objects
+from penstock.site import namespaces, objects, policies
 from penstock.site.schema import Site
 from penstock.site.words import mebibytes
 from penstock.slurm.describing import SlurmNode
@@ -201,7 +201,7 @@ def claimed(site: Site, node: SlurmNode) -> resources.Amount:
     """What Slurm believes the node has, by Kubernetes' names."""
     amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
     share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
+    return share.in_kubernetes(policies.resolved(site).gpu_resources).amount
 
 
 def allocated(site: Site, node: SlurmNode) -> resources.Amount:
@@ -211,7 +211,7 @@ def allocated(site: Site, node: SlurmNode) -> resources.Amount:
     )
     types = ((node.gpu_type, node.used_gpus),) if node.gpu_type else ()
     share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=types)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
+    return share.in_kubernetes(policies.resolved(site).gpu_resources).amount
 
 
 @registry.add("pod-security", "users' namespaces let their pods in")
@@ -244,7 +244,7 @@ def quotas(live: Live) -> Iterator[Problem]:
         if quota is None or home not in live.namespaces:
             continue
         found = live.cluster.get(manifests.quota(home, {}))
-        wanted = objects.hard(live.site, quota)
+        wanted = policies.hard(live.site, quota)
         if found is None or found["spec"]["hard"] != wanted:
             yield Problem(f"the quota of namespace {home} is not the site file's", "`penstock apply`")
             continue

@@ -19,7 +19,7 @@ from penstock.kube import reading, types
 from penstock.model import cluster as model
 from penstock.model import resources
 from penstock.render.pods import label_of
-from penstock.site import clusters, daemons, resolving
+from penstock.site import clusters, policies, resolving
 from penstock.site.schema import Site
 from penstock.slurm import commands, conffile, describing
 
@@ -172,7 +172,7 @@ class Live:
 
     def gpus_only(self, amount: resources.Amount) -> resources.Amount:
         """Without devices that are no GPUs of this site."""
-        return amount.only(set(daemons.gpu_resources(self.site).values()))
+        return amount.only(set(policies.resolved(self.site).gpu_resources.values()))
 
 
 def _text(path: Path) -> str:

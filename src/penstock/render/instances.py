@@ -14,6 +14,7 @@ from typing import Any
 from penstock import wellknown
 from penstock.model import homes, jobs, launches, resources
 from penstock.model.jobspec import PodSpec
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
@@ -37,7 +38,7 @@ class Instance:
     qos: str = ""
 
 
-def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
+def job_pods(instance: Instance, *, ranks: int, script: bytes, policy: PodPolicy) -> list[Manifest]:
     """What the bridge would make of a script on that many nodes; nodes are named by rank only."""
     allocation = _allocation(instance, ranks)
     request = launches.LaunchRequest(
@@ -51,16 +52,16 @@ def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.Po
         pod=instance.wish,
     )
     return [
-        pods.render_pod(allocation, rank, owner=instance.owner, request=request, settings=settings)
+        pods.render_pod(allocation, rank, owner=instance.owner, request=request, policy=policy)
         for rank in range(ranks)
     ]
 
 
-def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[str] = ()) -> list[Manifest]:
+def single(instance: Instance, *, policy: PodPolicy, command: Sequence[str] = ()) -> list[Manifest]:
     """A namespace as bridged jobs have it, and one pod that runs the image's own command, placed by
     kube-scheduler.
     """
-    pod = job_pods(instance, ranks=1, script=b"", settings=settings)[0]
+    pod = job_pods(instance, ranks=1, script=b"", policy=policy)[0]
     spec = pod["spec"]
     spec.pop("schedulerName", None)
     container = spec["containers"][0]
@@ -74,12 +75,12 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     if command:
         container["command"] = list(command)
     name = pod["metadata"]["namespace"]
-    shared = homes.is_shared(settings.namespace_pattern)
+    shared = homes.is_shared(policy.namespace_pattern)
     around = [namespaces.render_namespace(name, instance.owner, shared=shared)]
-    if settings.isolate_namespaces:
+    if policy.isolate_namespaces:
         around.append(_in(name, namespaces.render_network_policy()))
-    if settings.namespace_quota:
-        around.append(_in(name, namespaces.render_quota(settings.namespace_quota)))
+    if policy.namespace_quota:
+        around.append(_in(name, namespaces.render_quota(policy.namespace_quota)))
     return [*around, pod]
 
 

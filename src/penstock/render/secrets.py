@@ -10,6 +10,7 @@ from importlib import resources as package_files
 
 from penstock import errors, wellknown
 from penstock.model import jobs, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import environment, folders, pods
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
@@ -23,11 +24,11 @@ def render_secret(
     *,
     owner: launches.Owner,
     request: launches.LaunchRequest,
-    settings: pods.PodSettings,
+    policy: PodPolicy,
     owner_pod_uid: str,
 ) -> pods.Manifest:
     """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
-    files = secret_files(request, settings, folders.home_of(owner, request.pod, settings.shared_mounts))
+    files = secret_files(request, policy, folders.home_of(owner, request.pod, policy.shared_mounts))
     size = sum(map(len, files.values()))
     if size > SECRET_LIMIT:
         raise errors.UsageError(
@@ -41,8 +42,8 @@ def render_secret(
         "immutable": True,
         "metadata": {
             "name": pods.secret_name(identity),
-            "namespace": pods.namespace_of(owner, settings),
-            "labels": pods.labels_of(identity, settings.cluster),
+            "namespace": pods.namespace_of(owner, policy),
+            "labels": pods.labels_of(identity, policy.cluster),
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": pods.pod_name(identity, 0), "uid": owner_pod_uid}
             ],
@@ -51,12 +52,10 @@ def render_secret(
     }
 
 
-def secret_files(
-    request: launches.LaunchRequest, settings: pods.PodSettings, home: folders.Home
-) -> dict[str, bytes]:
+def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: folders.Home) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
-    stdout, stderr = _output_files(request, settings)
-    kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, settings) else ""
+    stdout, stderr = _output_files(request, policy)
+    kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, policy) else ""
     return {
         "agent.sh": AGENT,
         "srun": NO_SRUN,
@@ -65,12 +64,12 @@ def secret_files(
         "environment": environment.export_lines(environment.variables(request, home)),
         "settings": environment.assignments(
             {
-                "penstock_workdir": folders.workdir_of(request, settings.shared_mounts),
-                "penstock_lost_workdir": folders.lost_workdir(request, settings.shared_mounts),
+                "penstock_workdir": folders.workdir_of(request, policy.shared_mounts),
+                "penstock_lost_workdir": folders.lost_workdir(request, policy.shared_mounts),
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
                 "penstock_output_dir": request.output_dir,
-                "penstock_outputs": _copied_outputs(request, settings),
+                "penstock_outputs": _copied_outputs(request, policy),
                 "penstock_stdout": stdout,
                 "penstock_stderr": stderr,
                 "penstock_kept": kept.encode(),
@@ -79,10 +78,10 @@ def secret_files(
     }
 
 
-def _copied_outputs(request: launches.LaunchRequest, settings: pods.PodSettings) -> bytes:
+def _copied_outputs(request: launches.LaunchRequest, policy: PodPolicy) -> bytes:
     """Patterns of files that go with the container; those in a shared folder can be had later."""
-    workdir = folders.workdir_of(request, settings.shared_mounts)
-    return b"" if pods.is_shared(workdir, settings) else "\n".join(request.outputs).encode()
+    workdir = folders.workdir_of(request, policy.shared_mounts)
+    return b"" if pods.is_shared(workdir, policy) else "\n".join(request.outputs).encode()
 
 
 def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
@@ -98,10 +97,10 @@ def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
     return tuple(interpreter.strip().split(None, 1))
 
 
-def _output_files(request: launches.LaunchRequest, settings: pods.PodSettings) -> tuple[bytes, bytes]:
+def _output_files(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[bytes, bytes]:
     """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
     kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
-    stdout = request.stdout if pods.written_by_pod(request.stdout, settings) else kept[0]
+    stdout = request.stdout if pods.written_by_pod(request.stdout, policy) else kept[0]
     if request.stderr == request.stdout:
         return stdout, stdout
-    return stdout, request.stderr if pods.written_by_pod(request.stderr, settings) else kept[1]
+    return stdout, request.stderr if pods.written_by_pod(request.stderr, policy) else kept[1]

@@ -59,10 +59,6 @@ class Existing:
                 max_time=each.max_time,
                 default=each.default,
                 bridged=each.mode != "host",
-                image=each.image or "",
-                trusted=each.mode == "trust",
-                allowed_tolerations=each.allowed_tolerations,
-                allowed_node_labels=each.allowed_node_labels,
             )
             for name, each in site.partitions.items()
         }

@@ -7,6 +7,7 @@ out. Nobody but penstockd makes anything there.
 from __future__ import annotations
 
 from penstock.model import launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces, pods, rbac
 from penstock_lab import certificates, files, passwd
 from penstock_lab.kubernetes import api, joining, layout
@@ -33,8 +34,7 @@ def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
 
 def namespace_of(name: str, pattern: str) -> str:
     """The namespace that penstockd uses for this user's jobs."""
-    settings = pods.PodSettings(default_image="", shared_mounts=(), namespace_pattern=pattern, kill_wait=0)
-    return pods.namespace_of(_owner(name), settings)
+    return pods.namespace_of(_owner(name), PodPolicy(namespace_pattern=pattern))
 
 
 def _owner(name: str) -> launches.Owner:
