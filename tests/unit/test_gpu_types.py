@@ -186,4 +186,4 @@ def test_a_site_with_one_name_needs_no_type() -> None:
     assert SiteView(nodes=(amd,), pods=policy).gpu_resource() == AMD
     both = SiteView(nodes=(amd, NodeKind(gpus=4, gpu_type="a100")), pods=policy)
     assert both.gpu_resource() == "nvidia.com/gpu"
-    assert both.gpu_resource("mi300") == AMD
+    assert both.pods.gpu_resource("mi300") == AMD

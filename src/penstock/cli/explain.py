@@ -12,6 +12,8 @@ import os
 import pwd
 import sys
 import textwrap
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import click
@@ -71,7 +73,7 @@ def explain(
     if style != "text" and done.spec and done.spec.nodes.minimum > MOST_PODS:
         hint = "Leave --format out, or ask for fewer --nodes."
         raise errors.UsageError(f"{done.spec.nodes.minimum} pods are too many to write out", hint=hint)
-    manifests = _pods(done.spec, source.data, site) if done.spec else []
+    manifests = pods_of(done.spec, source.data, site, here=check.context.workdir) if done.spec else []
     if style == "json":
         report.emit(_json(done, manifests, source.data))
     elif done.spec is None:
@@ -143,22 +145,46 @@ def _owner(job: JobSpec) -> launches.Owner:
     return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
 
 
-def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
+def pods_of(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[dict[str, Any]]:
+    """The pods that penstockd would make if the script were submitted in that folder."""
     share = footprint.even_share(job)
+    partition = next(iter(site.partitions_of(job.partition)), "")
     wanted = instances.Instance(
         owner=_owner(job),
         job_id=0,
         cpus=share.cpus,
         memory_mib=share.memory_mib or share.cpus * _usual_memory(site),
-        gpus=share.gpus,
-        gpu_resource=site.gpu_resource(_gpu_type(job)),
-        gpu_type=_gpu_type(job),
+        gpus=_gpus(job, share.gpus, site.gpu_types(partition)),
+        gpu_resource=site.gpu_resource(partition),
+        ranks=min(_count(job), MOST_PODS),
+        partition=partition,
         qos=job.qos,
-        wish=job.pod,
-        partition=next(iter(site.partitions_of(job.partition)), ""),
     )
-    return instances.job_pods(
-        wanted, ranks=min(_count(job), MOST_PODS), script=script, policy=policy_of(site)
+    return instances.job_pods(wanted, _launch(job, script, here), policy_of(site))
+
+
+def _gpus(job: JobSpec, count: int, known: Collection[str]) -> dict[str, int]:
+    """By type, as Slurm will tell; where all GPUs have one type, those that the job does not name, too."""
+    named = footprint.gpus_by_type(job)
+    rest = next(iter(known)) if len(known) == 1 else ""
+    return named | {rest: named.get(rest, 0) + max(count - sum(named.values()), 0)}
+
+
+def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
+    """What the launcher will say; of its output files the folders are known, and their names when it runs."""
+    workdir, stdout, stderr = (
+        os.fsencode(os.path.normpath(Path(here, job.workdir, name)))
+        for name in ("", job.output, job.error or job.output)
+    )
+    return launches.LaunchRequest(
+        interpreter=os.fsencode(job.interpreter),
+        script=script,
+        arguments=(),
+        environment=(),
+        workdir=workdir,
+        stdout=stdout,
+        stderr=stderr,
+        pod=job.pod,
     )
 
 
@@ -168,12 +194,6 @@ def _usual_memory(site: SiteView) -> int:
 
 def _count(job: JobSpec) -> int:
     return max(job.nodes.minimum, 1)
-
-
-def _gpu_type(job: JobSpec) -> str:
-    """The one type of GPU that the job names; nothing when it names none, or several."""
-    named = {gres.type for gres in job.gres.everything if gres.name == "gpu" and gres.type}
-    return named.pop() if len(named) == 1 else ""
 
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:

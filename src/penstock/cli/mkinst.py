@@ -108,13 +108,12 @@ def manifests(
         job_id=job_id,
         cpus=cpu or chosen.cpus,
         memory_mib=_memory(memory) or chosen.memory_mib,
-        gpus=_known(site.flavours, flavour, "flavour"),
+        gpus={"": _known(site.flavours, flavour, "flavour")},
         gpu_resource=site.gpu_resource(),
-        wish=PodSpec(
-            image=_image(image or site.pods.default_image, site), priority_class=chosen.priority_class
-        ),
     )
-    return instances.single(instance, policy=explain.policy_of(site), command=command)
+    image = _image(image or site.pods.default_image, site)
+    wish = PodSpec(image=image, priority_class=chosen.priority_class)
+    return instances.single(instance, wish, policy=explain.policy_of(site), command=command)
 
 
 def _known(table: dict[str, Any], name: str, noun: str) -> Any:

@@ -80,9 +80,14 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return [name for name, partition in self.partitions.items() if partition.default]
         return [name for name in named.split(",") if name in self.partitions]
 
-    def gpu_resource(self, gpu_type: str = "") -> str:
-        """What a pod with GPUs of that type asks for; without a type, what all nodes with GPUs have."""
-        if gpu_type:
-            return self.pods.gpu_resource(gpu_type)
-        found = {self.pods.gpu_resource(kind.gpu_type) for kind in self.nodes if kind.gpus}
+    def gpu_types(self, partition: str = "") -> frozenset[str]:
+        """Types of the GPUs in a partition, or of all; an empty one for GPUs without a type."""
+        there = (
+            kind for kind in self.nodes if not partition or partition in (kind.partitions or (partition,))
+        )
+        return frozenset(kind.gpu_type for kind in there if kind.gpus)
+
+    def gpu_resource(self, partition: str = "") -> str:
+        """What GPUs there are called whose type is not known: as all are, or else as usual."""
+        found = set(map(self.pods.gpu_resource, self.gpu_types(partition)))
         return found.pop() if len(found) == 1 else wellknown.GPU_RESOURCE
