@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from penstock import errors
+from penstock.model import homes
 from penstock.model.jobspec import Mount, PodSpec
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import folders, namespaces, pods, secrets
 from penstock.sbatch import pods as scripts
 from penstock_lab.devcluster import containers
@@ -297,7 +299,7 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
 def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -> None:
     """Other user names fall back to the number."""
     owner = dataclasses.replace(fakes.OWNER, name=user)
-    assert pods.namespace_of(owner, fakes.SETTINGS) == namespace
+    assert homes.namespace_of(owner, fakes.SETTINGS) == namespace
 
 
 def test_the_sites_image_looks_for_folders() -> None:
@@ -315,5 +317,5 @@ def test_the_sites_image_looks_for_folders() -> None:
 def test_an_account_of_any_name_has_a_namespace() -> None:
     """Where all share one, its label is the account's; Kubernetes takes not every name as a label."""
     owner = dataclasses.replace(fakes.OWNER, account="R&D (2026)")
-    labels = namespaces.render_namespace("jobs", owner, shared=True)["metadata"]["labels"]
+    labels = namespaces.render_namespace(owner, PodPolicy(namespace_pattern="jobs"))["metadata"]["labels"]
     assert list(labels.values()) == ["R-D--2026"]

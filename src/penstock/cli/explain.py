@@ -21,11 +21,11 @@ import msgspec
 
 from penstock import errors, wording
 from penstock.cli import checking, report, scriptfirst
-from penstock.model import homes, launches
+from penstock.model import launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
-from penstock.render import instances, namespaces, pods, yamltext
+from penstock.render import instances, namespaces, yamltext
 from penstock.sbatch import commands, compiler, footprint
 
 WIDTH = 110
@@ -79,7 +79,8 @@ def explain(
     elif done.spec is None:
         report.print_text([(source, False, done.diagnostics)], to_stderr=style == "yaml")
     elif style == "yaml":
-        report.emit(_bytes(yamltext.documents([_namespace(done.spec, site), *manifests])))
+        namespace = namespaces.render_namespace(_owner(done.spec), site.pods)
+        report.emit(_bytes(yamltext.documents([namespace, *manifests])))
     else:
         report.emit("\n".join(_text(done, manifests, site, source.data)) + "\n")
     if done.spec is None:
@@ -134,12 +135,6 @@ def policy_of(site: SiteView) -> PodPolicy:
     return site.pods
 
 
-def _namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
-    owner = _owner(job)
-    name, shared = pods.namespace_of(owner, site.pods), homes.is_shared(site.pods.namespace_pattern)
-    return namespaces.render_namespace(name, owner, shared=shared)
-
-
 def _owner(job: JobSpec) -> launches.Owner:
     """Who asks, charged to the account that the script names."""
     return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
@@ -179,8 +174,6 @@ def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
     return launches.LaunchRequest(
         interpreter=os.fsencode(job.interpreter),
         script=script,
-        arguments=(),
-        environment=(),
         workdir=workdir,
         stdout=stdout,
         stderr=stderr,

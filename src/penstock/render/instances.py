@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import homes, jobs, launches, resources
+from penstock.model import jobs, launches, resources
 from penstock.model.jobspec import PodSpec
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces, pods
@@ -68,16 +68,8 @@ def single(
     """A namespace as bridged jobs have it, and one pod that runs the image's own command, placed by
     kube-scheduler.
     """
-    nothing = b"/dev/null"
     request = launches.LaunchRequest(
-        interpreter=b"",
-        script=b"",
-        arguments=(),
-        environment=(),
-        workdir=b"/",
-        stdout=nothing,
-        stderr=nothing,
-        pod=wish,
+        interpreter=b"", script=b"", workdir=b"/", stdout=b"/dev/null", stderr=b"/dev/null", pod=wish
     )
     (pod,) = job_pods(instance, request, policy)
     spec = pod["spec"]
@@ -93,8 +85,7 @@ def single(
     if command:
         container["command"] = list(command)
     name = pod["metadata"]["namespace"]
-    shared = homes.is_shared(policy.namespace_pattern)
-    around = [namespaces.render_namespace(name, instance.owner, shared=shared)]
+    around = [namespaces.render_namespace(instance.owner, policy)]
     if policy.isolate_namespaces:
         around.append(_in(name, namespaces.render_network_policy()))
     if policy.namespace_quota:

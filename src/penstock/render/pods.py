@@ -39,7 +39,7 @@ def render_pod(
         "kind": "Pod",
         "metadata": {
             "name": pod_name(identity, rank),
-            "namespace": namespace_of(owner, policy),
+            "namespace": homes.namespace_of(owner, policy),
             "labels": labels_of(identity, policy.cluster)
             | {wellknown.LABEL_RANK: str(rank)}
             | _labels_of_task(allocation),
@@ -153,18 +153,6 @@ def _volumes(
 def volume_source(path: str, policy: PodPolicy) -> Manifest:
     """How pods mount a shared folder."""
     return policy.mount_sources.get(path) or {"hostPath": {"path": path, "type": "Directory"}}
-
-
-def namespace_of(owner: launches.Owner, policy: PodPolicy) -> str:
-    """The namespace of a job of that user; UsageError when there is none for it."""
-    return homes.name_for(
-        policy.namespace_pattern,
-        user=owner.name,
-        uid=owner.uid,
-        account=owner.account,
-        cluster=policy.cluster,
-        reserved=policy.reserved_namespaces,
-    )
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:

@@ -9,7 +9,7 @@ import base64
 from importlib import resources as package_files
 
 from penstock import errors, wellknown
-from penstock.model import jobs, launches
+from penstock.model import homes, jobs, launches
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import environment, folders, pods
 
@@ -42,7 +42,7 @@ def render_secret(
         "immutable": True,
         "metadata": {
             "name": pods.secret_name(identity),
-            "namespace": pods.namespace_of(owner, policy),
+            "namespace": homes.namespace_of(owner, policy),
             "labels": pods.labels_of(identity, policy.cluster),
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": pods.pod_name(identity, 0), "uid": owner_pod_uid}

@@ -6,9 +6,9 @@ out. Nobody but penstockd makes anything there.
 
 from __future__ import annotations
 
-from penstock.model import launches
+from penstock.model import homes, launches
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import namespaces, pods, rbac
+from penstock.render import namespaces, rbac
 from penstock_lab import certificates, files, passwd
 from penstock_lab.kubernetes import api, joining, layout
 
@@ -18,10 +18,11 @@ TOKEN_SECONDS = 30 * 24 * 3600
 
 def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     """Let this user of the machine look at his jobs; done again, it renews the token."""
-    namespace = namespace_of(name, namespace_pattern)
+    policy = PodPolicy(namespace_pattern=namespace_pattern)
+    namespace = homes.namespace_of(_owner(name), policy)
     admin = cluster.admin_kubeconfig
     inside = f"/api/v1/namespaces/{namespace}"
-    api.apply(admin, inside, namespaces.render_namespace(namespace, _owner(name)))
+    api.apply(admin, inside, namespaces.render_namespace(_owner(name), policy))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
     api.apply(admin, f"{inside}/serviceaccounts/{ACCOUNT}", account)
     binding = rbac.render_user_binding(rbac.service_account(ACCOUNT, namespace))
@@ -30,11 +31,6 @@ def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     made = api.request(admin, "POST", f"{inside}/serviceaccounts/{ACCOUNT}/token", body=wanted)
     _write_kubeconfig(cluster, name, namespace, made["status"]["token"])
     return namespace
-
-
-def namespace_of(name: str, pattern: str) -> str:
-    """The namespace that penstockd uses for this user's jobs."""
-    return pods.namespace_of(_owner(name), PodPolicy(namespace_pattern=pattern))
 
 
 def _owner(name: str) -> launches.Owner:
