@@ -277,8 +277,9 @@ def test_the_view_has_what_slurm_conf_says() -> None:
     assert view.partitions == {
         "gpu": PartitionView(max_time="INFINITE"),
         "cpu": PartitionView(max_time="2-0", whole=False),
-        "old": PartitionView(max_time="2-0", default=True, bridged=False, whole=False),
+        "old": PartitionView(max_time="2-0", default=True, whole=False),
     }
+    assert set(view.pods.partitions) == {"gpu", "cpu"}
     assert view.nodes[0].features == ("avx", "ib")
 
 

@@ -17,7 +17,11 @@ SITE = SiteView(
         ),
         NodeKind(count=2, cpus=64, memory_mib=65536, partitions=("cpu",)),
     ),
-    pods=PodPolicy(allowed_images=("hub.local:5000",), forbidden_directives=("MOUNT",)),
+    pods=PodPolicy(
+        allowed_images=("hub.local:5000",),
+        forbidden_directives=("MOUNT",),
+        partitions={"gpu": PartitionPolicy(), "cpu": PartitionPolicy()},
+    ),
     max_array_size=101,
 )
 
@@ -123,7 +127,9 @@ def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
 def test_the_image_of_the_partition_is_looked_at() -> None:
     """A job that names none gets the partition's, or the site's."""
     image = "docker.io/a"
-    policy = PodPolicy(allowed_images=("hub",), partitions={"a": PartitionPolicy(image=image)})
+    policy = PodPolicy(
+        allowed_images=("hub",), partitions={"a": PartitionPolicy(image=image), "b": PartitionPolicy()}
+    )
     site = SiteView(partitions={"a": PartitionView(), "b": PartitionView()}, pods=policy)
     context = compiler.Context(site=site)
     for partition, count in (("a", 1), ("b", 0), ("a,b", 1)):
@@ -135,7 +141,7 @@ LOOSE = msgspec.structs.replace(
     SITE,
     complete=False,
     partitions=SITE.partitions
-    | {name: PartitionView(bridged=False, whole=False, max_time="1-0") for name in ("old", "older")},
+    | {name: PartitionView(whole=False, max_time="1-0") for name in ("old", "older")},
 )
 
 

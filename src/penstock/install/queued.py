@@ -120,7 +120,7 @@ def bridged_now(installed: records.Installed, store: records.Store, view: str) -
         said = siteviews.decode(store.copy(installed.files[names[0]].ours.digest))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return frozenset(name for name, each in said.partitions.items() if each.bridged)
+    return frozenset(said.pods.partitions)
 
 
 # -- old launchers -------------------------------------------------------------------------------------------

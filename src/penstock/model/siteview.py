@@ -31,7 +31,6 @@ class PartitionView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     max_time: str = ""
     default: bool = False
-    bridged: bool = True
     whole: bool = True
     """Whether all its nodes are among the site's `nodes`; else what fits there is not known."""
 

@@ -28,7 +28,7 @@ def check(job: JobSpec, site: SiteView, report: Report, *, workdir: str = "") ->
     _array(job, site, report)
     _directives(job, site, report)
     _placement(job, [site.pods.partition(name) for name in names], report)
-    if any(site.partitions[name].bridged for name in names) or not site.partitions:
+    if any(name in site.pods.partitions for name in names) or not site.partitions:
         _workdir(job, site, workdir, report)
     for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.pods.image_in, names or ("",))):
         _registry(job, image, site, report)

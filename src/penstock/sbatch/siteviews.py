@@ -49,9 +49,9 @@ def _with_policy(document: dict[str, Any]) -> dict[str, Any]:
     said = document.get("partitions")
     for name, each in said.items() if isinstance(said, dict) else ():
         if isinstance(each, dict):
-            mode = "trust" if msgspec.convert(each.pop("trusted", False), bool) else "check"
-            own = _moved(each, _PARTITIONS) | {"mode": mode}
-            partitions |= {name: own} if each.get("bridged", True) else {}
+            trusted, bridged = each.pop("trusted", False), each.pop("bridged", True)
+            own = _moved(each, _PARTITIONS) | {"mode": "trust" if msgspec.convert(trusted, bool) else "check"}
+            partitions |= {name: own} if msgspec.convert(bridged, bool) else {}
     pods = _moved(document, _SITES) | {"partitions": partitions, "namespace_quota": {}}
     pods["allowed_images"] = document.pop("registries", ())
     return document | {"pods": pods}
