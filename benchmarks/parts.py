@@ -40,4 +40,4 @@ def collected(lab: testing.RunningLab) -> int:
 
 
 def default_image(lab: testing.RunningLab) -> str:
-    return str(json.loads(lab.place.penstockd_conf.read_text())["default_image"])
+    return str(json.loads(lab.place.penstockd_conf.read_text())["pods"]["default_image"])

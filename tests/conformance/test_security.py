@@ -14,6 +14,7 @@ import pytest
 from penstock.bridge import owners
 from penstock.model import jobs, launches
 from penstock.model import resources as amounts
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods
 from penstock_lab import spec, testing
 from tests.conformance import client
@@ -43,11 +44,11 @@ def job_pod(api: client.Client, user: str, *, mounts: tuple[str, ...]) -> client
         stdout=b"/dev/null",
         stderr=b"/dev/null",
     )
-    settings = pods.PodSettings(
+    policy = PodPolicy(
         default_image=client.IMAGE, shared_mounts=mounts, namespace_pattern=api.namespace, kill_wait=5
     )
     allocation = jobs.Allocation(identity=identity, shares=(share,), partition="gpu")
-    return pods.render_pod(allocation, 0, owner=owner, request=request, settings=settings)
+    return pods.render_pod(allocation, 0, owner=owner, request=request, policy=policy)
 
 
 def enforce(api: client.Client, level: str) -> None:

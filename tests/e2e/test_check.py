@@ -55,7 +55,7 @@ def apply(lab: Lab, manifest: dict[str, Any]) -> None:
 def pod_of(lab: Lab, job_id: str, node: str) -> dict[str, Any]:
     container = {
         "name": "job",
-        "image": json.loads(lab.place.penstockd_conf.read_text())["default_image"],
+        "image": json.loads(lab.place.penstockd_conf.read_text())["pods"]["default_image"],
         "command": ["sleep", "600"],
         "resources": {"requests": {"cpu": "1"}},
     }

@@ -24,7 +24,8 @@ def away(lab: Lab) -> Iterator[str]:
     before = lab.place.penstockd_conf.read_text()
     settings = json.loads(before)
     mount = f"{lab.place.directory}/away"
-    changed = settings | {"shared_mounts": [*settings["shared_mounts"], mount], "start_timeout": 5}
+    settings["pods"]["shared_mounts"].append(mount)
+    changed = settings | {"start_timeout": 5}
     try:
         lab.place.penstockd_conf.write_text(json.dumps(changed))
         testing.lab_command(lab.place, "restart", "penstockd")

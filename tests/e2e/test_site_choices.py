@@ -167,7 +167,7 @@ def test_quota_and_doctor_know_both_names(site: tuple[testing.RunningLab, Path])
     job = lab.sbatch("#!/bin/sh\n", "--gres=gpu:mi300:1", "--output=/dev/null")
     lab.wait_for(job, "COMPLETED")
     settings = json.loads(lab.place.penstockd_conf.read_text())
-    hard = settings["namespace_quota"]
+    hard = settings["pods"]["namespace_quota"]
     names = (AMD, MIG, "nvidia.com/gpu")
     assert {name: hard[f"requests.{name}"] for name in names} == dict.fromkeys(names, "12")
     patch_node(lab, "n1", {AMD: "1"})

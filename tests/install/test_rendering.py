@@ -92,8 +92,9 @@ def test_what_jobs_may_not_do_is_told_to_penstockd_and_to_the_compiler() -> None
     files = rendered(("  pod_security: privileged", "  forbidden_directives: [MOUNT]"))
     told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings)
     view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
-    assert told.pods.forbidden_directives == set(view.forbidden_directives) == {"MOUNT"}
-    assert told.pods.allowed_images == view.registries == ("registry.example.org/",)
+    assert told.pods == view.pods
+    assert told.pods.forbidden_directives == ("MOUNT",)
+    assert told.pods.allowed_images == ("registry.example.org/",)
 
 
 def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
@@ -102,11 +103,11 @@ def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
     files = rendered(("    mode: check\n", keys))
     told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings).pods
     view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
-    assert (told.allowed_tolerations, told.allowed_node_labels) == ({"gpu": ["spot"]}, {"gpu": []})
-    shown = view.partitions["gpu"]
+    assert told == view.pods
+    shown = told.partition("gpu")
     assert (shown.allowed_tolerations, shown.allowed_node_labels) == (("spot",), ())
-    assert view.partitions["cpu"].trusted
-    assert view.partitions["cpu"].allowed_tolerations is None
+    assert told.is_trusted("cpu")
+    assert told.partition("cpu").allowed_tolerations is None
 
 
 def test_penstockd_and_the_compiler_understand_what_is_rendered() -> None:
@@ -275,9 +276,10 @@ def test_the_view_has_what_slurm_conf_says() -> None:
     assert (view.complete, view.gres_types, view.max_array_size) == (False, ("gpu", "lscratch"), 200)
     assert view.partitions == {
         "gpu": PartitionView(max_time="INFINITE"),
-        "cpu": PartitionView(max_time="2-0", whole=False, trusted=True),
-        "old": PartitionView(max_time="2-0", default=True, bridged=False, whole=False),
+        "cpu": PartitionView(max_time="2-0", whole=False),
+        "old": PartitionView(max_time="2-0", default=True, whole=False),
     }
+    assert set(view.pods.partitions) == {"gpu", "cpu"}
     assert view.nodes[0].features == ("avx", "ib")
 
 

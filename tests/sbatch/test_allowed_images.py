@@ -6,6 +6,7 @@ import pytest
 
 from penstock import errors
 from penstock.cli import mkinst
+from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
 from penstock.sbatch import compiler, images, pods
 
@@ -76,7 +77,7 @@ def test_no_prefixes_allow_all() -> None:
 )
 def test_every_command_goes_by_the_same_prefixes(prefix: str) -> None:
     """`validate` and `mkinst` allow and refuse the same images, and name the refused one in full."""
-    site = SiteView(registries=(prefix,))
+    site = SiteView(pods=PodPolicy(allowed_images=(prefix,)))
     context = compiler.Context(site=site)
     for image, allowed in (("registry.example.org/a/b:1", True), ("registry.example.org.evil/a/b", False)):
         script = f"#!/bin/sh\n#K8S_IMAGE={image}\ntrue\n"

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.siteview import NodeKind, PartitionView, SiteView
 from penstock.sbatch import compiler, lexer, options
 
 SITE = SiteView(
     partitions={"gpu": PartitionView(max_time="7-0", default=True)},
     nodes=(NodeKind(count=4, cpus=8, memory_mib=32768, gpus=4, gpu_type="a100"),),
-    registries=("hub.local:5000",),
+    pods=PodPolicy(allowed_images=("hub.local:5000",), partitions={"gpu": PartitionPolicy()}),
 )
 STRICT = compiler.Context(site=SITE, lint=True)
 NAMES = [option.name for option in options.every_option()]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +12,10 @@ from tests.install import sites
 from penstock import errors
 from penstock.cli import explain
 from penstock.daemon import settings
-from penstock.model.siteview import SiteView
+from penstock.model import jobs, launches, resources
+from penstock.model.siteview import NodeKind, SiteView
+from penstock.render import pods
+from penstock.sbatch import compiler, siteviews
 from penstock.site import daemons, loading
 
 TEXT = """\
@@ -46,17 +49,21 @@ def test_all_settings_of_pods_are_penstockds() -> None:
     site = loading.loads(TEXT.encode())
     document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
-    assert explain.pod_settings(view()) == dataclasses.replace(of_penstockd, cluster="hall")
+    assert explain.policy_of(view()) == of_penstockd
+
+
+def shown(*lines: str, site: SiteView | None = None) -> dict[str, Any]:
+    """The only pod of a script, submitted from a folder that pods do not see."""
+    script = "".join(f"{line}\n" for line in ("#!/bin/sh", *lines)).encode()
+    done = compiler.compile_script(script, name="job.sh")
+    assert done.spec is not None
+    (pod,) = explain.pods_of(done.spec, script, site or view(), here="/home/me")
+    return pod
 
 
 def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
     """Tolerations, selector, labels of the GPU type, pull secrets and policy, priority, the NAS by NFS."""
-    script = b"#!/bin/sh\n#SBATCH --gres=gpu:a100:2\ntrue\n"
-    from penstock.sbatch import compiler
-
-    done = compiler.compile_script(script, name="job.sh")
-    assert done.spec is not None
-    (pod,) = explain._pods(done.spec, script, view())
+    pod = shown("#SBATCH --gres=gpu:a100:2")
     spec = pod["spec"]
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert spec["nodeSelector"] == {"pool": "gpu", "gpu": "a100"}
@@ -66,8 +73,60 @@ def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
     assert pod["metadata"]["labels"]["penstock.dev/cluster"] == "hall"
 
 
-def test_a_view_of_another_version_is_told_in_words() -> None:
-    """Not a traceback."""
-    odd = msgspec.structs.replace(view(), penstockd={"socket": "s"})
-    with pytest.raises(errors.UsageError, match="this version does not know"):
-        explain.pod_settings(odd)
+def test_shown_pod_is_the_one_that_penstockd_makes() -> None:
+    """From what Slurm allocates and the launcher says of the same job."""
+    site = loading.loads(TEXT.encode())
+    told = msgspec.convert(daemons.penstockd(site, slurm_uid=0), settings.Settings).pods
+    owner = explain.owner_named()
+    share = jobs.NodeShare(
+        node="n1",
+        amount=resources.Amount(millicpus=2000, memory=4 * 2**30, gpus=1),
+        gpus_by_type=(("a100", 1),),
+    )
+    request = launches.LaunchRequest(
+        interpreter=b"/bin/sh",
+        script=b"",
+        arguments=(),
+        environment=(),
+        workdir=b"/home/me",
+        stdout=b"/home/me/slurm-0.out",
+        stderr=b"/home/me/slurm-0.out",
+    )
+    made = pods.render_pod(
+        jobs.Allocation(
+            identity=jobs.JobIdentity(job_id=0, restart=0, uid=owner.uid), shares=(share,), partition="gpu"
+        ),
+        0,
+        owner=owner,
+        request=request,
+        policy=told,
+    )
+    assert shown("#SBATCH -c2 --mem=4G --gres=gpu:1") == made
+    assert "output" in [volume["name"] for volume in made["spec"]["volumes"]]
+
+
+def test_gpus_are_asked_for_by_the_name_of_their_type() -> None:
+    """Of several types that a job names, each by its own; without one, that of all nodes, if they agree."""
+    kinds = (NodeKind(gpus=4, gpu_type="a100"), NodeKind(gpus=4, gpu_type="mi300"))
+    policy = msgspec.structs.replace(view().pods, gpu_resources={"mi300": "amd.com/gpu"})
+    both = msgspec.structs.replace(view(), nodes=kinds, pods=policy)
+
+    def asked(gres: str, site: SiteView) -> dict[str, str]:
+        requests = shown(f"#SBATCH --gres={gres}", site=site)["spec"]["containers"][0]["resources"][
+            "requests"
+        ]
+        return {name: count for name, count in requests.items() if "gpu" in name}
+
+    assert asked("gpu:a100:1,gpu:mi300:2", both) == {"nvidia.com/gpu": "1", "amd.com/gpu": "2"}
+    assert asked("gpu:2", both) == {"nvidia.com/gpu": "2"}
+    assert asked("gpu:2", msgspec.structs.replace(both, nodes=kinds[1:])) == {"amd.com/gpu": "2"}
+
+
+def test_a_view_of_an_older_release_is_told_in_words() -> None:
+    """It validates scripts as before; pods that it does not describe whole are not shown."""
+    old = {"registries": ["hub/"], "partitions": {"gpu": {"trusted": True}}, "penstockd": {"hook_uids": []}}
+    found = siteviews.decode(json.dumps(old).encode())
+    assert (found.pods.allowed_images, found.pods.is_trusted("gpu")) == (("hub/",), True)
+    with pytest.raises(errors.UsageError, match="an older release") as raised:
+        explain.policy_of(found)
+    assert "`penstock apply`" in raised.value.hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.siteview import NodeKind, PartitionView, SiteView
 from penstock.sbatch import compiler
 
@@ -16,8 +17,11 @@ SITE = SiteView(
         ),
         NodeKind(count=2, cpus=64, memory_mib=65536, partitions=("cpu",)),
     ),
-    registries=("hub.local:5000",),
-    forbidden_directives=("MOUNT",),
+    pods=PodPolicy(
+        allowed_images=("hub.local:5000",),
+        forbidden_directives=("MOUNT",),
+        partitions={"gpu": PartitionPolicy(), "cpu": PartitionPolicy()},
+    ),
     max_array_size=101,
 )
 
@@ -102,12 +106,15 @@ def test_images_and_directives_of_the_site() -> None:
 def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
     """Where Slurm chooses, all may be asked for unless the site says what; where it does not, nothing."""
     partitions = {
-        "free": PartitionView(),
-        "some": PartitionView(allowed_tolerations=("spot",), allowed_node_labels=("disk=ssd", "zone")),
-        "none": PartitionView(trusted=True),
-        "few": PartitionView(trusted=True, allowed_node_labels=("disk",)),
+        "free": PartitionPolicy(),
+        "some": PartitionPolicy(allowed_tolerations=("spot",), allowed_node_labels=("disk=ssd", "zone")),
+        "none": PartitionPolicy(mode="trust"),
+        "few": PartitionPolicy(mode="trust", allowed_node_labels=("disk",)),
     }
-    context = compiler.Context(site=SiteView(partitions=partitions))
+    site = SiteView(
+        partitions=dict.fromkeys(partitions, PartitionView()), pods=PodPolicy(partitions=partitions)
+    )
+    context = compiler.Context(site=site)
     script = b"#!/bin/sh\n#K8S_TOLERATION=spot\n#K8S_NODE_SELECTOR=disk=ssd\n#K8S_NODE_SELECTOR=zone=a\n"
     for partition, count in (("free", 0), ("some", 0), ("none", 3), ("few", 2), ("free,none", 3)):
         done = compiler.compile_script(script, arguments=["-p", partition], context=context)
@@ -120,7 +127,10 @@ def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
 def test_the_image_of_the_partition_is_looked_at() -> None:
     """A job that names none gets the partition's, or the site's."""
     image = "docker.io/a"
-    site = SiteView(registries=("hub",), partitions={"a": PartitionView(image=image), "b": PartitionView()})
+    policy = PodPolicy(
+        allowed_images=("hub",), partitions={"a": PartitionPolicy(image=image), "b": PartitionPolicy()}
+    )
+    site = SiteView(partitions={"a": PartitionView(), "b": PartitionView()}, pods=policy)
     context = compiler.Context(site=site)
     for partition, count in (("a", 1), ("b", 0), ("a,b", 1)):
         done = compiler.compile_script(b"#!/bin/sh\n", arguments=["-p", partition], context=context)
@@ -131,7 +141,7 @@ LOOSE = msgspec.structs.replace(
     SITE,
     complete=False,
     partitions=SITE.partitions
-    | {name: PartitionView(bridged=False, whole=False, max_time="1-0") for name in ("old", "older")},
+    | {name: PartitionView(whole=False, max_time="1-0") for name in ("old", "older")},
 )
 
 

@@ -13,15 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import luas
 
+from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.siteview import PartitionView, SiteView
 from penstock.sbatch import compiler
 
 SITE = SiteView(
-    partitions={
-        "pods": PartitionView(default=True),
-        "more": PartitionView(),
-        "host": PartitionView(bridged=False),
-    }
+    partitions={"pods": PartitionView(default=True), "more": PartitionView(), "host": PartitionView()},
+    pods=PodPolicy(partitions={"pods": PartitionPolicy(), "more": PartitionPolicy()}),
 )
 
 
@@ -84,7 +82,10 @@ def test_lines_that_are_no_directive(lua: luas.Lua, line: str) -> None:
 )
 def test_working_directories_that_pods_do_not_see(line: str, workdir: str, is_refused: bool) -> None:
     """Both refuse them; a folder in which a script is only looked at is worth a warning."""
-    lua, site = luas.Lua(), msgspec.structs.replace(SITE, shared_mounts=("/nas",))
+    lua, site = (
+        luas.Lua(),
+        msgspec.structs.replace(SITE, pods=msgspec.structs.replace(SITE.pods, shared_mounts=("/nas",))),
+    )
     lua.run(luas.job_submit("pods", shared=("/nas",), missing_workdir="refuse"))
     try:
         text = script(line, "true")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ from tests.unit import fakes
 
 from penstock import errors
 from penstock.model import homes, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces as rendering
-from penstock.render import pods
 from penstock.site import loading, namespaces, objects, schema
 from penstock.site.findings import SiteError
 
@@ -110,8 +111,8 @@ OWNER = dataclasses.replace(fakes.OWNER, account="research")
 )
 def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: str) -> None:
     """By what Slurm says it is charged to; a user called like another's number is called by his own."""
-    settings = dataclasses.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
-    assert pods.namespace_of(owner, settings) == expected
+    policy = msgspec.structs.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
+    assert homes.namespace_of(owner, policy) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,16 +126,16 @@ def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: 
 )
 def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, words: str) -> None:
     """Nobody's pods get into the cluster's own namespaces, whatever an account is called."""
-    settings = dataclasses.replace(
-        fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=frozenset({"penstock-system"})
+    policy = msgspec.structs.replace(
+        fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=("penstock-system",)
     )
     with pytest.raises(errors.UsageError, match=words):
-        pods.namespace_of(dataclasses.replace(OWNER, account=account), settings)
+        homes.namespace_of(dataclasses.replace(OWNER, account=account), policy)
 
 
 def test_a_shared_namespace_says_whose_it_is() -> None:
     """The account's label, and no user's."""
-    made = rendering.render_namespace("team-research", OWNER, shared=True)
+    made = rendering.render_namespace(OWNER, PodPolicy(namespace_pattern="team-{account}"))
     assert made["metadata"]["labels"] == {"penstock.dev/account": "research"}
 
 
@@ -150,7 +151,8 @@ def test_owners_never_share_by_accident(pattern: str, owners: list[tuple[str, in
     found: list[str] = []
     for user, uid, account in owners:
         try:
-            found.append(homes.name_for(pattern, user=user, uid=uid, account=account, cluster="c"))
+            owner = launches.Owner(name=user, uid=uid, gid=uid, groups=(), account=account)
+            found.append(homes.namespace_of(owner, PodPolicy(namespace_pattern=pattern, cluster="c")))
         except errors.UsageError:
             return
     names = {owner[0] for owner in owners}

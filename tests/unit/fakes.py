@@ -18,12 +18,11 @@ from penstock.daemon import metrics
 from penstock.kube import kinds, reflectors, types
 from penstock.model import comments, jobs, launches, resources, sentences
 from penstock.model.nodes import Drain, Node
+from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
 
-SETTINGS = rendering.PodSettings(
-    default_image="site/default:1", shared_mounts=("/nas",), namespace_pattern="user-{user}", kill_wait=30
-)
+SETTINGS = PodPolicy(default_image="site/default:1", shared_mounts=("/nas",), namespace_quota={})
 OWNER = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/nas/home/alice")
 REQUEST = launches.LaunchRequest(
     interpreter=b"/bin/bash",
@@ -52,6 +51,11 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         self.time += seconds
         await asyncio.sleep(0)
+
+
+def policy(partition: str, **keys: Any) -> PodPolicy:
+    """The site's, with something of its own in one partition."""
+    return msgspec.structs.replace(SETTINGS, partitions={partition: PartitionPolicy(**keys)})
 
 
 def identity(job_id: int = 17, *, restart: int = 0, uid: int = 1001) -> jobs.JobIdentity:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from penstock.render import environment, pods
+from penstock.render import environment, secrets
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 Process = subprocess.Popen[bytes]
@@ -31,10 +31,10 @@ class Stage:
         self.started: list[Process] = []
         self.last_words = folder / "termination-log"
         self.last_words.touch()
-        agent = pods.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
+        agent = secrets.AGENT.replace(b"/dev/termination-log", bytes(self.last_words))
         agent = agent.replace(b"/tmp/.penstock-", bytes(folder / "penstock-"))
         (folder / "agent.sh").write_bytes(agent)
-        (folder / "srun").write_bytes(pods.NO_SRUN)
+        (folder / "srun").write_bytes(secrets.NO_SRUN)
         (folder / "srun").chmod(0o755)
 
     def start(
@@ -312,7 +312,7 @@ def test_traps_may_interrupt_every_question_but_the_last(stage: Stage, script: s
 
 def test_the_agents_own_variables_are_not_the_users(stage: Stage) -> None:
     """Whatever the user exports arrives as it is, and the agent goes on in peace."""
-    words = pods.AGENT.decode()
+    words = secrets.AGENT.decode()
     names = {*re.findall(r"\b([a-z][a-z_]*)=", words), *re.findall(r"\bfor ([a-z_]+)", words)}
     exported = {name: "mine" for name in names if not name.startswith("penstock_")} | {"IFS": "/e"}
     shown = "".join(f'printf "%s " "${name}"; ' for name in exported if name != "IFS")

@@ -100,9 +100,7 @@ async def test_record_has_the_name_of_an_arrays_task(world: World) -> None:
 
 async def test_record_says_where_the_job_ran_and_in_which_image(world: World) -> None:
     """The partition's own image, and /tmp where pods do not see the folder that it was submitted in."""
-    own = {fakes.allocation().partition: "part/own:2"}
-    settings = dataclasses.replace(fakes.SETTINGS, partition_images=own)
-    world.bridge.attempts._settings = settings
+    world.bridge.attempts._settings = fakes.policy(fakes.allocation().partition, image="part/own:2")
     request = dataclasses.replace(fakes.REQUEST, workdir=b"/home/alice")
     await world.bridge.attempts.begin(fakes.allocation(), request)
     found = world.record(folder="running")

@@ -329,7 +329,7 @@ async def test_pods_of_live_jobs_and_of_others_are_left_alone(world: World) -> N
 
 async def test_pods_of_another_slurm_cluster_take_room_and_are_left_alone(world: World) -> None:
     """Same job id, same labels but for the cluster's name: foreign for admission, sweeping and release."""
-    world.bridge.context.settings = dataclasses.replace(fakes.SETTINGS, cluster="ours")
+    world.bridge.context.settings = msgspec.structs.replace(fakes.SETTINGS, cluster="ours")
     theirs = fakes.pod("theirs", cpus="7", job=fakes.identity(17))
     theirs.metadata.labels["penstock.dev/cluster"] = "theirs"
     world.add_pod(podview.as_seen_by("ours", theirs))
@@ -378,9 +378,7 @@ async def test_a_trusted_partition_is_not_checked(world: World) -> None:
     world.slurm.add(fakes.allocation(1, gpus=4), partition="trusting")
     world.add_pod(fakes.pod("notebook", gpus=4))
     assert await fakes.admit(world.bridge, fakes.identity(1)) != ()
-    world.bridge.context.settings = dataclasses.replace(
-        fakes.SETTINGS, trusted_partitions=frozenset({"trusting"})
-    )
+    world.bridge.context.settings = fakes.policy("trusting", mode="trust")
     assert await fakes.admit(world.bridge, fakes.identity(1)) == ()
 
 
@@ -458,9 +456,7 @@ async def test_attaching_finishes_what_was_announced(world: World) -> None:
 async def test_attaching_makes_up_for_a_secret_where_kube_scheduler_was_faster(world: World) -> None:
     """The pod is placed but cannot start: its maker was stopped before it had made the Secret."""
     allocation = dataclasses.replace(fakes.allocation(1), partition="open")
-    world.bridge.context.settings = dataclasses.replace(
-        fakes.SETTINGS, trusted_partitions=frozenset({"open"})
-    )
+    world.bridge.context.settings = fakes.policy("open", mode="trust")
     namespace = await fakes.namespace(world.bridge, allocation)
     pod = fakes.pod("slurm-job-1", job=allocation.identity)
     world.kube.add_pod(

@@ -20,10 +20,7 @@ def test_penstockd_takes_all_descriptors_it_may_have(monkeypatch: pytest.MonkeyP
         found.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     path = tmp_path / "penstockd.json"
-    path.write_text(
-        '{"socket": "s", "kubeconfig": "k", "slurm_conf": "c", "hook_uids": [], "bridged_partitions": [],'
-        ' "shared_mounts": [], "default_image": ""}'
-    )
+    path.write_text('{"socket": "s", "kubeconfig": "k", "slurm_conf": "c", "hook_uids": [], "pods": {}}')
     monkeypatch.setattr(running, "_run", look)
     monkeypatch.setattr(logs, "configure", lambda **how: None)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import folders, pods
+from penstock.render import folders, pods, secrets
 from tests.unit import fakes
 
 SHARED = ("/nas", "/scratch")
@@ -65,14 +65,14 @@ def test_the_pod_and_its_environment_agree_on_the_home() -> None:
     allocation = fakes.allocation(on=("n1", "n2"))
 
     def mounts(rank: int) -> dict[str, str]:
-        pod = pods.render_pod(allocation, rank, owner=owner, request=fakes.REQUEST, settings=fakes.SETTINGS)
+        pod = pods.render_pod(allocation, rank, owner=owner, request=fakes.REQUEST, policy=fakes.SETTINGS)
         assert ({"name": "home", "emptyDir": {}} in pod["spec"]["volumes"]) == (rank == 0)
         return {each["name"]: each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
 
     assert mounts(0)["home"] == "/home/alice"
     assert "home" not in mounts(1)
     home = folders.home_of(owner, PodSpec(), fakes.SETTINGS.shared_mounts)
-    lines = pods.secret_files(fakes.REQUEST, fakes.SETTINGS, home)["environment"].split(b"\n")
+    lines = secrets.secret_files(fakes.REQUEST, fakes.SETTINGS, home)["environment"].split(b"\n")
     assert b"export HOME='/home/alice'" in lines
     assert b"export TMPDIR='/tmp'" in lines
 
@@ -82,6 +82,6 @@ def test_a_home_that_was_exported_by_name_is_the_users() -> None:
     entries = (b"HOME=/opt/me", b"TMPDIR=/opt/t", b"SLURM_EXPORT_ENV=HOME,TMPDIR")
     request = dataclasses.replace(fakes.REQUEST, environment=entries)
     home = folders.Home("/home/alice", made=True)
-    lines = pods.secret_files(request, fakes.SETTINGS, home)["environment"].split(b"\n")
+    lines = secrets.secret_files(request, fakes.SETTINGS, home)["environment"].split(b"\n")
     assert {b"export HOME='/opt/me'", b"export TMPDIR='/opt/t'"} < set(lines)
     assert b"export HOME='/home/alice'" not in lines

@@ -21,6 +21,7 @@ from hypothesis import strategies as some
 from penstock import errors
 from penstock.hooks import wire
 from penstock.render import pods as rendering
+from penstock.render import secrets
 from penstock.sbatch import k8s
 from penstock.sbatch import pods as pods_of_scripts
 from tests.unit import fakes, test_sessions
@@ -153,9 +154,9 @@ def test_any_k8s_line_is_made_into_objects_or_refused_in_words(script: bytes, co
         pod = pods_of_scripts.pod_of(script)
         wish = msgspec.structs.replace(pod, own_entrypoint=pod.own_entrypoint or bool(command))
         request = dataclasses.replace(fakes.REQUEST, pod=wish)
-        whose: dict[str, Any] = {"owner": fakes.OWNER, "request": request, "settings": fakes.SETTINGS}
+        whose: dict[str, Any] = {"owner": fakes.OWNER, "request": request, "policy": fakes.SETTINGS}
         made = (
             rendering.render_pod(fakes.allocation(), 0, **whose),
-            rendering.render_secret(fakes.identity(), **whose, owner_pod_uid="1"),
+            secrets.render_secret(fakes.identity(), **whose, owner_pod_uid="1"),
         )
         assert json.loads(msgspec.json.encode(made)) == list(made)

@@ -12,6 +12,7 @@ from penstock.bridge import capacity, store
 from penstock.checking import booking, snapshots
 from penstock.kube import podview, types
 from penstock.model import audits, jobs, resources, sentences
+from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
 from penstock.slurm import jobtexts, nodetexts
@@ -66,7 +67,7 @@ def test_a_type_of_slurms_is_a_resource_of_kubernetes(
 def test_a_pod_asks_for_the_resource_of_its_type() -> None:
     """And for no other."""
     allocation = dataclasses.replace(fakes.allocation(), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
-    made = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=fakes.SETTINGS)
+    made = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)
     asked = made["spec"]["containers"][0]["resources"]
     assert asked["requests"] == asked["limits"] == {"cpu": "2000m", "memory": str(2048 * 2**20), AMD: "2"}
 
@@ -174,7 +175,8 @@ def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices)
 def test_a_site_with_one_name_needs_no_type() -> None:
     """`explain` and `mkinst` ask for what all nodes have; where that differs, for the usual."""
     amd = NodeKind(gpus=4, gpu_type="mi300")
-    assert SiteView(nodes=(amd,), gpu_resources=RESOURCES).gpu_resource() == AMD
-    both = SiteView(nodes=(amd, NodeKind(gpus=4, gpu_type="a100")), gpu_resources=RESOURCES)
+    policy = PodPolicy(gpu_resources=RESOURCES)
+    assert SiteView(nodes=(amd,), pods=policy).gpu_resource() == AMD
+    both = SiteView(nodes=(amd, NodeKind(gpus=4, gpu_type="a100")), pods=policy)
     assert both.gpu_resource() == "nvidia.com/gpu"
-    assert both.gpu_resource("mi300") == AMD
+    assert both.pods.gpu_resource("mi300") == AMD

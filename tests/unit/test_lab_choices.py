@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from penstock import errors
 from penstock.model import cluster as model
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import slurmconf
 from penstock.site import clusters, daemons, loading, resolving, schema
 from penstock_lab import bringup, components, passwd, paths, ports, sitefile, spec, users
@@ -228,18 +229,22 @@ class TestConfiguration:
         """All keys, and the same KillWait as Slurm."""
         cluster = described(LAB, address="127.0.0.1")
         config = daemons.penstockd(site_of(LAB), slurm_uid=64030)
+        assert msgspec.convert(config["pods"], PodPolicy).kill_wait == cluster.kill_wait
         assert json.loads(json.dumps(config)) == {
             "socket": "/lab/run/penstockd/penstockd.sock",
             "kubeconfig": "/lab/etc/penstockd.kubeconfig",
             "slurm_conf": "/lab/etc/slurm.conf",
             "start_timeout": 60,
             "hook_uids": [64030, 0],
-            "bridged_partitions": ["gpu", "cpu"],
-            "shared_mounts": ["/lab/nas"],
-            "default_image": "lab/host-userland:1",
-            "namespace_pattern": "user-{user}",
-            "reserved_namespaces": ["penstock-system"],
-            "kill_wait": cluster.kill_wait,
+            "pods": {
+                "cluster": "default",
+                "shared_mounts": ["/lab/nas"],
+                "default_image": "lab/host-userland:1",
+                "namespace_pattern": "user-{user}",
+                "namespace_quota": {"pods": "2000", "secrets": "4000"},
+                "reserved_namespaces": ["penstock-system"],
+                "partitions": {"gpu": {}, "cpu": {}},
+            },
             "log_level": "info",
             "state_dir": "/lab/attempts",
             "results": "/lab/nas/results",

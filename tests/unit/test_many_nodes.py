@@ -64,9 +64,7 @@ def test_who_leaves_is_forgotten_with_the_attempt() -> None:
 
 async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: World) -> None:
     """Not with the first node that Slurm takes back."""
-    world.bridge.context.settings = dataclasses.replace(
-        fakes.SETTINGS, trusted_partitions=frozenset({"open"})
-    )
+    world.bridge.context.settings = fakes.policy("open", mode="trust")
     running(world, dataclasses.replace(TWO, partition="open"))
     await world.bridge.releasing.release(1, "n2")
     assert world.kube.names("pods") == ["slurm-job-1", "slurm-job-1-n1"]
@@ -95,9 +93,7 @@ async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) 
 
 async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World) -> None:
     """Their job is alive, and has them where Slurm knows nothing of them."""
-    world.bridge.context.settings = dataclasses.replace(
-        fakes.SETTINGS, trusted_partitions=frozenset({"open"})
-    )
+    world.bridge.context.settings = fakes.policy("open", mode="trust")
     running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
     world.add_pod(fakes.pod("slurm-job-1-n9", on="n2", job=TWO.identity, status=fakes.running()))
     drainer = fakes.drainer(world.bridge)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from tests.unit import test_sessions
+from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
 world = test_sessions.world
@@ -27,11 +25,7 @@ async def test_where_kube_scheduler_places_a_script_reaches_no_other_nodes(
     world: World, line: bytes, words: bytes
 ) -> None:
     """Only with the taints and labels that the site allows there."""
-    world.bridge.context.settings = dataclasses.replace(
-        world.bridge.context.settings,
-        trusted_partitions=frozenset({"gpu"}),
-        allowed_tolerations={"gpu": ["spot", "pool=a"]},
-    )
+    world.bridge.context.settings = fakes.policy("gpu", mode="trust", allowed_tolerations=("spot", "pool=a"))
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7, script=b"#!/x\n#K8S_" + line + b"\ntrue\n")

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from penstock import errors
+from penstock.model import homes
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import folders, namespaces, pods
+from penstock.model.podpolicy import PodPolicy
+from penstock.render import folders, namespaces, pods, secrets
 from penstock.sbatch import pods as scripts
 from penstock_lab.devcluster import containers
 from tests import goldens
@@ -28,7 +30,7 @@ def shown(manifest: pods.Manifest) -> str:
 def render(rank: int, **changes: object) -> pods.Manifest:
     allocation = fakes.allocation(on=("n1", "n2"), cpus=2, gib=4, gpus=1)
     request = dataclasses.replace(fakes.REQUEST, **changes)  # type: ignore[arg-type]  # test data by name
-    return pods.render_pod(allocation, rank, owner=fakes.OWNER, request=request, settings=fakes.SETTINGS)
+    return pods.render_pod(allocation, rank, owner=fakes.OWNER, request=request, policy=fakes.SETTINGS)
 
 
 def test_rank_zero_runs_the_script() -> None:
@@ -61,9 +63,7 @@ def test_a_name_says_no_more_than_it_must(restart: int, rank: int, name: str) ->
 def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
     """Beside the task's own, which is the job's."""
     allocation = dataclasses.replace(fakes.allocation(19), array=(17, 2))
-    manifest = pods.render_pod(
-        allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=fakes.SETTINGS
-    )
+    manifest = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)
     labels = manifest["metadata"]["labels"]
     assert (labels["job-id"], labels["array-job-id"], labels["array-task-id"]) == ("19", "17", "2")
     assert "array-job-id" not in render(0)["metadata"]["labels"]
@@ -71,11 +71,11 @@ def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
 
 def test_the_secret_holds_all_that_the_agent_reads() -> None:
     """Script, arguments, environment and settings; the agent itself is too long to be a golden file."""
-    manifest = pods.render_secret(
+    manifest = secrets.render_secret(
         fakes.identity(),
         owner=fakes.OWNER,
         request=fakes.REQUEST,
-        settings=fakes.SETTINGS,
+        policy=fakes.SETTINGS,
         owner_pod_uid="uid-1",
     )
     data = manifest.pop("data")
@@ -87,7 +87,7 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
 
 def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
     """The launcher's name never enters the container; every other byte is the user's."""
-    script = pods.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
+    script = secrets.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
     assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
 
 
@@ -102,7 +102,7 @@ def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
 def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: bytes) -> None:
     """A program and at most one argument."""
     request = dataclasses.replace(fakes.REQUEST, interpreter=interpreter)
-    assert pods.secret_files(request, fakes.SETTINGS, HOME)["arguments"].startswith(b"set -- " + words)
+    assert secrets.secret_files(request, fakes.SETTINGS, HOME)["arguments"].startswith(b"set -- " + words)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_pod_writes_only_files_it_can_see(
 ) -> None:
     """What belongs outside the shared mounts is kept in a folder of the pod's own, which is there then."""
     request = dataclasses.replace(fakes.REQUEST, stdout=stdout.encode(), stderr=stderr.encode())
-    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
+    lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
     names = ("stdout", "stderr", "kept")
     assert lines[-3:] == [f"penstock_{name}='{value}'" for name, value in zip(names, expected, strict=True)]
     spec = render(0, stdout=request.stdout, stderr=request.stderr)["spec"]
@@ -134,7 +134,7 @@ def test_the_pod_writes_only_files_it_can_see(
 def test_the_agent_learns_umask_and_input() -> None:
     """What slurmd gave the batch process besides its output."""
     request = dataclasses.replace(fakes.REQUEST, umask=b"0027", stdin=b"/nas/in put")
-    lines = pods.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
+    lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
     assert lines[2:4] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
 
 
@@ -170,16 +170,17 @@ def test_directives_change_what_concerns_the_script_alone() -> None:
 )
 def test_priority_comes_from_qos_or_partition(qos: str, partition: str, expected: str | None) -> None:
     """The QOS is asked first; without either there is none."""
-    classes = {"qos/high": "from-qos", "partition/gpu": "from-partition"}
-    settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
+    policy = msgspec.structs.replace(
+        fakes.policy("gpu", priority_class="from-partition"), qos_priority_classes={"high": "from-qos"}
+    )
     allocation = dataclasses.replace(fakes.allocation(), qos=qos, partition=partition)
-    spec = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+    spec = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=policy)["spec"]
     assert spec.get("priorityClassName") == expected
 
 
 def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None:
     """Pull policy and secrets, and the labels of a GPU type, on the rank whose share has it."""
-    settings = dataclasses.replace(
+    policy = msgspec.structs.replace(
         fakes.SETTINGS,
         image_pull_policy="Always",
         image_pull_secrets=("hub",),
@@ -189,7 +190,7 @@ def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None
     share = dataclasses.replace(plain.shares[0], gpus_by_type=(("a100", 1),))
     allocation = dataclasses.replace(plain, shares=(share, plain.shares[0]))
     first, second = (
-        pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, settings=settings)["spec"]
+        pods.render_pod(allocation, rank, owner=fakes.OWNER, request=fakes.REQUEST, policy=policy)["spec"]
         for rank in (0, 1)
     )
     assert first["nodeSelector"] == {"gpu": "A100"}
@@ -207,13 +208,11 @@ def test_only_the_sites_folders_can_be_mounted() -> None:
 def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
     """Labels that the site asks for stay as they are; others may be added."""
     allocation = fakes.allocation()
-    settings = dataclasses.replace(
-        fakes.SETTINGS, partition_node_selectors={allocation.partition: {"pool": "small"}}
-    )
+    policy = fakes.policy(allocation.partition, node_selector={"pool": "small"})
 
     def selector(*lines: str) -> object:
         request = dataclasses.replace(fakes.REQUEST, pod=asking(*lines))
-        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         return pod["spec"]["nodeSelector"]
 
     assert selector("NODE_SELECTOR=disk=fast", "NODE_SELECTOR=pool=small") == {
@@ -229,28 +228,27 @@ def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None
     allocation = fakes.allocation()
     request = dataclasses.replace(fakes.REQUEST, pod=asking("PRIORITY_CLASS=high"))
 
-    def chosen(classes: dict[str, str]) -> object:
-        settings = dataclasses.replace(fakes.SETTINGS, priority_classes=classes)
-        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+    def chosen(priority_class: str) -> object:
+        policy = fakes.policy(allocation.partition, priority_class=priority_class)
+        pod = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         return pod["spec"]["priorityClassName"]
 
-    key = f"partition/{allocation.partition}"
-    assert chosen({}) == chosen({key: "high"}) == "high"
+    assert chosen("") == chosen("high") == "high"
     with pytest.raises(
         errors.UsageError, match="#K8S_PRIORITY_CLASS=high: this job's pods have the class 'low'"
     ):
-        chosen({key: "low"})
+        chosen("low")
 
 
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
     """Each in the file that the agent reads."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
-    files = pods.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
+    files = secrets.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
     assert b"penstock_workdir='/nas/run'" in files["settings"]
     assert b"export MODE='fast one'" in files["environment"]
     assert files["arguments"] == b"set -- '/bin/bash' 'train.sh' 'a' 'b c'\n"
     request = dataclasses.replace(fakes.REQUEST, pod=asking("COMMAND=python3 -m 'my mod'"))
-    files = pods.secret_files(request, fakes.SETTINGS, HOME)
+    files = secrets.secret_files(request, fakes.SETTINGS, HOME)
     assert files["arguments"] == b"set -- 'python3' '-m' 'my mod'\n"
 
 
@@ -290,8 +288,8 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
     """A Secret holds one MiB."""
     request = dataclasses.replace(fakes.REQUEST, script=b"#!/bin/sh\n" + b"#" * 2**20)
     with pytest.raises(errors.UsageError, match="at most"):
-        pods.render_secret(
-            fakes.identity(), owner=fakes.OWNER, request=request, settings=fakes.SETTINGS, owner_pod_uid="u"
+        secrets.render_secret(
+            fakes.identity(), owner=fakes.OWNER, request=request, policy=fakes.SETTINGS, owner_pod_uid="u"
         )
 
 
@@ -301,7 +299,7 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
 def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -> None:
     """Other user names fall back to the number."""
     owner = dataclasses.replace(fakes.OWNER, name=user)
-    assert pods.namespace_of(owner, fakes.SETTINGS) == namespace
+    assert homes.namespace_of(owner, fakes.SETTINGS) == namespace
 
 
 def test_the_sites_image_looks_for_folders() -> None:
@@ -310,8 +308,8 @@ def test_the_sites_image_looks_for_folders() -> None:
     request = dataclasses.replace(fakes.REQUEST, pod=asked)
     allocation = fakes.allocation(on=("n1",))
     for default, expected in (("site/default:1", "site/default:1"), ("", "own/image:1")):
-        settings = dataclasses.replace(fakes.SETTINGS, default_image=default)
-        found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, settings=settings)
+        policy = msgspec.structs.replace(fakes.SETTINGS, default_image=default)
+        found = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=request, policy=policy)
         (looks,) = found["spec"]["initContainers"]
         assert (looks["image"], looks["command"][-2:]) == (expected, ["look", "/nas/data"])
 
@@ -319,5 +317,5 @@ def test_the_sites_image_looks_for_folders() -> None:
 def test_an_account_of_any_name_has_a_namespace() -> None:
     """Where all share one, its label is the account's; Kubernetes takes not every name as a label."""
     owner = dataclasses.replace(fakes.OWNER, account="R&D (2026)")
-    labels = namespaces.render_namespace("jobs", owner, shared=True)["metadata"]["labels"]
+    labels = namespaces.render_namespace(owner, PodPolicy(namespace_pattern="jobs"))["metadata"]["labels"]
     assert list(labels.values()) == ["R-D--2026"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from penstock.hooks import wire
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from penstock.render import pods as rendering
+from penstock.render import secrets
 from tests.unit import fakes
 
 UID = os.getuid()
@@ -59,8 +59,8 @@ class World:
 
     def allow(self, *prefixes: str, forbidden: str) -> None:
         """From now on these images, and not that directive."""
-        self.bridge.context.settings = dataclasses.replace(
-            self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=frozenset({forbidden})
+        self.bridge.context.settings = msgspec.structs.replace(
+            self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=(forbidden,)
         )
 
     def end(self, status: types.PodStatus) -> None:
@@ -428,7 +428,7 @@ async def test_what_cannot_be_rendered_ends_the_job_and_leaves_no_pod(
     def fails(*_: object, **__: object) -> rendering.Manifest:
         raise ValueError("no such letter")
 
-    monkeypatch.setattr(rendering, "render_secret", fails)
+    monkeypatch.setattr(secrets, "render_secret", fails)
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.daemon import connections, running, settings
+from penstock.model.podpolicy import PodPolicy
 
 KUBECONFIG = """
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
@@ -42,9 +43,7 @@ async def test_penstockd_ends_while_launchers_are_connected(
         kubeconfig=str(tmp_path / "k"),
         slurm_conf=str(tmp_path / "slurm.conf"),
         hook_uids=[],
-        bridged_partitions=[],
-        shared_mounts=[],
-        default_image="",
+        pods=PodPolicy(),
     )
     daemon = asyncio.create_task(running._run(site, ""))
     while not (tmp_path / "s").exists():  # noqa: ASYNC110  # nobody else tells

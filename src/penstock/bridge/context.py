@@ -9,6 +9,7 @@ from collections.abc import Callable
 from penstock import clock
 from penstock.bridge import ports, store
 from penstock.kube import reflectors, types
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods as rendering
 
 
@@ -20,7 +21,7 @@ class Context:
     kube: ports.Kube
     pods: reflectors.Reflector[types.Pod]
     nodes: reflectors.Reflector[types.Node]
-    settings: rendering.PodSettings
+    settings: PodPolicy
     time: clock.Clock
     meter: ports.Meter
     wall_clock: Callable[[], float] = unix_time.time

@@ -23,6 +23,7 @@ from penstock.kube import codec, kinds, podview, types
 from penstock.model import jobs, launches, sentences
 from penstock.model.reasons import Outcome, OutcomeKind, not_started
 from penstock.render import pods as rendering
+from penstock.render import secrets
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class GangMaker:
             rank,
             owner=plan.owner,
             request=plan.request,
-            settings=self.context.settings,
+            policy=self.context.settings,
             strict_groups=all(node and node.status.features.supplemental_groups_policy for node in nodes),
         )
 
@@ -164,11 +165,11 @@ class GangMaker:
     async def create_secret(self, first: types.Pod, plan: Plan) -> None:
         """One that is there already was made before a crash, or goes with a pod that was removed."""
         uid = first.metadata.uid
-        manifest = rendering.render_secret(
+        manifest = secrets.render_secret(
             plan.identity,
             owner=plan.owner,
             request=plan.request,
-            settings=self.context.settings,
+            policy=self.context.settings,
             owner_pod_uid=uid,
         )
         try:

@@ -11,8 +11,8 @@ from penstock import crashpoints, errors
 from penstock.bridge import ports
 from penstock.kube import kinds
 from penstock.model import homes, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces
-from penstock.render import pods as rendering
 
 UNCOUNTED = "Conflict"  # many things are made at once and a quota could not be kept up: nothing was made
 
@@ -20,18 +20,17 @@ UNCOUNTED = "Conflict"  # many things are made at once and a quota could not be 
 class Namespaces:
     """Makes namespaces and remembers which there are."""
 
-    def __init__(self, kube: ports.Kube, settings: rendering.PodSettings) -> None:
+    def __init__(self, kube: ports.Kube, settings: PodPolicy) -> None:
         self._kube = kube
         self._settings = settings
         self._seen: set[str] = set()
 
     async def ensure(self, owner: launches.Owner, *, anew: bool = False) -> None:
         """Have the owner's namespace; with `anew`, even if it was there before."""
-        name = rendering.namespace_of(owner, self._settings)
+        name = homes.namespace_of(owner, self._settings)
         if name in self._seen and not anew:
             return
-        shared = homes.is_shared(self._settings.namespace_pattern)
-        await self._have(kinds.NAMESPACES, namespaces.render_namespace(name, owner, shared=shared))
+        await self._have(kinds.NAMESPACES, namespaces.render_namespace(owner, self._settings))
         crashpoints.reach("launch.namespace-bare")
         if self._settings.isolate_namespaces:
             policy = namespaces.render_network_policy()

@@ -18,8 +18,8 @@ import pwd
 import threading
 
 from penstock import errors
-from penstock.model import jobs, launches
-from penstock.render import pods as rendering
+from penstock.model import homes, jobs, launches
+from penstock.model.podpolicy import PodPolicy
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ class Owners:
         found = await self.of(allocation.identity.uid, allocation.gid)
         return dataclasses.replace(found, account=allocation.account)
 
-    async def namespace(self, allocation: jobs.Allocation, settings: rendering.PodSettings) -> str:
+    async def namespace(self, allocation: jobs.Allocation, settings: PodPolicy) -> str:
         """Where the job's pods are; nothing when there is no place for them, and so no pods."""
         try:
-            return rendering.namespace_of(await self.of_job(allocation), settings)
+            return homes.namespace_of(await self.of_job(allocation), settings)
         except errors.UsageError:
             return ""
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from penstock import errors
 from penstock.model import launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import folders
 from penstock.render import pods as rendering
 from penstock.sbatch import images, placement
@@ -13,7 +14,7 @@ from penstock.sbatch import pods as pods_of_scripts
 
 
 def allowed(
-    request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings, *, runs: bool
+    request: launches.LaunchRequest, partition: str, settings: PodPolicy, *, runs: bool
 ) -> launches.LaunchRequest:
     """The request with its script's directives; UsageError when they are wrong or not allowed.
 
@@ -24,23 +25,13 @@ def allowed(
     pod = pods_of_scripts.pod_of(request.script, forbidden=forbidden)
     request = dataclasses.replace(request, pod=pod)
     if not runs:
-        _require_places(request, partition, settings)
+        for _, complaint, hint in placement.refusals(pod, settings.partition(partition)):
+            raise errors.UsageError(complaint, hint=hint)
         _require_image(request, partition, settings)
     return request
 
 
-def _require_places(request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings) -> None:
-    too_far = placement.refusals(
-        request.pod,
-        tolerations=settings.allowed_tolerations.get(partition),
-        labels=settings.allowed_node_labels.get(partition),
-        trusted=settings.is_trusted(partition),
-    )
-    for _, complaint, hint in too_far:
-        raise errors.UsageError(complaint, hint=hint)
-
-
-def _require_image(request: launches.LaunchRequest, partition: str, settings: rendering.PodSettings) -> None:
+def _require_image(request: launches.LaunchRequest, partition: str, settings: PodPolicy) -> None:
     image = rendering.image_of(request, settings, partition)
     if image and not images.is_allowed(image, settings.allowed_images):
         allowed_ones = ", ".join(settings.allowed_images)
@@ -48,7 +39,7 @@ def _require_image(request: launches.LaunchRequest, partition: str, settings: re
         raise errors.UsageError(f"the image {name} is not allowed at this site (allowed: {allowed_ones})")
 
 
-def unseen_workdir(request: launches.LaunchRequest, settings: rendering.PodSettings) -> str:
+def unseen_workdir(request: launches.LaunchRequest, settings: PodPolicy) -> str:
     """That the script does not run where it was submitted, for people; nothing when it does."""
     lost = folders.lost_workdir(request, settings.shared_mounts).decode(errors="replace")
     shown = "".join(character if character.isprintable() else "?" for character in lost)

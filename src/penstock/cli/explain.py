@@ -12,6 +12,8 @@ import os
 import pwd
 import sys
 import textwrap
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,11 +21,11 @@ import msgspec
 
 from penstock import errors, wording
 from penstock.cli import checking, report, scriptfirst
-from penstock.daemon import settings
-from penstock.model import homes, launches
+from penstock.model import launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
+from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
-from penstock.render import instances, namespaces, pods, yamltext
+from penstock.render import instances, namespaces, yamltext
 from penstock.sbatch import commands, compiler, footprint
 
 WIDTH = 110
@@ -71,13 +73,14 @@ def explain(
     if style != "text" and done.spec and done.spec.nodes.minimum > MOST_PODS:
         hint = "Leave --format out, or ask for fewer --nodes."
         raise errors.UsageError(f"{done.spec.nodes.minimum} pods are too many to write out", hint=hint)
-    manifests = _pods(done.spec, source.data, site) if done.spec else []
+    manifests = pods_of(done.spec, source.data, site, here=check.context.workdir) if done.spec else []
     if style == "json":
         report.emit(_json(done, manifests, source.data))
     elif done.spec is None:
         report.print_text([(source, False, done.diagnostics)], to_stderr=style == "yaml")
     elif style == "yaml":
-        report.emit(_bytes(yamltext.documents([_namespace(done.spec, site), *manifests])))
+        namespace = namespaces.render_namespace(_owner(done.spec), site.pods)
+        report.emit(_bytes(yamltext.documents([namespace, *manifests])))
     else:
         report.emit("\n".join(_text(done, manifests, site, source.data)) + "\n")
     if done.spec is None:
@@ -124,34 +127,12 @@ def owner_named(name: str = "") -> launches.Owner:
     )
 
 
-def pod_settings(site: SiteView) -> pods.PodSettings:
-    """What the site decides about pods, read as penstockd reads it; a view written by hand says less."""
-    if site.penstockd:
-        return dataclasses.replace(_settings(site.penstockd).pods, cluster=site.cluster)
-    return pods.PodSettings(
-        cluster=site.cluster,
-        default_image=site.default_image,
-        partition_images={name: each.image for name, each in site.partitions.items() if each.image},
-        shared_mounts=site.shared_mounts,
-        namespace_pattern=site.namespace_pattern,
-        kill_wait=site.kill_wait,
-    )
-
-
-def _settings(document: dict[str, Any]) -> settings.Settings:
-    try:
-        return msgspec.convert(document, settings.Settings)
-    except msgspec.ValidationError as error:
-        raise errors.UsageError(
-            f"the site's view has settings of penstockd that this version does not know: {error}",
-            hint="`penstock apply` writes it anew.",
-        ) from error
-
-
-def _namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
-    owner = _owner(job)
-    name = pods.namespace_of(owner, pod_settings(site))
-    return namespaces.render_namespace(name, owner, shared=homes.is_shared(site.namespace_pattern))
+def policy_of(site: SiteView) -> PodPolicy:
+    """What pods of the site are made by; UsageError where that is not known whole."""
+    if site.is_outdated:
+        hint = "`penstock apply` writes it anew."
+        raise errors.UsageError("an older release wrote the site's view and said less of its pods", hint=hint)
+    return site.pods
 
 
 def _owner(job: JobSpec) -> launches.Owner:
@@ -159,22 +140,44 @@ def _owner(job: JobSpec) -> launches.Owner:
     return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
 
 
-def _pods(job: JobSpec, script: bytes, site: SiteView) -> list[dict[str, Any]]:
+def pods_of(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[dict[str, Any]]:
+    """The pods that penstockd would make if the script were submitted in that folder."""
     share = footprint.even_share(job)
+    partition = next(iter(site.partitions_of(job.partition)), "")
     wanted = instances.Instance(
         owner=_owner(job),
         job_id=0,
         cpus=share.cpus,
         memory_mib=share.memory_mib or share.cpus * _usual_memory(site),
-        gpus=share.gpus,
-        gpu_resource=site.gpu_resource(_gpu_type(job)),
-        gpu_type=_gpu_type(job),
+        gpus=_gpus(job, share.gpus, site.gpu_types(partition)),
+        gpu_resource=site.gpu_resource(partition),
+        ranks=min(_count(job), MOST_PODS),
+        partition=partition,
         qos=job.qos,
-        wish=job.pod,
-        partition=next(iter(site.partitions_of(job.partition)), ""),
     )
-    return instances.job_pods(
-        wanted, ranks=min(_count(job), MOST_PODS), script=script, settings=pod_settings(site)
+    return instances.job_pods(wanted, _launch(job, script, here), policy_of(site))
+
+
+def _gpus(job: JobSpec, count: int, known: Collection[str]) -> dict[str, int]:
+    """By type, as Slurm will tell; where all GPUs have one type, those that the job does not name, too."""
+    named = footprint.gpus_by_type(job)
+    rest = next(iter(known)) if len(known) == 1 else ""
+    return named | {rest: named.get(rest, 0) + max(count - sum(named.values()), 0)}
+
+
+def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
+    """What the launcher will say; of its output files the folders are known, and their names when it runs."""
+    workdir, stdout, stderr = (
+        os.fsencode(os.path.normpath(Path(here, job.workdir, name)))
+        for name in ("", job.output, job.error or job.output)
+    )
+    return launches.LaunchRequest(
+        interpreter=os.fsencode(job.interpreter),
+        script=script,
+        workdir=workdir,
+        stdout=stdout,
+        stderr=stderr,
+        pod=job.pod,
     )
 
 
@@ -184,12 +187,6 @@ def _usual_memory(site: SiteView) -> int:
 
 def _count(job: JobSpec) -> int:
     return max(job.nodes.minimum, 1)
-
-
-def _gpu_type(job: JobSpec) -> str:
-    """The one type of GPU that the job names; nothing when it names none, or several."""
-    named = {gres.type for gres in job.gres.everything if gres.name == "gpu" and gres.type}
-    return named.pop() if len(named) == 1 else ""
 
 
 def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
@@ -312,7 +309,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
 def _image(first: str, job: JobSpec, site: SiteView) -> str:
     """Which it will be Slurm decides, where partitions of a list have images of their own."""
     names = () if job.pod.image else site.partitions_of(job.partition)[1:]
-    others = {name: site.image_in(name) for name in names if site.image_in(name) != first}
+    others = {name: site.pods.image_in(name) for name in names if site.pods.image_in(name) != first}
     found = [first or "none: name one with #K8S_IMAGE=..."]
     return ", ".join(found + [f"in {name} {image or 'none'}" for name, image in others.items()])
 

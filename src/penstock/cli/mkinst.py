@@ -107,11 +107,12 @@ def manifests(
         job_id=job_id,
         cpus=cpu or chosen.cpus,
         memory_mib=_memory(memory) or chosen.memory_mib,
-        gpus=_known(site.flavours, flavour, "flavour"),
+        gpus={"": _known(site.flavours, flavour, "flavour")},
         gpu_resource=site.gpu_resource(),
-        wish=PodSpec(image=_image(image or site.default_image, site), priority_class=chosen.priority_class),
     )
-    return instances.single(instance, settings=explain.pod_settings(site), command=command)
+    image = _image(image or site.pods.default_image, site)
+    wish = PodSpec(image=image, priority_class=chosen.priority_class)
+    return instances.single(instance, wish, policy=explain.policy_of(site), command=command)
 
 
 def _known(table: dict[str, Any], name: str, noun: str) -> Any:
@@ -145,10 +146,10 @@ def _image(text: str, site: SiteView) -> str:
         images.parse(text)
     except Problem as problem:
         raise errors.UsageError(f"--image: {problem.message}", hint=problem.hint) from problem
-    if not images.is_allowed(text, site.registries):
+    if not images.is_allowed(text, site.pods.allowed_images):
         raise errors.UsageError(
             f"the image {images.full_name(text)} is not allowed at this site",
-            hint=f"allowed: {', '.join(site.registries)}",
+            hint=f"allowed: {', '.join(site.pods.allowed_images)}",
         )
     return text
 

@@ -32,5 +32,5 @@ def completed(site: SiteView) -> SiteView | None:
     names = live()
     if names is None:
         return None
-    more = {name: PartitionView(bridged=False, whole=False) for name in names}
+    more = {name: PartitionView(whole=False) for name in names}
     return msgspec.structs.replace(site, partitions=more | site.partitions)

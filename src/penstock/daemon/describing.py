@@ -77,10 +77,11 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
         for allocation in bridge.context.store.reservations()
         for share in allocation.shares
     )
+    policy = bridge.context.settings
     return audits.DaemonView(
         bridged_partitions=tuple(bridged_partitions),
-        trusted_partitions=tuple(bridge.context.settings.trusted_partitions),
-        gpu_resources=dict(bridge.context.settings.gpu_resources),
+        trusted_partitions=tuple(filter(policy.is_trusted, policy.partitions)),
+        gpu_resources=policy.gpu_resources,
         held=tuple(held),
         ends=tuple(job.end for job in bridge.context.store.all() if job.end),
     )

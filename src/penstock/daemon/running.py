@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import logging
 import os
@@ -16,6 +15,8 @@ import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+
+import msgspec
 
 from penstock import clock, crashpoints, errors, service
 from penstock.bridge import bridge as bridging
@@ -80,9 +81,9 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     slurm = control.SlurmControl(
         settings.slurm_conf,
         on_call=lambda program: figures.commands.labels(program).inc(),
-        gpu_resources=settings.gpu_resources,
+        gpu_resources=settings.pods.gpu_resources,
     )
-    shapes = dataclasses.replace(settings.pods, cluster=await _cluster_name(slurm, time))
+    shapes = msgspec.structs.replace(settings.pods, cluster=await _cluster_name(slurm, time))
     ours = functools.partial(podview.as_seen_by, rendering.label_of(shapes.cluster))
     pods = reflectors.Reflector(
         kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=time, on_list=on_list, view=ours
@@ -93,7 +94,7 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     )
     bridge = bridging.assemble(
         surroundings,
-        partitions=frozenset(settings.bridged_partitions),
+        partitions=frozenset(settings.pods.partitions),
         notes=epilogs.Notes(Path(settings.socket).parent),
         start_timeout=settings.start_timeout,
         state_dir=settings.state_dir,
@@ -105,7 +106,7 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
         frozenset(settings.hook_uids),
         recovered,
         figures,
-        bridged_partitions=tuple(settings.bridged_partitions),
+        bridged_partitions=tuple(settings.pods.partitions),
         fingerprint=fingerprint,
     )
     async with contextlib.AsyncExitStack() as stack:

@@ -18,13 +18,13 @@ from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
 from penstock.model import jobs, numbers, sentences
 from penstock.model.reasons import Refusal, RefusalKind
-from penstock.render import pods
+from penstock.render import secrets
 
 log = logging.getLogger(__name__)
 
 RELEASE_PATIENCE = 20.0  # seconds after which the Epilog is told to ask again, so that it knows we are alive
 MOST_DESCRIBED = 1000  # jobs in one question: everybody else waits while they are looked up
-LARGEST_ATTACH = 4 * pods.SECRET_LIMIT  # what a launcher repeats; the kernel gives it 2 MB of variables
+LARGEST_ATTACH = 4 * secrets.SECRET_LIMIT  # what a launcher repeats; the kernel gives it 2 MB of variables
 FINDINGS = {"armed": RefusalKind.UNSAFE_ENVIRONMENT, "unread": RefusalKind.UNREADABLE_ENVIRONMENT}
 """What PrologSlurmctld, which has looked at the job's environment, may have against it."""
 

@@ -14,7 +14,7 @@ from penstock.install import access
 from penstock.kube import kinds, podview
 from penstock.model import resources
 from penstock.render import manifests, rbac
-from penstock.site import namespaces, objects
+from penstock.site import namespaces, objects, policies
 from penstock.site.words import mebibytes
 
 registry = Registry()
@@ -223,7 +223,7 @@ def quotas(live: Live) -> Iterator[Problem]:
         if quota is None or home not in live.namespaces:
             continue
         found = live.cluster.get(manifests.quota(home, {}))
-        wanted = objects.hard(live.site, quota)
+        wanted = policies.hard(live.site, quota)
         if found is None or found["spec"]["hard"] != wanted:
             yield Problem(f"the quota of namespace {home} is not the site file's", "`penstock apply`")
             continue

@@ -17,7 +17,7 @@ from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
 from penstock.model import nodes, resources
 from penstock.render.pods import label_of
-from penstock.site import clusters, daemons, resolving
+from penstock.site import clusters, policies, resolving
 from penstock.site.schema import Site
 from penstock.slurm import conffile, reader
 
@@ -50,7 +50,7 @@ class Live:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.answers: dict[str, tuple[Any, errors.PenstockError | None]] = {}
-        self._slurm = reader.SlurmReader(site.slurm.conf, gpu_resources=daemons.gpu_resources(site))
+        self._slurm = reader.SlurmReader(site.slurm.conf, gpu_resources=policies.resolved(site).gpu_resources)
 
     @once
     def settings(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class Live:
 
     def gpus_only(self, amount: resources.Amount) -> resources.Amount:
         """Without devices that are no GPUs of this site."""
-        return amount.only(set(daemons.gpu_resources(self.site).values()))
+        return amount.only(set(policies.resolved(self.site).gpu_resources.values()))
 
 
 def _text(path: Path) -> str:

@@ -19,8 +19,8 @@ from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.kube import codec, kinds, podview, types, warnings
-from penstock.render import manifests
-from penstock.site import clusters, daemons
+from penstock.render import manifests, pods
+from penstock.site import clusters, policies
 from penstock.site.schema import Site
 
 registry = Registry()
@@ -170,15 +170,12 @@ def _security() -> dict[str, Any]:
 
 
 def _mounts(site: Site) -> tuple[str, ...]:
-    return daemons.shared_mounts(site)[:1]
+    return policies.resolved(site).shared_mounts[:1]
 
 
 def _volumes(site: Site) -> list[dict[str, Any]]:
-    sources = daemons.penstockd(site, slurm_uid=0).get("mount_sources", {})
-    return [
-        {"name": f"m{n}", **(sources.get(mount) or {"hostPath": {"path": mount, "type": "Directory"}})}
-        for n, mount in enumerate(_mounts(site))
-    ]
+    policy = policies.resolved(site)
+    return [{"name": f"m{n}", **pods.volume_source(mount, policy)} for n, mount in enumerate(_mounts(site))]
 
 
 def _script(site: Site, file: str) -> str:

@@ -17,7 +17,7 @@ from penstock.install import facts, reach, rendering
 from penstock.model import releases
 from penstock.nas import atomic
 from penstock.render import includes
-from penstock.site import clusters, daemons
+from penstock.site import clusters, policies
 from penstock.slurm import hostlists
 
 registry = Registry()
@@ -346,6 +346,6 @@ def penstockd_config(live: Live) -> Iterator[Problem]:
 
 @registry.add("shared-mounts", "folders that pods see exist here")
 def shared_mounts(live: Live) -> Iterator[Problem]:
-    for mount in daemons.shared_mounts(live.site):
+    for mount in policies.resolved(live.site).shared_mounts:
         if not Path(mount).is_dir():
             yield Problem(f"{mount} is not there", "mount it: scripts are submitted from it and write to it")

@@ -16,8 +16,8 @@ import msgspec
 from penstock import errors, wellknown, wording
 from penstock.install import records, rendering
 from penstock.model.jobs import Job
-from penstock.model.siteview import SiteView
 from penstock.render import hooks
+from penstock.sbatch import siteviews
 
 SHOWN = 10
 Ask = Callable[[], tuple[Job, ...]]
@@ -122,10 +122,10 @@ def bridged_now(installed: records.Installed, store: records.Store, view: str) -
     if not names:
         return frozenset()
     try:
-        said = msgspec.json.decode(store.copy(installed.files[names[0]].ours.digest), type=SiteView)
+        said = siteviews.decode(store.copy(installed.files[names[0]].ours.digest))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return frozenset(name for name, each in said.partitions.items() if each.bridged)
+    return frozenset(said.pods.partitions)
 
 
 # -- old launchers -------------------------------------------------------------------------------------------

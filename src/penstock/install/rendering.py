@@ -13,7 +13,7 @@ from penstock import wellknown
 from penstock.install.facts import Facts, include_path
 from penstock.model import cluster as model
 from penstock.render import clifilter, hooks, includes, pam, slurmconf, units
-from penstock.site import clusters, daemons
+from penstock.site import clusters, daemons, policies
 from penstock.site.schema import Site
 from penstock.slurm import conffile
 
@@ -151,8 +151,8 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
         state_dir=state_dir(site, facts),
         slurm_commands=site.slurm.commands_dir,
         root_may_submit=site.penstockd.root_may_submit,
-        shared_mounts=daemons.shared_mounts(site),
-        missing_workdir=daemons.missing_workdir(site),
+        shared_mounts=policies.resolved(site).shared_mounts,
+        missing_workdir=policies.missing_workdir(site),
         crash_points=facts.crash_points,
     )
     libexec, etc = Path(site.penstockd.libexec), Path(site.slurm.conf).parent

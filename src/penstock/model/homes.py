@@ -12,6 +12,8 @@ import string
 from collections.abc import Collection
 
 from penstock import errors
+from penstock.model import launches
+from penstock.model.podpolicy import PodPolicy
 
 WORDS = ("user", "uid", "account", "cluster")
 PERSONAL = frozenset({"user", "uid"})
@@ -42,18 +44,17 @@ def is_reserved(text: str, also: Collection[str] = ()) -> bool:
     return _SYSTEM.fullmatch(text) is not None or text in also
 
 
-def name_for(
-    pattern: str, *, user: str, uid: int, account: str, cluster: str, reserved: Collection[str] = ()
-) -> str:
-    """The namespace of a job; UsageError when there is none for it."""
+def namespace_of(owner: launches.Owner, policy: PodPolicy) -> str:
+    """The namespace of a job of that user; UsageError when there is none for it."""
+    pattern, uid, account = policy.namespace_pattern, str(owner.uid), owner.account
     if "account" in words_of(pattern) and not account:
         raise errors.UsageError(
             "the job has no account, and namespaces go by account here",
             hint="submit it with --account, or ask the site for a default account",
         )
-    is_ambiguous = user.isdigit() and user != str(uid)  # it would be the name of the user of that number
-    for name in (str(uid) if is_ambiguous else user, str(uid)):
-        found = pattern.format(user=name, uid=uid, account=account, cluster=cluster)
+    is_number = owner.name.isdigit()  # it would be the name of the user of that number
+    for name in (uid if is_number else owner.name, uid):
+        found = pattern.format(user=name, uid=uid, account=account, cluster=policy.cluster)
         if is_name(found):
             break
     if not is_name(found):
@@ -61,7 +62,7 @@ def name_for(
             f"account {account!r} would have the namespace {found!r}, which is no name in Kubernetes",
             hint="use an account of small letters, digits and dashes, or ask for another namespace_pattern",
         )
-    if is_reserved(found, reserved):
+    if is_reserved(found, policy.reserved_namespaces):
         raise errors.UsageError(
             f"the namespace {found!r} is not for jobs", hint="ask the site to change its namespace_pattern"
         )

@@ -36,8 +36,8 @@ class LaunchRequest:
     interpreter: bytes
     """What followed the launcher in the script's first line: a path and at most one argument."""
     script: bytes
-    arguments: tuple[bytes, ...]
-    environment: tuple[bytes, ...]
+    arguments: tuple[bytes, ...] = ()
+    environment: tuple[bytes, ...] = ()
     """NAME=value entries."""
     workdir: bytes
     stdout: bytes

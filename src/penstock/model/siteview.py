@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock import wellknown
+from penstock.model.podpolicy import PodPolicy
 
 
 class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,20 +27,12 @@ class NodeKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A partition; `max_time` in any form --time takes, empty for no limit; `image` where it has its own."""
+    """A partition as Slurm has it; `max_time` in any form --time takes, empty for no limit."""
 
     max_time: str = ""
     default: bool = False
-    bridged: bool = True
-    image: str = ""
     whole: bool = True
     """Whether all its nodes are among the site's `nodes`; else what fits there is not known."""
-    trusted: bool = False
-    """Whether kube-scheduler chooses the nodes of its pods."""
-    allowed_tolerations: tuple[str, ...] | None = None
-    """What scripts may ask for with #K8S_TOLERATION; not given, all or, where it is trusted, nothing."""
-    allowed_node_labels: tuple[str, ...] | None = None
-    """The same of #K8S_NODE_SELECTOR."""
 
 
 class InstanceClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,28 +54,24 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_array_size: int = 1001
     partitions: dict[str, PartitionView] = {}
     nodes: tuple[NodeKind, ...] = ()
-    registries: tuple[str, ...] = ()
-    """Prefixes of images that jobs may use; empty allows all."""
-    forbidden_directives: tuple[str, ...] = ()
-    """#K8S_ directives users may not write, by their name without the prefix."""
-    default_image: str = ""
-    shared_mounts: tuple[str, ...] = ()
     missing_workdir: Literal["refuse", "tmp"] = "refuse"
-    """What becomes of a job whose working directory is in none of them."""
-    namespace_pattern: str = "user-{user}"
-    kill_wait: int = 30
+    """What becomes of a job whose working directory is in none of its shared mounts."""
     memory_per_cpu_mib: int = 0
     """What a job gets that asks for no memory (DefMemPerCPU); 0 where nobody knows."""
-    gpu_resources: dict[str, str] = {}
-    """Kubernetes' resource names of GPU types that are no nvidia.com/gpu."""
     classes: dict[str, InstanceClass] = msgspec.field(default_factory=lambda: {"std": InstanceClass()})
     flavours: dict[str, int] = msgspec.field(
         default_factory=lambda: {"cpu": 0, "gpu1": 1, "gpu2": 2, "gpu4": 4, "gpu8": 8}
     )
     """GPUs of each flavour of `penstock mkinst`."""
-    cluster: str = ""
+    pods: PodPolicy = PodPolicy(namespace_quota={})
+    """What penstockd makes pods by; of a site that does not say it, no quota is known."""
     penstockd: dict[str, Any] = {}
-    """penstockd's settings, but who its hooks are: pods that are only shown come out as it makes them."""
+    """Where penstockd listens, slurm.conf is, and results go."""
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether an older release wrote it: with all of penstockd's settings there, and less of pods."""
+        return "hook_uids" in self.penstockd
 
     def partitions_of(self, named: str) -> list[str]:
         """Those of a --partition list that are known; without one, the default."""
@@ -90,15 +79,14 @@ class SiteView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return [name for name, partition in self.partitions.items() if partition.default]
         return [name for name in named.split(",") if name in self.partitions]
 
-    def image_in(self, partition: str) -> str:
-        """The image of jobs there that name none."""
-        found = self.partitions.get(partition)
-        return found.image if found and found.image else self.default_image
+    def gpu_types(self, partition: str = "") -> frozenset[str]:
+        """Types of the GPUs in a partition, or of all; an empty one for GPUs without a type."""
+        there = (
+            kind for kind in self.nodes if not partition or partition in (kind.partitions or (partition,))
+        )
+        return frozenset(kind.gpu_type for kind in there if kind.gpus)
 
-    def gpu_resource(self, gpu_type: str = "") -> str:
-        """What a pod with GPUs of that type asks for; without a type, what all nodes with GPUs have."""
-        if gpu_type:
-            return self.gpu_resources.get(gpu_type, wellknown.GPU_RESOURCE)
-        found = {self.gpu_resource(kind.gpu_type) for kind in self.nodes if kind.gpus and kind.gpu_type}
-        untyped = any(kind.gpus and not kind.gpu_type for kind in self.nodes)
-        return found.pop() if len(found) == 1 and not untyped else wellknown.GPU_RESOURCE
+    def gpu_resource(self, partition: str = "") -> str:
+        """What GPUs there are called whose type is not known: as all are, or else as usual."""
+        found = set(map(self.pods.gpu_resource, self.gpu_types(partition)))
+        return found.pop() if len(found) == 1 else wellknown.GPU_RESOURCE

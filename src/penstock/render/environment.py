@@ -8,10 +8,13 @@ node's GPUs (the container has its own, counted from 0), and what would lead to 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
 from penstock import wellknown
+from penstock.model import launches
+from penstock.render import folders
 
 _HOST_ONLY = frozenset(
     (
@@ -34,6 +37,13 @@ _EXPORT_LIST = b"SLURM_EXPORT_ENV"
 _SHELL_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*'|[\"'])+")
 """One entry of an --export list: a name or NAME=value, in which commas may be quoted."""
+
+
+def variables(request: launches.LaunchRequest, home: folders.Home) -> tuple[tuple[bytes, bytes], ...]:
+    """HOME and TMPDIR as slurmd sets them, the submit environment, and what #K8S_ENV adds to it."""
+    first = {b"HOME": os.fsencode(home.path), b"TMPDIR": folders.TMP.encode()}
+    own = ((name.encode(), value.encode()) for name, value in request.pod.environment.items())
+    return (*(first | dict(entering(request.environment))).items(), *own)
 
 
 def entering(variables: Iterable[bytes]) -> tuple[tuple[bytes, bytes], ...]:

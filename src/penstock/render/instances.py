@@ -8,12 +8,13 @@ drift apart.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import homes, jobs, launches, resources
+from penstock.model import jobs, launches, resources
 from penstock.model.jobspec import PodSpec
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
@@ -23,44 +24,54 @@ JOBS_OWN = ("penstock", "home")  # volumes that only what runs a batch script ma
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One pod to make: whose, how large, and what the directives ask for."""
+    """Pods to make, one a rank: whose, and how large each is."""
 
     owner: launches.Owner
     job_id: int
     cpus: int
     memory_mib: int
-    gpus: int
-    wish: PodSpec
-    gpu_resource: str = wellknown.GPU_RESOURCE
-    gpu_type: str = ""
+    gpus: Mapping[str, int]
+    """By Slurm's type; under the empty name those whose type is not known."""
+    gpu_resource: str
+    """What these are called in Kubernetes."""
+    ranks: int = 1
     partition: str = ""
     qos: str = ""
 
+    def allocation(self, policy: PodPolicy) -> jobs.Allocation:
+        """As Slurm would tell penstockd; nodes are named by rank only."""
+        amount = resources.Amount(
+            millicpus=self.cpus * 1000, memory=self.memory_mib * MIB, gpus=sum(self.gpus.values())
+        )
+        share = jobs.NodeShare(node="", amount=amount, gpus_by_type=resources.devices(self.gpus.items()))
+        known = share.in_kubernetes({"": self.gpu_resource, **policy.gpu_resources})
+        return jobs.Allocation(
+            identity=jobs.JobIdentity(job_id=self.job_id, restart=0, uid=self.owner.uid),
+            shares=tuple(dataclasses.replace(known, node=f"node-{rank}") for rank in range(self.ranks)),
+            partition=self.partition,
+            qos=self.qos,
+        )
 
-def job_pods(instance: Instance, *, ranks: int, script: bytes, settings: pods.PodSettings) -> list[Manifest]:
-    """What the bridge would make of a script on that many nodes; nodes are named by rank only."""
-    allocation = _allocation(instance, ranks)
-    request = launches.LaunchRequest(
-        interpreter=b"",
-        script=script,
-        arguments=(),
-        environment=(),
-        workdir=b"/",
-        stdout=b"/dev/null",
-        stderr=b"/dev/null",
-        pod=instance.wish,
-    )
+
+def job_pods(instance: Instance, request: launches.LaunchRequest, policy: PodPolicy) -> list[Manifest]:
+    """What penstockd would make of a script."""
+    allocation = instance.allocation(policy)
     return [
-        pods.render_pod(allocation, rank, owner=instance.owner, request=request, settings=settings)
-        for rank in range(ranks)
+        pods.render_pod(allocation, rank, owner=instance.owner, request=request, policy=policy)
+        for rank in range(instance.ranks)
     ]
 
 
-def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[str] = ()) -> list[Manifest]:
+def single(
+    instance: Instance, wish: PodSpec, *, policy: PodPolicy, command: Sequence[str] = ()
+) -> list[Manifest]:
     """A namespace as bridged jobs have it, and one pod that runs the image's own command, placed by
     kube-scheduler.
     """
-    pod = job_pods(instance, ranks=1, script=b"", settings=settings)[0]
+    request = launches.LaunchRequest(
+        interpreter=b"", script=b"", workdir=b"/", stdout=b"/dev/null", stderr=b"/dev/null", pod=wish
+    )
+    (pod,) = job_pods(instance, request, policy)
     spec = pod["spec"]
     spec.pop("schedulerName", None)
     container = spec["containers"][0]
@@ -74,30 +85,13 @@ def single(instance: Instance, *, settings: pods.PodSettings, command: Sequence[
     if command:
         container["command"] = list(command)
     name = pod["metadata"]["namespace"]
-    shared = homes.is_shared(settings.namespace_pattern)
-    around = [namespaces.render_namespace(name, instance.owner, shared=shared)]
-    if settings.isolate_namespaces:
+    around = [namespaces.render_namespace(instance.owner, policy)]
+    if policy.isolate_namespaces:
         around.append(_in(name, namespaces.render_network_policy()))
-    if settings.namespace_quota:
-        around.append(_in(name, namespaces.render_quota(settings.namespace_quota)))
+    if policy.namespace_quota:
+        around.append(_in(name, namespaces.render_quota(policy.namespace_quota)))
     return [*around, pod]
 
 
 def _in(namespace: str, manifest: Manifest) -> Manifest:
     return manifest | {"metadata": manifest["metadata"] | {"namespace": namespace}}
-
-
-def _allocation(instance: Instance, ranks: int) -> jobs.Allocation:
-    usual = instance.gpu_resource == wellknown.GPU_RESOURCE
-    amount = resources.Amount(
-        millicpus=instance.cpus * 1000,
-        memory=instance.memory_mib * MIB,
-        gpus=instance.gpus if usual else 0,
-        devices=() if usual else resources.devices([(instance.gpu_resource, instance.gpus)]),
-    )
-    identity = jobs.JobIdentity(job_id=instance.job_id, restart=0, uid=instance.owner.uid)
-    typed = resources.devices([(instance.gpu_type, instance.gpus)] if instance.gpu_type else ())
-    shares = tuple(
-        jobs.NodeShare(node=f"node-{rank}", amount=amount, gpus_by_type=typed) for rank in range(ranks)
-    )
-    return jobs.Allocation(identity=identity, shares=shares, partition=instance.partition, qos=instance.qos)

@@ -12,18 +12,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import launches
+from penstock.model import homes, launches
+from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods
 
 NAME = "penstock"
 Manifest = dict[str, Any]
 
 
-def render_namespace(name: str, owner: launches.Owner, *, shared: bool = False) -> Manifest:
+def render_namespace(owner: launches.Owner, policy: PodPolicy) -> Manifest:
     """Labelled with whose it is: the user's, or when it is shared, the account's."""
-    account = pods.label_of(owner.account)
-    whose = {wellknown.LABEL_ACCOUNT: account} if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": whose}}
+    shared = homes.is_shared(policy.namespace_pattern)
+    account = {wellknown.LABEL_ACCOUNT: pods.label_of(owner.account)}
+    whose = account if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
+    metadata = {"name": homes.namespace_of(owner, policy), "labels": whose}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def render_quota(limits: Mapping[str, str]) -> Manifest:

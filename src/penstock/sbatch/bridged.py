@@ -40,7 +40,7 @@ def _how_bridged(job: JobSpec, site: SiteView | None) -> str:
     """ "all", "none" or "some" of its partitions; empty when nobody knows: a reservation brings its own."""
     if site is None or not site.partitions or (job.reservation and not job.partition):
         return ""
-    bridged = [site.partitions[name].bridged for name in site.partitions_of(job.partition)]
+    bridged = [name in site.pods.partitions for name in site.partitions_of(job.partition)]
     if not bridged:
         return ""
     return "all" if all(bridged) else "some" if any(bridged) else "none"

@@ -83,9 +83,10 @@ the intake does at every file, for it is what is in force. It has these keys: `s
 `trusted`, `allowed_tolerations`, `allowed_node_labels`),
 `nodes` (list of `count`, `cpus`, `memory_mib`, `gpus`, `gpu_type`, `features`, `partitions`), `registries`
 (prefixes of images allowed), `forbidden_directives`, `default_image`, `shared_mounts`, `missing_workdir`,
-`namespace_pattern`, `kill_wait`, `memory_per_cpu_mib`, `classes` (name: `cpus`, `memory_mib`,
-`priority_class`), `flavours` (name: GPUs), `cluster` and `penstockd` (its settings, which `apply` writes:
-pods are shown as penstockd would make them).
+`namespace_pattern`, `kill_wait`, `gpu_resources`, `memory_per_cpu_mib`, `classes` (name: `cpus`,
+`memory_mib`, `priority_class`), `flavours` (name: GPUs), `cluster`, and `penstockd` (where its socket,
+slurm.conf and the results are). `apply` writes all that shapes pods under `pods` instead, as in
+penstockd.json (see operations.md): pods are shown as penstockd would make them.
 """
 
 

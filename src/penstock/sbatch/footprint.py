@@ -36,6 +36,13 @@ def gpus_in_all(job: JobSpec) -> int:
     return sum(gres.count for gres in job.gres.per_job if gres.name == "gpu")
 
 
+def gpus_by_type(job: JobSpec) -> dict[str, int]:
+    """Those of an even share, as far as the job names their type."""
+    nodes, tasks = max(job.nodes.minimum, 1), even_share(job).tasks
+    names = {gres.type for gres in job.gres.everything if gres.name == "gpu" and gres.type}
+    return {name: _gpus(job, nodes, tasks, name) for name in sorted(names)}
+
+
 def _most_nodes(job: JobSpec) -> int:
     """A node without a task is none that Slurm gives; where nobody counts tasks, one GPU is enough for it."""
     tasks = job.provenance.get("tasks")
@@ -51,12 +58,13 @@ def _on(job: JobSpec, nodes: int) -> Footprint:
     return Footprint(cpus, _memory(job, cpus, gpus), gpus, tasks)
 
 
-def _gpus(job: JobSpec, nodes: int, tasks: int) -> int:
-    per_node = sum(gres.count for gres in job.gres.per_node if gres.name == "gpu")
-    per_task = sum(gres.count for gres in job.gres.per_task if gres.name == "gpu") * tasks
-    per_job = -(-gpus_in_all(job) // nodes)
-    per_socket = sum(gres.count for gres in job.gres.per_socket if gres.name == "gpu")
-    return max(per_node, per_task, per_job, per_socket)
+def _gpus(job: JobSpec, nodes: int, tasks: int, only: str = "") -> int:
+    """On one of the nodes; with `only`, of that type."""
+    per_node, per_task, per_job, per_socket = (
+        sum(gres.count for gres in wanted if gres.name == "gpu" and only in ("", gres.type))
+        for wanted in (job.gres.per_node, job.gres.per_task, job.gres.per_job, job.gres.per_socket)
+    )
+    return max(per_node, per_task * tasks, -(-per_job // nodes), per_socket)
 
 
 def _memory(job: JobSpec, cpus: int, gpus: int) -> int:

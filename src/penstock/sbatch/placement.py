@@ -7,39 +7,30 @@ the site allows, and nothing else. An entry of the site's is a key, for any valu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from penstock.model.jobspec import PodSpec
+from penstock.model.podpolicy import PartitionPolicy
 
-ALLOWED = "allowed in this partition: {}"
 NOTHING = "none is allowed in this partition"
 
 
-def refusals(
-    pod: PodSpec,
-    *,
-    tolerations: Collection[str] | None,
-    labels: Collection[str] | None,
-    trusted: bool,
-) -> Iterator[tuple[str, str, str]]:
+def refusals(pod: PodSpec, partition: PartitionPolicy) -> Iterator[tuple[str, str, str]]:
     """The field, what is wrong, and what is allowed, of each directive that asks for too much.
 
-    None is a site that does not say: then all is allowed where Slurm chooses, and nothing where it does not.
+    Where the site does not say, all is allowed where Slurm chooses, and nothing where it does not.
     """
-    bearable = tolerations if tolerations is not None or not trusted else ()
-    for one in pod.tolerations:
-        exactly = f"{one.key}={one.value}" if one.operator == "Equal" else one.key
-        if bearable is not None and not {one.key, exactly} & set(bearable):
-            yield "pod.tolerations", f"#K8S_TOLERATION={exactly} is not allowed here", _hint(bearable)
-    nameable = labels if labels is not None or not trusted else ()
-    for key, value in pod.node_selector.items():
-        if nameable is not None and not {key, f"{key}={value}"} & set(nameable):
-            yield (
-                "pod.node_selector",
-                f"#K8S_NODE_SELECTOR={key}={value} is not allowed here",
-                _hint(nameable),
-            )
-
-
-def _hint(allowed: Collection[str]) -> str:
-    return ALLOWED.format(", ".join(allowed)) if allowed else NOTHING
+    tolerations = [
+        f"{one.key}={one.value}" if one.operator == "Equal" else one.key for one in pod.tolerations
+    ]
+    labels = [f"{key}={value}" for key, value in pod.node_selector.items()]
+    for field, directive, asked, allowed in (
+        ("pod.tolerations", "#K8S_TOLERATION", tolerations, partition.allowed_tolerations),
+        ("pod.node_selector", "#K8S_NODE_SELECTOR", labels, partition.allowed_node_labels),
+    ):
+        if allowed is None and partition.mode == "check":
+            continue
+        hint = f"allowed in this partition: {', '.join(allowed)}" if allowed else NOTHING
+        for word in asked:
+            if not {word, word.partition("=")[0]} & set(allowed or ()):
+                yield field, f"{directive}={word} is not allowed here", hint

@@ -9,7 +9,8 @@ import os.path
 from collections.abc import Callable
 
 from penstock.model.jobspec import UNLIMITED, JobSpec
-from penstock.model.siteview import NodeKind, PartitionView, SiteView
+from penstock.model.podpolicy import PartitionPolicy
+from penstock.model.siteview import NodeKind, SiteView
 from penstock.sbatch import footprint, images, nearest, placement
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.values import arrays, choices, times
@@ -26,10 +27,10 @@ def check(job: JobSpec, site: SiteView, report: Report, *, workdir: str = "") ->
             _nodes(job, site, names, report)
     _array(job, site, report)
     _directives(job, site, report)
-    _placement(job, [site.partitions[name] for name in names], report)
-    if any(site.partitions[name].bridged for name in names) or not site.partitions:
+    _placement(job, [site.pods.partition(name) for name in names], report)
+    if any(name in site.pods.partitions for name in names) or not site.partitions:
         _workdir(job, site, workdir, report)
-    for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.image_in, names or ("",))):
+    for image in dict.fromkeys([job.pod.image] if job.pod.image else map(site.pods.image_in, names or ("",))):
         _registry(job, image, site, report)
 
 
@@ -151,41 +152,35 @@ def _array(job: JobSpec, site: SiteView, report: Report) -> None:
 def _directives(job: JobSpec, site: SiteView, report: Report) -> None:
     for field, origin in job.provenance.items():
         name = origin.name.removeprefix("#K8S_")
-        if field.startswith("pod.") and name in site.forbidden_directives:
+        if field.startswith("pod.") and name in site.pods.forbidden_directives:
             message = f"#K8S_{name} is not allowed at this site"
             report.error(Place(origin.line, 1), "forbidden-directive", message, "ask the site's operators")
 
 
-def _placement(job: JobSpec, partitions: list[PartitionView], report: Report) -> None:
+def _placement(job: JobSpec, partitions: list[PartitionPolicy], report: Report) -> None:
     for each in partitions:
-        found = placement.refusals(
-            job.pod,
-            tolerations=each.allowed_tolerations,
-            labels=each.allowed_node_labels,
-            trusted=each.trusted,
-        )
-        for field, complaint, hint in found:
+        for field, complaint, hint in placement.refusals(job.pod, each):
             report.error(place_of(job, field), "forbidden-placement", complaint, hint)
 
 
 def _workdir(job: JobSpec, site: SiteView, here: str, report: Report) -> None:
     """What job_submit.lua will say; only a warning where the job may be submitted from elsewhere yet."""
     path = os.path.normpath(job.workdir if job.workdir.startswith("/") else f"{here}/{job.workdir}")
-    seen = (*site.shared_mounts, *(mount.target for mount in job.pod.mounts))
+    seen = (*site.pods.shared_mounts, *(mount.target for mount in job.pod.mounts))
     chosen = job.pod.workdir or job.pod.own_entrypoint
-    if not path.startswith("/") or chosen or not site.shared_mounts:
+    if not path.startswith("/") or chosen or not site.pods.shared_mounts:
         return
     if any(path == folder or path.startswith(f"{folder}/") for folder in seen):
         return
     refused = site.missing_workdir == "refuse"
     then = "sbatch refuses the job" if refused else "the job runs in its pod's /tmp, whose files go with it"
-    hint = f"submit from a folder under {' or '.join(site.shared_mounts)}, or name one with --chdir"
+    hint = f"submit from a folder under {' or '.join(site.pods.shared_mounts)}, or name one with --chdir"
     say = report.error if refused and job.workdir.startswith("/") else report.warning
     say(place_of(job, "workdir"), "missing-workdir", f"pods do not see {path}: {then}", hint)
 
 
 def _registry(job: JobSpec, image: str, site: SiteView, report: Report) -> None:
-    if image and not images.is_allowed(image, site.registries):
+    if image and not images.is_allowed(image, site.pods.allowed_images):
         message = f"the image {images.full_name(image)} is not allowed at this site"
-        hint = f"allowed: {', '.join(site.registries)}"
+        hint = f"allowed: {', '.join(site.pods.allowed_images)}"
         report.error(place_of(job, "pod.image"), "forbidden-registry", message, hint)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from penstock import errors
 from penstock.model.siteview import SiteView
 from penstock.sbatch.values import times
 from penstock.sbatch.values.problem import Problem
+
+_SITES = (
+    *("cluster", "default_image", "forbidden_directives", "gpu_resources"),
+    *("kill_wait", "namespace_pattern", "shared_mounts"),
+)
+_PARTITIONS = ("image", "allowed_tolerations", "allowed_node_labels")
 
 
 def read(name: str) -> SiteView:
@@ -17,15 +25,40 @@ def read(name: str) -> SiteView:
             data = file.read()
     except OSError as error:
         raise errors.UsageError(f"cannot read the site file {name}: {error.strerror}") from error
-    decode = msgspec.toml.decode if name.endswith(".toml") else msgspec.json.decode
     try:
-        view = decode(data, type=SiteView)
+        view = decode(data, toml=name.endswith(".toml"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", hint="see docs/compatibility.md, section Site file"
         ) from error
     _check_times(name, view)
     return view
+
+
+def decode(data: bytes, *, toml: bool = False) -> SiteView:
+    """The same of a file's content; msgspec's errors."""
+    document = msgspec.toml.decode(data) if toml else msgspec.json.decode(data)
+    if isinstance(document, dict) and "pods" not in document:
+        document = _with_policy(document)
+    return msgspec.convert(document, SiteView)
+
+
+def _with_policy(document: dict[str, Any]) -> dict[str, Any]:
+    """A person writes what shapes pods beside the rest, and so did releases that had no policy."""
+    partitions: dict[str, Any] = {}
+    said = document.get("partitions")
+    for name, each in said.items() if isinstance(said, dict) else ():
+        if isinstance(each, dict):
+            trusted, bridged = each.pop("trusted", False), each.pop("bridged", True)
+            own = _moved(each, _PARTITIONS) | {"mode": "trust" if msgspec.convert(trusted, bool) else "check"}
+            partitions |= {name: own} if msgspec.convert(bridged, bool) else {}
+    pods = _moved(document, _SITES) | {"partitions": partitions, "namespace_quota": {}}
+    pods["allowed_images"] = document.pop("registries", ())
+    return document | {"pods": pods}
+
+
+def _moved(keys: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: keys.pop(name) for name in names if name in keys}
 
 
 def _check_times(name: str, view: SiteView) -> None:

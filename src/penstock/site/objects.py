@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock import wellknown
 from penstock.render import deployments, manifests, rbac, searchpath
-from penstock.site import clusters, namespaces, resolving
+from penstock.site import clusters, namespaces, policies
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
 
@@ -49,25 +48,12 @@ def _home(site: Site, home: str, quota: Quota | None) -> Iterator[Manifest]:
     """The namespace of a user or an account, and what stands around it."""
     yield manifests.namespace(home, pod_security=site.kubernetes.pod_security)
     if quota is not None:
-        yield manifests.quota(home, hard(site, quota))
+        yield manifests.quota(home, policies.hard(site, quota))
         yield manifests.limit_range(home)
     if site.kubernetes.network_policy:
         yield manifests.network_policy(home)
     if site.nas is not None and site.nas.claim is not None:
         yield from _claim(site, home)
-
-
-def hard(site: Site, quota: Quota) -> dict[str, str]:
-    """A quota in Kubernetes' words, which count each resource name by itself."""
-    groups = (group for group in site.node_groups.values() if group.gpus or group.size != "given")
-    names = sorted({resolving.gpu_resource(site, group) for group in groups}) or [wellknown.GPU_RESOURCE]
-    found = {
-        "requests.cpu": quota.cpus,
-        "requests.memory": quota.memory,
-        **{f"requests.{name}": quota.gpus for name in names},
-        "pods": quota.pods,
-    }
-    return {key: str(value) for key, value in found.items() if value is not None}
 
 
 def _claim(site: Site, home: str) -> Iterator[Manifest]:
@@ -88,8 +74,9 @@ def _claim(site: Site, home: str) -> Iterator[Manifest]:
 def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:
     if not site.registry.prepull:
         return
-    for name in clusters.bridged_partitions(site):
-        image = site.partitions[name].image or site.registry.default_image
+    policy = policies.resolved(site)
+    for name in policy.partitions:
+        image = policy.image_in(name)
         nodes = tuple(node.name for group in site.partitions[name].nodes for node in groups.get(group, ()))
         if image and nodes:
             yield manifests.prepull(
@@ -97,7 +84,7 @@ def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:
                 namespace=site.kubernetes.namespace,
                 image=image,
                 nodes=nodes,
-                secrets=site.registry.pull_secrets,
+                secrets=policy.image_pull_secrets,
             )
 
 

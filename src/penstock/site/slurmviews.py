@@ -55,15 +55,7 @@ class Existing:
     def partitions(self, site: Site, groups: clusters.Groups) -> dict[str, PartitionView]:
         """Those of the site file, then those that only slurm.conf knows."""
         found = {
-            name: PartitionView(
-                max_time=each.max_time,
-                default=each.default,
-                bridged=each.mode != "host",
-                image=each.image or "",
-                trusted=each.mode == "trust",
-                allowed_tolerations=each.allowed_tolerations,
-                allowed_node_labels=each.allowed_node_labels,
-            )
+            name: PartitionView(max_time=each.max_time, default=each.default)
             for name, each in site.partitions.items()
         }
         if self.conf is None:
@@ -72,7 +64,7 @@ class Existing:
         for name, row in self.conf.rows.items():
             ours = site.partitions[name].nodes if name in site.partitions else ()
             nodes = {node.name for group in ours for node in groups.get(group, ())}
-            before = found.get(name, PartitionView(default=name == usual, bridged=False))
+            before = found.get(name, PartitionView(default=name == usual))
             found[name] = msgspec.structs.replace(
                 before, max_time=_time(row.get("maxtime", "")), whole=_is_within(row.get("nodes", ""), nodes)
             )

@@ -6,8 +6,9 @@ out. Nobody but penstockd makes anything there.
 
 from __future__ import annotations
 
-from penstock.model import launches
-from penstock.render import namespaces, pods, rbac
+from penstock.model import homes, launches
+from penstock.model.podpolicy import PodPolicy
+from penstock.render import namespaces, rbac
 from penstock_lab import certificates, files, passwd
 from penstock_lab.kubernetes import api, layout
 
@@ -17,9 +18,10 @@ TOKEN_SECONDS = 30 * 24 * 3600
 
 def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     """Let this user of the machine look at his jobs; done again, it renews the token."""
-    namespace = namespace_of(name, namespace_pattern)
+    policy = PodPolicy(namespace_pattern=namespace_pattern)
+    namespace = homes.namespace_of(_owner(name), policy)
     admin = api.cluster(cluster.admin_kubeconfig)
-    admin.apply(namespaces.render_namespace(namespace, _owner(name)))
+    admin.apply(namespaces.render_namespace(_owner(name), policy))
     account = {"name": ACCOUNT, "namespace": namespace}
     admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     binding = rbac.render_user_binding(rbac.service_account(ACCOUNT, namespace))
@@ -28,12 +30,6 @@ def admit(cluster: layout.Cluster, name: str, *, namespace_pattern: str) -> str:
     token = api.token(cluster.admin_kubeconfig, namespace=namespace, account=ACCOUNT, seconds=TOKEN_SECONDS)
     _write_kubeconfig(cluster, name, namespace, token)
     return namespace
-
-
-def namespace_of(name: str, pattern: str) -> str:
-    """The namespace that penstockd uses for this user's jobs."""
-    settings = pods.PodSettings(default_image="", shared_mounts=(), namespace_pattern=pattern, kill_wait=0)
-    return pods.namespace_of(_owner(name), settings)
 
 
 def _owner(name: str) -> launches.Owner:

@@ -1,0 +1,106 @@
+"""The Secret of a job's attempt: agent, script, arguments and environment, mounted into its pods.
+
+It belongs to rank 0's pod and goes with it.
+"""
+
+from __future__ import annotations
+
+import base64
+from importlib import resources as package_files
+
+from penstock import errors, wellknown
+from penstock.model import homes, jobs, launches
+from penstock.model.podpolicy import PodPolicy
+from penstock.render import environment, folders, pods
+
+SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
+_HOOKS = package_files.files("penstock.hooks")
+AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
+NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
+
+
+def render_secret(
+    identity: jobs.JobIdentity,
+    *,
+    owner: launches.Owner,
+    request: launches.LaunchRequest,
+    policy: PodPolicy,
+    owner_pod_uid: str,
+) -> pods.Manifest:
+    """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
+    files = secret_files(request, policy, folders.home_of(owner, request.pod, policy.shared_mounts))
+    size = sum(map(len, files.values()))
+    if size > SECRET_LIMIT:
+        raise errors.UsageError(
+            f"script and environment are {size} bytes; Kubernetes takes at most {SECRET_LIMIT} for a job",
+            hint="keep data out of the script, or submit with a smaller environment (--export=NONE)",
+        )
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "penstock.dev/job",
+        "immutable": True,
+        "metadata": {
+            "name": pods.secret_name(identity),
+            "namespace": homes.namespace_of(owner, policy),
+            "labels": pods.labels_of(identity, policy.cluster),
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": pods.pod_name(identity, 0), "uid": owner_pod_uid}
+            ],
+        },
+        "data": {name: base64.b64encode(content).decode() for name, content in files.items()},
+    }
+
+
+def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: folders.Home) -> dict[str, bytes]:
+    """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
+    stdout, stderr = _output_files(request, policy)
+    kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, policy) else ""
+    return {
+        "agent.sh": AGENT,
+        "srun": NO_SRUN,
+        wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
+        "arguments": environment.set_line(_command(request)),
+        "environment": environment.export_lines(environment.variables(request, home)),
+        "settings": environment.assignments(
+            {
+                "penstock_workdir": folders.workdir_of(request, policy.shared_mounts),
+                "penstock_lost_workdir": folders.lost_workdir(request, policy.shared_mounts),
+                "penstock_umask": request.umask,
+                "penstock_stdin": request.stdin,
+                "penstock_output_dir": request.output_dir,
+                "penstock_outputs": _copied_outputs(request, policy),
+                "penstock_stdout": stdout,
+                "penstock_stderr": stderr,
+                "penstock_kept": kept.encode(),
+            }
+        ),
+    }
+
+
+def _copied_outputs(request: launches.LaunchRequest, policy: PodPolicy) -> bytes:
+    """Patterns of files that go with the container; those in a shared folder can be had later."""
+    workdir = folders.workdir_of(request, policy.shared_mounts)
+    return b"" if pods.is_shared(workdir, policy) else "\n".join(request.outputs).encode()
+
+
+def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
+    """#K8S_COMMAND; else the interpreter with #K8S_SCRIPT or the batch script, and its arguments."""
+    if request.pod.command:
+        return tuple(word.encode() for word in request.pod.command)
+    script = request.pod.script or f"{wellknown.AGENT_MOUNT}/{wellknown.SCRIPT_FILE}"
+    return (*_interpreter_words(request.interpreter), script.encode(), *request.arguments)
+
+
+def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
+    """As the kernel splits a `#!` line: the program, and all the rest as one argument."""
+    return tuple(interpreter.strip().split(None, 1))
+
+
+def _output_files(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[bytes, bytes]:
+    """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
+    kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
+    stdout = request.stdout if pods.written_by_pod(request.stdout, policy) else kept[0]
+    if request.stderr == request.stdout:
+        return stdout, stdout
+    return stdout, request.stderr if pods.written_by_pod(request.stderr, policy) else kept[1]
