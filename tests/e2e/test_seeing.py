@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e import labs, semantics
 
 from penstock import wellknown
-from penstock.cli import asking
+from penstock.views import sources
 from penstock_lab import testing
 
 Lab = testing.RunningLab
@@ -107,7 +107,7 @@ def _ask_as(uid: int, lab: Lab, job_id: str) -> str:
     if pid == 0:
         os.setuid(uid)
         os.environ["PENSTOCK_SOCKET"] = str(lab.place.penstockd_socket)
-        (view,) = asking.describe((int(job_id),)).jobs
+        (view,) = sources.describe((int(job_id),)).jobs
         os.write(writing, f"{len(view.pods)} {len(view.timeline)}".encode())
         os._exit(0)
     os.close(writing)

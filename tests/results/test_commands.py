@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock import errors
-from penstock.cli import asking, logs, results
+from penstock.cli import logs, results
 from penstock.model import views
 from penstock.results import tailing
 from penstock.slurm import showing
+from penstock.views import sources
 from tests.results.stage import Stage
 
 Say = Callable[..., None]
@@ -43,14 +44,14 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
         async def answers(slurm_conf: str, job: str) -> tuple[showing.JobRecord, ...]:
             return (await answer(slurm_conf, job),)
 
-        def describe(job_ids: tuple[int, ...]) -> asking.Answer:
+        def describe(job_ids: tuple[int, ...]) -> sources.Answer:
             if away:
                 raise errors.PenstockError("penstockd does not answer")
-            return asking.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
+            return sources.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
 
         monkeypatch.setattr(showing, "record", answer)
         monkeypatch.setattr(showing, "records", answers)
-        monkeypatch.setattr(asking, "describe", describe)
+        monkeypatch.setattr(sources, "describe", describe)
 
     monkeypatch.setattr(logs, "ASK_SLURM", 0.0)
     monkeypatch.setattr(logs, "POLL", 0.01)

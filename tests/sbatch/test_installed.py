@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import installed, report
+from penstock.cli import report
+from penstock.slurm import installed
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from penstock.cli import partitions, validate
+from penstock.cli import validate
+from penstock.views import partitions
 
 SITE = """\
 cluster: hall

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from penstock import pinging
-from penstock.doctor import all_checks, bridge, checks, sides
+from penstock.doctor import all_checks, bridge, checks
 from penstock.doctor.live import Live, once
 from penstock.install import access
 from penstock.kube import kubeconfig, types
 from penstock.model import cluster
 from penstock.render import pods as rendering
 from penstock.slurm.describing import SlurmNode
+from penstock.views import nodes as sides
 from tests.install import sites
 from tests.unit import fakes
 

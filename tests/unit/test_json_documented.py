@@ -12,11 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.cli import doctor, documents, nodes
-from penstock.doctor import checks, sides
+from penstock.cli import doctor, nodes
+from penstock.doctor import checks
 from penstock.intake import status
 from penstock.model import views
 from penstock.results import checksums, finding
+from penstock.views import jobs as documents
+from penstock.views import nodes as sides
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
 DOCUMENTED: dict[str, type[msgspec.Struct]] = {

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich import console
 
-from penstock.cli import documents, jobs, screens
+from penstock.cli import jobs, output
 from penstock.model import views
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.slurm import showing
+from penstock.views import jobs as documents
 
 HOSTILE = "[/x] [red]a [link=http://x]b"
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S"), max_codepoint=0x2FF), min_size=1, max_size=30)
@@ -166,19 +167,19 @@ def test_times_for_people_have_a_date_and_a_zone(monkeypatch: pytest.MonkeyPatch
     time.tzset()
     try:
         at = datetime.datetime(2026, 1, 31, 15, 0, 0, 83000, datetime.UTC)
-        assert screens.moment(at) == "2026-02-01 00:00:00 KST"
-        assert screens.moment(at, exact=True) == "2026-02-01 00:00:00.083 KST"
-        assert screens.moment(None) == ""
+        assert output.moment(at) == "2026-02-01 00:00:00 KST"
+        assert output.moment(at, exact=True) == "2026-02-01 00:00:00.083 KST"
+        assert output.moment(None) == ""
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert (screens.duration(93784), screens.duration(5)) == ("1-02:03:04", "00:00:05")
+    assert (output.duration(93784), output.duration(5)) == ("1-02:03:04", "00:00:05")
 
 
 @given(words=WORDS)
 def test_what_does_not_fit_is_folded_and_not_cut(words: str) -> None:
     """Every character is there, in a table of any width."""
-    table = screens.columns("why", title="")
+    table = output.columns("why", title="")
     table.add_row(words)
     out = console.Console(markup=False, highlight=False, width=12)
     with out.capture() as taken:

@@ -16,8 +16,8 @@ import msgspec
 
 from penstock import clock, errors, wellknown
 from penstock.checking import confirming, looking, rendering, running
-from penstock.cli import whereabouts
 from penstock.kube import client, incluster
+from penstock.views import places
 
 CLEAN, BROKEN, UNKNOWN = 0, 1, 3
 
@@ -72,7 +72,7 @@ async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
     kube = client.KubeClient(incluster.of_person())
-    looker = looking.Looker(kube, whereabouts.slurm_conf(), whereabouts.socket())
+    looker = looking.Looker(kube, places.slurm_conf(), places.socket())
     try:
         yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
     finally:

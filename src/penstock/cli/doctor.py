@@ -11,12 +11,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli import documents, screens
+from penstock.cli import output
 from penstock.cli.sites import form_option, site_option
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
 from penstock.errors import UsageError
 from penstock.site import loading
+from penstock.views import jobs as documents
 
 COLOURS = {"ok": "green", "skipped": "dim", "warning": "yellow", "unknown": "magenta", "failed": "red"}
 EXIT_CODES = {"ok": 0, "skipped": 0, "warning": 1, "unknown": 3, "failed": 3}
@@ -70,18 +71,18 @@ def _chosen(only: tuple[str, ...], probe: bool) -> list[checks.Check]:
 
 
 def _show(results: list[checks.Result], *, show_all: bool) -> None:
-    shown = screens.columns("check", "", "what was found", "what to do")
+    shown = output.columns("check", "", "what was found", "what to do")
     for result in results:
         if result.see or (result.status in ("ok", "skipped") and not (show_all or result.fixed)):
             continue
         word = "fixed" if result.fixed else result.status
         message = result.message or result.title
-        shown.add_row(result.name, screens.styled(word, COLOURS[result.status]), message, result.remedy)
+        shown.add_row(result.name, output.styled(word, COLOURS[result.status]), message, result.remedy)
     for see in dict.fromkeys(result.see for result in results if result.see):
         names = [result.name for result in results if result.see == see]
-        kind = screens.styled("unknown", COLOURS["unknown"])
+        kind = output.styled("unknown", COLOURS["unknown"])
         shown.add_row(f"{len(names)} more", kind, f"not checked: {', '.join(names)}", f"see {see}")
-    screen = screens.screen()
+    screen = output.screen()
     if shown.row_count:
         screen.print(shown)
     counted = {status: sum(each.status == status for each in results) for status in checks.ORDER}

@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import documents, screens
+from penstock.cli import output
 from penstock.intake import status
+from penstock.views import jobs as documents
 
 LOCAL = Path("/run/penstock/inbox.json")
 
@@ -65,12 +66,12 @@ def _only(found: status.Inbox, uid: int) -> status.Inbox:
 
 
 def _print(found: status.Inbox) -> None:
-    out = screens.screen()
+    out = output.screen()
     if found.problem:
         out.print(found.problem, style="red")
-    shown = screens.columns("file", "user", "state", "job", "when", "")
+    shown = output.columns("file", "user", "state", "job", "when", "")
     for item in (*found.waiting, *found.done):
         words = item.words.split("\n")[-1] if item.words else ""
         where = f"{words} {item.path}" if item.state == "failed" else words or item.path
-        shown.add_row(item.name, item.user, item.state, item.job, screens.moment(item.at), where)
+        shown.add_row(item.name, item.user, item.state, item.job, output.moment(item.at), where)
     out.print(shown if found.waiting or found.done else "No files.")

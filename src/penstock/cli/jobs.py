@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 import click
 
 from penstock import errors
-from penstock.cli import asking, documents, screens, whereabouts
+from penstock.cli import output
 from penstock.model import views
 from penstock.slurm import showing
+from penstock.views import jobs as documents
+from penstock.views import places, sources
 
 NOT_YOURS = "not yours to see"
 NOT_KNOWN = "not known"
@@ -40,8 +42,8 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(showing.queue(whereabouts.slurm_conf(), user=user))
-    answer = asking.describe_if_it_answers()
+    queue = asyncio.run(showing.queue(places.slurm_conf(), user=user))
+    answer = sources.describe_if_it_answers()
     known = answer.by_job()
     found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
     found.sort(key=lambda job: job.state == "PENDING")
@@ -52,12 +54,12 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
     _complain(answer)
 
 
-def _unseen(answer: asking.Answer) -> str:
+def _unseen(answer: sources.Answer) -> str:
     """What stands in the place of pods that are not shown."""
     return NOT_KNOWN if answer.problem else NOT_YOURS
 
 
-def _complain(answer: asking.Answer) -> None:
+def _complain(answer: sources.Answer) -> None:
     """Half an answer is no success."""
     if answer.problem:
         click.echo(f"penstock: {answer.problem}; only Slurm's side is shown", err=True)
@@ -66,13 +68,13 @@ def _complain(answer: asking.Answer) -> None:
 
 def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False, unseen: str = NOT_YOURS) -> None:
     """Those that run first, an array as one of them."""
-    shown = screens.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
+    shown = output.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
     families: dict[str, list[documents.Job]] = {}
     for job in found:
         families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
     for family in families.values():
         shown.add_row(*(_row(family[0], unseen) if len(family) == 1 else _folded(family, unseen)))
-    screens.screen().print(shown if found else "No jobs wait or run.")
+    output.screen().print(shown if found else "No jobs wait or run.")
 
 
 def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
         job.job,
         *_common(job),
         job.state,
-        screens.duration(job.elapsed_seconds),
+        output.duration(job.elapsed_seconds),
         where,
         _pods(job, unseen),
     )
@@ -101,7 +103,7 @@ def _folded(family: Sequence[documents.Job], unseen: str) -> tuple[str, ...]:
     pods = unseen if first.pods is None else statuses or "-"
     states = counted(job.state for job in family)
     job = f"{first.array}_[{len(family)} tasks]"
-    return (job, *_common(first), states, screens.duration(longest), where, pods)
+    return (job, *_common(first), states, output.duration(longest), where, pods)
 
 
 def counted(words: Iterable[str]) -> str:
@@ -143,8 +145,8 @@ def show(job: str, style: str) -> None:
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
-    found = asyncio.run(showing.records(whereabouts.slurm_conf(), job))
-    answer = asking.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
+    found = asyncio.run(showing.records(places.slurm_conf(), job))
+    answer = sources.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
     known = answer.by_job()
     shown = tuple(
         documents.shown_of(record, known.get(record.job_id), hidden=answer.hides(record.user))
@@ -161,36 +163,36 @@ def show(job: str, style: str) -> None:
 
 def print_tasks(shown: Sequence[documents.ShownJob], *, unseen: str = NOT_YOURS) -> None:
     """An array, task by task."""
-    first, out = shown[0], screens.screen()
+    first, out = shown[0], output.screen()
     states = counted(state for job in shown for state in [job.state] * job.tasks)
     out.print(f"array {first.array} {first.name} of {first.user} in {first.partition}: {states}")
-    rows = screens.columns("task", "state", "time", "where", "pods", "")
+    rows = output.columns("task", "state", "time", "where", "pods", "")
     for job in shown:
         waits = job.reason.text if job.reason else ""
-        time, where = screens.duration(job.elapsed_seconds), ",".join(job.nodes)
+        time, where = output.duration(job.elapsed_seconds), ",".join(job.nodes)
         rows.add_row(job.job, _state(job), time, where, _pods(job, unseen), waits or job.comment)
     out.print(rows)
-    out.print(screens.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
+    out.print(output.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
 
 
 def print_job(shown: documents.ShownJob, *, unseen: str = NOT_YOURS) -> None:
     """All of one job."""
     from rich import table
 
-    out = screens.screen()
+    out = output.screen()
     facts = table.Table(box=None, show_header=False, padding=(0, 2))
     for name, value in _facts(shown):
-        facts.add_row(screens.styled(name, "bold"), value)
+        facts.add_row(output.styled(name, "bold"), value)
     out.print(facts)
     if shown.pods is None or shown.timeline is None:
-        out.print(screens.styled(f"Its pods and what happened are {unseen}.", "dim"))
+        out.print(output.styled(f"Its pods and what happened are {unseen}.", "dim"))
         return
-    pods = screens.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
+    pods = output.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:
         pods.add_row(
             str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
         )
-    out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
+    out.print(pods if shown.pods else output.styled("No pods now.", "dim"))
     _print_warnings(shown.pods)
     _print_steps(shown.timeline, waits=shown.state == "PENDING")
 
@@ -201,33 +203,33 @@ def _print_warnings(pods: Sequence[views.PodView]) -> None:
     for pod in pods:
         for warning in pod.warnings:
             told.setdefault(warning, []).append(pod.name)
-    rows = screens.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
+    rows = output.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
     for warning, names in told.items():
         rows.add_row(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", warning)
     if told:
-        screens.screen().print(rows)
+        output.screen().print(rows)
 
 
 def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:
-    steps = screens.columns("when", "after", "step", "", title="What happened")
+    steps = output.columns("when", "after", "step", "", title="What happened")
     before = timeline[0].at if timeline else None
     for step in timeline:
         after = (step.at - (before or step.at)).total_seconds()
-        steps.add_row(screens.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
+        steps.add_row(output.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
         before = step.at
     nothing = "It has not been tried yet." if waits else "penstockd remembers nothing of this job."
-    screens.screen().print(steps if timeline else screens.styled(nothing, "dim"))
+    output.screen().print(steps if timeline else output.styled(nothing, "dim"))
 
 
 def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
     waits = f"{job.reason.text} ({job.reason.code})" if job.reason else ""
     found = [
         ("job", f"{job.job} {job.name} of {job.user} in {job.partition}"),
-        ("state", f"{_state(job)}, {screens.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
+        ("state", f"{_state(job)}, {output.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
         ("waits", waits),
-        ("submitted", screens.moment(job.submitted)),
-        ("started", screens.moment(job.started)),
-        ("ended", screens.moment(job.ended)),
+        ("submitted", output.moment(job.submitted)),
+        ("started", output.moment(job.started)),
+        ("ended", output.moment(job.ended)),
         ("nodes", ",".join(job.nodes)),
         ("comment", job.comment),
         ("output", job.stdout),

@@ -16,9 +16,10 @@ from pathlib import Path
 import click
 
 from penstock import errors, wellknown
-from penstock.cli import asking, results, whereabouts
+from penstock.cli import results
 from penstock.results import finding, gathering, tailing
 from penstock.slurm import showing
+from penstock.views import places, sources
 
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
@@ -79,7 +80,7 @@ class Watched:
 
     def look(self) -> None:
         """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
-        self.record = asyncio.run(showing.record(whereabouts.slurm_conf(), self.job))
+        self.record = asyncio.run(showing.record(places.slurm_conf(), self.job))
         self.find()
 
     def find(self) -> None:
@@ -92,7 +93,7 @@ class Watched:
 
 
 def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
-    record = asyncio.run(showing.record(whereabouts.slurm_conf(), job))
+    record = asyncio.run(showing.record(places.slurm_conf(), job))
     watched = Watched(job, folder, stream, record, tailing.Tail(Path(os.devnull)))
     watched.find()
     try:
@@ -146,7 +147,7 @@ def _path(record: showing.JobRecord, folder: Path | None, stream: str) -> Path |
 def _from_penstockd(job_id: int, stream: str) -> str:
     """Where the running attempt writes, every pattern filled in; nothing when penstockd is away."""
     try:
-        (view,) = asking.describe((job_id,)).jobs
+        (view,) = sources.describe((job_id,)).jobs
     except errors.PenstockError:
         return ""
     return os.fsdecode(view.stderr if stream == "stderr" else view.stdout)

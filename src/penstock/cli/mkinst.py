@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from penstock import errors
-from penstock.cli import explain, siteviews
+from penstock.cli import explain
 from penstock.kube import client, incluster
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
@@ -24,6 +24,7 @@ from penstock.render import instances, namespaces, yamltext
 from penstock.sbatch import images
 from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
+from penstock.views import installation
 
 Command = Callable[..., None]
 MOST_JOB_ID = 67_108_863  # Slurm's ids have 26 bits
@@ -101,7 +102,7 @@ def manifests(
     site_file: str | None,
 ) -> list[dict[str, Any]]:
     """The namespace and the pod, or one line that says what is wrong with the call."""
-    site = siteviews.chosen(site_file) or SiteView()
+    site = installation.chosen(site_file) or SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
         owner=dataclasses.replace(_owner(owner), account=account),

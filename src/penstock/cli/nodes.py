@@ -13,11 +13,13 @@ import msgspec
 from rich import table
 
 from penstock import errors
-from penstock.cli import documents, screens
+from penstock.cli import output
 from penstock.cli.sites import form_option, site_option
-from penstock.doctor import rights, sides
+from penstock.doctor import rights
 from penstock.doctor.live import Live
 from penstock.site import loading
+from penstock.views import jobs as documents
+from penstock.views import nodes as sides
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,13 +51,13 @@ def nodes(site_file: Path, form: str) -> None:
     if form == "json":
         documents.echo(Nodes(nodes=found))
     else:
-        screens.screen().print(_table(found))
+        output.screen().print(_table(found))
         click.echo("Amounts are CPUs / memory in GiB / GPUs.")
     sys.exit(1 if any(node.disagreements for node in found) else 0)
 
 
 def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
-    shown = screens.columns(
+    shown = output.columns(
         "node",
         "Slurm",
         "Kubernetes",

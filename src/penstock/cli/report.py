@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import errors
-from penstock.cli import installed, siteviews
 from penstock.sbatch import compiler, options
 from penstock.sbatch.diagnostics import Diagnostic
+from penstock.slurm import installed
+from penstock.views import installation
 
 _COLOURS = {"error": 31, "warning": 33, "info": 36}
 _GREEN = 32
@@ -52,7 +53,7 @@ class Checker(msgspec.Struct, frozen=True):
         accepted: tuple[str, ...] = (),
     ) -> Checker:
         """What the command line's options ask for; the site is read here, once."""
-        site = siteviews.chosen(site_file)
+        site = installation.chosen(site_file)
         wanted = release or (site.slurm if site else installed.version()) or options.DEFAULT_RELEASE
         if not wanted.replace(".", "").isdecimal():
             raise errors.UsageError(f"{wanted!r} is no release of Slurm", hint="as in 24.11 or 22.05.8")
@@ -72,7 +73,7 @@ class Checker(msgspec.Struct, frozen=True):
         site = self.context.site
         if site is None or site.complete or not any(each.code == UNKNOWN for each in done.diagnostics):
             return done
-        from penstock.cli import partitions  # here, because Slurm is asked of unknown names only
+        from penstock.views import partitions  # here, because Slurm is asked of unknown names only
 
         known = partitions.completed(site)
         if known is None:

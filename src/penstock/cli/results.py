@@ -11,14 +11,16 @@ from pathlib import Path
 import click
 
 from penstock import errors, wellknown
-from penstock.cli import documents, jobs, screens, whereabouts
+from penstock.cli import jobs, output
 from penstock.results import finding, summary
 from penstock.slurm import showing
+from penstock.views import jobs as documents
+from penstock.views import places
 
 given_folder = click.option(
     "--results",
     "folder",
-    default=whereabouts.results,
+    default=places.results,
     type=click.Path(path_type=Path),
     help=f"Folder of all jobs' results; default ${wellknown.ENV_RESULTS}, else the site's.",
 )
@@ -66,7 +68,7 @@ def find(folder: Path, job: str) -> list[Path]:
     found = finding.folders(folder, job)
     if found:
         return found
-    record = asyncio.run(showing.records(whereabouts.slurm_conf(), job))[0]
+    record = asyncio.run(showing.records(places.slurm_conf(), job))[0]
     if record.shown_id != job:
         found = finding.folders(folder, record.shown_id)
     if found:
@@ -96,7 +98,7 @@ def _shown(found: finding.Found) -> str:
 def _local(at: str) -> str:
     """The summary's UTC as this host's time; its owner may have written anything there."""
     try:
-        return screens.moment(datetime.datetime.fromisoformat(at))
+        return output.moment(datetime.datetime.fromisoformat(at))
     except ValueError:
         return at
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import wellknown
-from penstock.cli import siteviews
+from penstock.views import installation
 
 DEFAULT_CONF = "/etc/slurm/slurm.conf"
 DEFAULT_SOCKET = "/run/penstock/penstockd.sock"
@@ -39,9 +39,9 @@ def results() -> Path | None:
 def _site() -> Mapping[str, Any]:
     """penstockd's settings there; nothing where no site is named and none installed."""
     told = os.environ.get(wellknown.ENV_SITE, "")
-    view = siteviews.view_of(told or wellknown.SITE_FILE)
+    view = installation.view_of(told or wellknown.SITE_FILE)
     if os.access(view, os.R_OK):
-        found = siteviews.load(view).penstockd
+        found = installation.load(view).penstockd
         if found:
             return found
     name = told or wellknown.SITE_FILE

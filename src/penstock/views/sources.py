@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.cli import whereabouts
 from penstock.hooks import wire
 from penstock.model import views
+from penstock.views import places
 
 SECONDS = 10.0
 
@@ -35,7 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def describe(job_ids: Iterable[int] = ()) -> Answer:
     """The Kubernetes side of these jobs, or of all with pods or sent back; as far as we may see them."""
-    path = whereabouts.socket()
+    path = places.socket()
     fields = [word for job_id in job_ids for word in ("job", str(job_id))]
     try:
         answer = wire.ask(path, SECONDS, wellknown.VERB_DESCRIBE, *fields)
