@@ -17,7 +17,7 @@ import msgspec
 from penstock import clock, errors, wellknown
 from penstock.checking import confirming, looking, rendering, running
 from penstock.kube import client, incluster
-from penstock.views import places
+from penstock.views import installation
 
 CLEAN, BROKEN, UNKNOWN = 0, 1, 3
 
@@ -72,7 +72,7 @@ async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
     kube = client.KubeClient(incluster.of_person())
-    looker = looking.Looker(kube, places.slurm_conf(), places.socket())
+    looker = looking.Looker(kube, installation.slurm_conf(), installation.socket())
     try:
         yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
     finally:

@@ -9,20 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from penstock import errors
-from penstock.cli import output
+from penstock.cli import options, output
 from penstock.model import views
-from penstock.slurm import showing
-from penstock.views import jobs as documents
-from penstock.views import places, sources
-
-NOT_YOURS = "not yours to see"
-NOT_KNOWN = "not known"
-MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
-as_format = click.option(
-    "--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
-
+from penstock.views import jobs as view
+from penstock.views import sources
 
 # -- jobs ------------------------------------------------------------------------------------------
 
@@ -30,8 +20,8 @@ as_format = click.option(
 @click.command()
 @click.option("--user", default="", help="Only this user's jobs.")
 @click.option("-r", "--array", "unfolded", is_flag=True, help="A line for each task of an array.")
-@as_format
-def jobs(user: str, style: str, *, unfolded: bool) -> None:
+@options.form_option
+def jobs(user: str, form: str, *, unfolded: bool) -> None:
     """List jobs that run, with their pods, then those that wait, with what they wait for.
 
     An array is one line, with its tasks counted by state; JSON has every task (docs/reference/json.md).
@@ -42,42 +32,39 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(showing.queue(places.slurm_conf(), user=user))
-    answer = sources.describe_if_it_answers()
-    known = answer.by_job()
-    found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
-    found.sort(key=lambda job: job.state == "PENDING")
-    if style == "json":
-        documents.echo(documents.Queue(problem=answer.problem, jobs=tuple(found)))
+    queue = asyncio.run(view.queue(sources.slurm(), sources.penstockd(), user=user))
+    if form == "json":
+        output.echo_json(queue)
     else:
-        print_jobs(found, unfolded=unfolded, unseen=_unseen(answer))
-    _complain(answer)
+        print_jobs(queue, unfolded=unfolded)
+    _complain(queue.problem)
 
 
-def _unseen(answer: sources.Answer) -> str:
-    """What stands in the place of pods that are not shown."""
-    return NOT_KNOWN if answer.problem else NOT_YOURS
-
-
-def _complain(answer: sources.Answer) -> None:
+def _complain(problem: str) -> None:
     """Half an answer is no success."""
-    if answer.problem:
-        click.echo(f"penstock: {answer.problem}; only Slurm's side is shown", err=True)
+    if problem:
+        click.echo(f"penstock: {problem}; only Slurm's side is shown", err=True)
         sys.exit(1)
 
 
-def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False, unseen: str = NOT_YOURS) -> None:
+def _unseen(problem: str) -> str:
+    """What stands in the place of pods that are not shown."""
+    return "not known" if problem else "not yours to see"
+
+
+def print_jobs(queue: view.Queue, *, unfolded: bool = False) -> None:
     """Those that run first, an array as one of them."""
+    unseen = _unseen(queue.problem)
     shown = output.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
-    families: dict[str, list[documents.Job]] = {}
-    for job in found:
+    families: dict[str, list[view.Job]] = {}
+    for job in queue.jobs:
         families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
     for family in families.values():
         shown.add_row(*(_row(family[0], unseen) if len(family) == 1 else _folded(family, unseen)))
-    output.screen().print(shown if found else "No jobs wait or run.")
+    output.screen().print(shown if queue.jobs else "No jobs wait or run.")
 
 
-def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
+def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
     where = _waits_for(job) if job.state == "PENDING" else ",".join(job.nodes)
     return (
         job.job,
@@ -89,11 +76,11 @@ def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
     )
 
 
-def _common(job: documents.Job) -> tuple[str, ...]:
+def _common(job: view.Job) -> tuple[str, ...]:
     return job.user, job.name, job.partition
 
 
-def _folded(family: Sequence[documents.Job], unseen: str) -> tuple[str, ...]:
+def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
     """The tasks of one array; they come with those that run first."""
     first = family[0]
     nodes = dict.fromkeys(node for job in family for node in job.nodes)
@@ -111,14 +98,14 @@ def counted(words: Iterable[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in collections.Counter(words).items())
 
 
-def _waits_for(job: documents.Job) -> str:
+def _waits_for(job: view.Job) -> str:
     """What Kubernetes lacks in words, what Slurm waits for as squeue has it."""
     if job.reason is None:
         return ""
     return job.reason.text if job.reason.source == "kubernetes" else f"({job.reason.code})"
 
 
-def _pods(job: documents.Job, unseen: str) -> str:
+def _pods(job: view.Job, unseen: str) -> str:
     if job.pods is None:
         return "-" if job.state == "PENDING" else unseen
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
@@ -129,8 +116,8 @@ def _pods(job: documents.Job, unseen: str) -> str:
 
 @click.command()
 @click.argument("job")
-@as_format
-def show(job: str, style: str) -> None:
+@options.form_option
+def show(job: str, form: str) -> None:
     """Show one job on both sides: state, pods, image, output, reason, and what happened when.
 
     Of an array, given by its number, every task in a line. Exit code 3: Slurm knows no such job.
@@ -141,28 +128,24 @@ def show(job: str, style: str) -> None:
       penstock show 20                         all tasks of an array
       penstock show 20_3 --format json
     """
-    if not job.replace("_", "", 1).isdigit():
-        raise errors.UsageError(
-            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
-        )
-    found = asyncio.run(showing.records(places.slurm_conf(), job))
-    answer = sources.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
-    known = answer.by_job()
-    shown = tuple(
-        documents.shown_of(record, known.get(record.job_id), hidden=answer.hides(record.user))
-        for record in found
-    )
-    if style == "json":
-        documents.echo(documents.Shown(problem=answer.problem, jobs=shown))
-    elif len(shown) == 1:
-        print_job(shown[0], unseen=_unseen(answer))
+    found = asyncio.run(view.show(sources.slurm(), sources.penstockd(), job))
+    if form == "json":
+        output.echo_json(found)
     else:
-        print_tasks(shown, unseen=_unseen(answer))
-    _complain(answer)
+        print_shown(found)
+    _complain(found.problem)
 
 
-def print_tasks(shown: Sequence[documents.ShownJob], *, unseen: str = NOT_YOURS) -> None:
-    """An array, task by task."""
+def print_shown(found: view.Shown) -> None:
+    """All of one job, or an array task by task."""
+    unseen = _unseen(found.problem)
+    if len(found.jobs) == 1:
+        _print_job(found.jobs[0], unseen)
+    else:
+        _print_tasks(found.jobs, unseen)
+
+
+def _print_tasks(shown: Sequence[view.ShownJob], unseen: str) -> None:
     first, out = shown[0], output.screen()
     states = counted(state for job in shown for state in [job.state] * job.tasks)
     out.print(f"array {first.array} {first.name} of {first.user} in {first.partition}: {states}")
@@ -175,8 +158,7 @@ def print_tasks(shown: Sequence[documents.ShownJob], *, unseen: str = NOT_YOURS)
     out.print(output.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
 
 
-def print_job(shown: documents.ShownJob, *, unseen: str = NOT_YOURS) -> None:
-    """All of one job."""
+def _print_job(shown: view.ShownJob, unseen: str) -> None:
     from rich import table
 
     out = output.screen()
@@ -210,7 +192,7 @@ def _print_warnings(pods: Sequence[views.PodView]) -> None:
         output.screen().print(rows)
 
 
-def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:
+def _print_steps(timeline: Sequence[view.Step], *, waits: bool) -> None:
     steps = output.columns("when", "after", "step", "", title="What happened")
     before = timeline[0].at if timeline else None
     for step in timeline:
@@ -221,7 +203,7 @@ def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:
     output.screen().print(steps if timeline else output.styled(nothing, "dim"))
 
 
-def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
+def _facts(job: view.ShownJob) -> list[tuple[str, str]]:
     waits = f"{job.reason.text} ({job.reason.code})" if job.reason else ""
     found = [
         ("job", f"{job.job} {job.name} of {job.user} in {job.partition}"),
@@ -238,6 +220,6 @@ def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
     return [(name, value) for name, value in found if value]
 
 
-def _state(job: documents.ShownJob) -> str:
+def _state(job: view.ShownJob) -> str:
     """With how it ended, once it has."""
     return job.state if job.exit_code is None else f"{job.state} {job.exit_code}:{job.signal or 0}"

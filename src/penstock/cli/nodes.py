@@ -5,28 +5,18 @@ Exit codes: 0 they agree; 1 they do not; 2 a wrong call or site file.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 import click
-import msgspec
 from rich import table
 
-from penstock import errors
 from penstock.cli import output
-from penstock.cli.sites import form_option, site_option
-from penstock.doctor import rights
+from penstock.cli.options import form_option, site_option
 from penstock.doctor.live import Live
 from penstock.site import loading
-from penstock.views import jobs as documents
-from penstock.views import nodes as sides
-
-
-class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """What --format json prints."""
-
-    version: int = documents.VERSION
-    nodes: tuple[sides.NodeSides, ...]
+from penstock.views import nodes as view
 
 
 @click.command()
@@ -36,27 +26,23 @@ def nodes(site_file: Path, form: str) -> None:
     """Show every node as Slurm and as Kubernetes see it.
 
     Amounts are CPUs / memory in GiB / GPUs. `jobs` is what Slurm gave away and what pods of jobs ask for,
-    `others` what other pods ask for, `free` what is left on both sides.
+    `others` what other pods ask for, `free` what is left on both view.
 
     \b
     Examples:
       penstock nodes
       penstock nodes --format json
     """
-    try:
-        found = sides.look(Live(loading.load(site_file)))
-    except errors.PenstockError as error:
-        error.hint = rights.remedy(error)
-        raise
+    found = asyncio.run(view.nodes(Live(loading.load(site_file))))
     if form == "json":
-        documents.echo(Nodes(nodes=found))
+        output.echo_json(found)
     else:
-        output.screen().print(_table(found))
+        output.screen().print(_table(found.nodes))
         click.echo("Amounts are CPUs / memory in GiB / GPUs.")
-    sys.exit(1 if any(node.disagreements for node in found) else 0)
+    sys.exit(1 if any(node.disagreements for node in found.nodes) else 0)
 
 
-def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
+def _table(found: tuple[view.NodeSides, ...]) -> table.Table:
     shown = output.columns(
         "node",
         "Slurm",
@@ -87,7 +73,7 @@ def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
     return shown
 
 
-def _words(amounts: sides.Amounts | None) -> str:
+def _words(amounts: view.Amounts | None) -> str:
     if amounts is None:
         return "-"
     return f"{amounts.cpus:g}/{amounts.memory_mb / 1024:.3g}/{amounts.gpus}"

@@ -10,14 +10,15 @@ import asyncio
 import difflib
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 
 from penstock import errors, wellknown
+from penstock.cli import output
+from penstock.cli.options import form_option, site_option
 from penstock.install import (
     access,
     applying,
@@ -35,7 +36,6 @@ from penstock.render import yamltext
 from penstock.site import loading, objects, schema
 from penstock.slurm import describing
 
-Command = TypeVar("Command", bound=Callable[..., None])
 MARKS = {
     "add": ("+", "green"),
     "change": ("~", "yellow"),
@@ -43,30 +43,6 @@ MARKS = {
     "restart": ("!", "cyan"),
     "reload": ("!", "cyan"),
 }
-
-
-def site_option(command: Command) -> Command:
-    """Which site file a command is about."""
-    return click.option(
-        "--site",
-        "site_file",
-        type=click.Path(path_type=Path),
-        envvar=wellknown.ENV_SITE,
-        default=loading.DEFAULT_PATH,
-        show_default=True,
-        help="The site file; also $PENSTOCK_SITE.",
-    )(command)
-
-
-def form_option(command: Command) -> Command:
-    """For people or for machines."""
-    choices = click.Choice(["table", "json"])
-    return click.option("--format", "form", type=choices, default="table", show_default=True)(command)
-
-
-def as_json(value: Any) -> str:
-    """For machines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 # -- render --------------------------------------------------------------------------------------------------
@@ -103,7 +79,7 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     if out is not None:
         _write_below(out, files)
     elif form == "json":
-        click.echo(as_json(named))
+        output.echo_json(named)
     else:
         for name, text in named.items():
             click.echo(f"# ---- {name}\n{text}")
@@ -283,7 +259,7 @@ def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
     lines = list(plan.lines())
     if form == "json":
         rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
-        click.echo(as_json({"plan": rows, "kept": plan.kept, "problems": problems}))
+        output.echo_json({"plan": rows, "kept": plan.kept, "problems": problems})
         return
     for word, what, name in lines:
         mark, colour = MARKS[word]
@@ -294,7 +270,7 @@ def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
 
 # -- init ----------------------------------------------------------------------------------------------------
 @click.command()
-@click.option("--site", "site_file", type=click.Path(path_type=Path), default=loading.DEFAULT_PATH,
+@click.option("--site", "site_file", type=click.Path(path_type=Path), default=wellknown.SITE_FILE,
               envvar=wellknown.ENV_SITE, show_default=True, help="Where to write it.")  # fmt: skip
 @form_option
 @click.option("--yes", is_flag=True, help="Ask nothing.")
@@ -324,7 +300,7 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
     site_file.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(site_file, made.text.encode())
     if form == "json":
-        click.echo(as_json({"site": str(site_file), **_matches(made)}))
+        output.echo_json({"site": str(site_file), **_matches(made)})
     else:
         _show_draft(made, site_file)
 

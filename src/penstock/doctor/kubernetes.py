@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock import errors, wellknown
+from penstock.doctor import nodes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
-from penstock.kube import reading
-from penstock.model import jobs, resources
+from penstock.model import resources
 from penstock.render import manifests, rbac
-from penstock.site import daemons, namespaces, objects
-from penstock.site.schema import Site
+from penstock.site import namespaces, objects
 from penstock.site.words import mebibytes
-from penstock.slurm.describing import SlurmNode
 
 registry = Registry()
 LARGEST_SKEW = 5.0
@@ -121,17 +119,9 @@ def node_ready(live: Live) -> Iterator[Problem]:
             yield Problem("{nodes} is cordoned in Kubernetes", "kubectl uncordon {node}", True, nodes=(name,))
 
 
-def _both(live: Live) -> Iterator[tuple[str, resources.Amount, resources.Amount]]:
-    """Name, Slurm's claim and what Kubernetes can give, of each bridged node that both know."""
-    for name in live.bridged_nodes:
-        node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is not None and claim is not None:
-            yield name, claimed(live.site, claim), reading.amount(node.status.allocatable)
-
-
 @registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
 def node_sizes(live: Live) -> Iterator[Problem]:
-    for name, claim, allocatable in _both(live):
+    for name, claim, _, allocatable in nodes.bridged(live):
         for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 yield Problem(
@@ -172,7 +162,7 @@ def _reserved(live: Live, node: str) -> resources.Amount:
 
 @registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
 def node_gpus(live: Live) -> Iterator[Problem]:
-    for name, claim, allocatable in _both(live):
+    for name, claim, _, allocatable in nodes.bridged(live):
         for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 continue
@@ -195,23 +185,6 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
             if found.get(key) != value:
                 remedy = f"kubectl label node {{node}} {key}={value}"
                 yield Problem(f"{{nodes}} has no label {key}={value}", remedy, nodes=(name,))
-
-
-def claimed(site: Site, node: SlurmNode) -> resources.Amount:
-    """What Slurm believes the node has, by Kubernetes' names."""
-    amount = resources.Amount(millicpus=node.cpus * 1000, memory=node.memory_mb * 2**20, gpus=node.gpus)
-    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=node.gpus_by_type)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
-
-
-def allocated(site: Site, node: SlurmNode) -> resources.Amount:
-    """What Slurm has given to jobs; of a node with GPUs of several types it tells only how many."""
-    amount = resources.Amount(
-        millicpus=node.used_cpus * 1000, memory=node.used_memory_mb * 2**20, gpus=node.used_gpus
-    )
-    types = ((node.gpu_type, node.used_gpus),) if node.gpu_type else ()
-    share = jobs.NodeShare(node=node.name, amount=amount, gpus_by_type=types)
-    return share.in_kubernetes(daemons.gpu_resources(site)).amount
 
 
 @registry.add("pod-security", "users' namespaces let their pods in")

@@ -1,25 +1,25 @@
-"""What `--format json` prints, as types: docs/reference/json.md describes every key of them.
+"""Jobs of both worlds: those that wait or run (`penstock jobs`), and one with all that is known (`show`).
 
-Times are UTC, as 2026-01-31T12:00:00Z. A job is named as one types it (`job`: 17 or 20_3), and by the number
-that Slurm counts it by (`job_id`); both are text. What is not known is null. `version` changes when a key
-goes or means something else; new keys may come. Those of `inbox`, `nodes` and `doctor` are in
-intake/status.py, cli/nodes.py and cli/doctor.py.
+docs/reference/json.md describes every key. Times are UTC, as 2026-01-31T12:00:00Z. A job is named as one
+types it (`job`: 17 or 20_3), and by the number that Slurm counts it by (`job_id`); both are text. What is not
+known is null.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal
 
-import click
 import msgspec
 
+from penstock import errors, wellknown
 from penstock.model import reasons, sentences, views
-from penstock.results import finding
 from penstock.slurm import comments, showing
 from penstock.slurm import reasons as codes
+from penstock.views import sources
 
-VERSION = 1
+MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """`penstock jobs`."""
 
-    version: int = VERSION
+    version: int = wellknown.JSON_VERSION
     jobs: tuple[Job, ...]
     problem: str = ""
     """Why nothing is known of pods."""
@@ -101,29 +101,48 @@ class ShownJob(Job, frozen=True, kw_only=True):
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """`penstock show`: one job, or the tasks of an array."""
 
-    version: int = VERSION
+    version: int = wellknown.JSON_VERSION
     jobs: tuple[ShownJob, ...]
     problem: str = ""
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """`penstock results`."""
-
-    version: int = VERSION
-    results: tuple[finding.Found, ...]
-
-
-def echo(document: Any) -> None:
-    """Print it for programs."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+async def queue(slurm: sources.Slurm, penstockd: sources.Penstockd, *, user: str = "") -> Queue:
+    """Jobs that run, then those that wait; only this user's, if one is named."""
+    queued = await slurm.queue(user=user)
+    answer = await _told(penstockd, ())
+    known = answer.by_job()
+    found = (_job(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queued)
+    return Queue(problem=answer.problem, jobs=tuple(sorted(found, key=lambda job: job.state == "PENDING")))
 
 
-def job_of(job: showing.QueuedJob, view: views.JobView | None, *, hidden: bool) -> Job:
-    """A job of the queue with its pods; those of others are hidden from most."""
+async def show(slurm: sources.Slurm, penstockd: sources.Penstockd, job: str) -> Shown:
+    """One job (17 or 20_3), or the tasks of an array (20); NotThere when Slurm knows none."""
+    if not job.replace("_", "", 1).isdigit():
+        raise errors.UsageError(
+            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
+        )
+    records = await slurm.records(job)
+    answer = await _told(penstockd, [record.job_id for record in records[:MOST_DESCRIBED]])
+    known = answer.by_job()
+    found = (_shown(one, known.get(one.job_id), hidden=answer.hides(one.user)) for one in records)
+    return Shown(problem=answer.problem, jobs=tuple(found))
+
+
+async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources.Answer:
+    """When nobody answers, an answer that says so: Slurm's side can be shown without."""
+    try:
+        return await penstockd.describe(job_ids)
+    except errors.PenstockError as error:
+        return sources.Answer([], sees_all=False, problem=error.message)
+
+
+def _job(job: showing.QueuedJob | showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> Job:
+    """What Slurm says, with the pods; those of others are hidden from most."""
+    array, is_task, _ = job.shown_id.partition("_")
     return Job(
         job=job.shown_id,
         job_id=str(job.job_id),
-        array=job.array or None,
+        array=array if is_task else None,
         user=job.user,
         name=job.name,
         partition=job.partition,
@@ -138,31 +157,18 @@ def job_of(job: showing.QueuedJob, view: views.JobView | None, *, hidden: bool) 
     )
 
 
-def shown_of(record: showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> ShownJob:
+def _shown(record: showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> ShownJob:
     """All that is known of one job; why it waits is no comment."""
     own_comment = comments.own(record.comment)
     return ShownJob(
-        job=record.shown_id,
-        job_id=str(record.job_id),
-        array=record.shown_id.partition("_")[0] if record.task else None,
-        user=record.user,
-        name=record.name,
-        partition=record.partition,
-        state=record.state,
-        reason=_reason(record.state, record.reason, view),
-        restarts=record.restarts,
-        submitted=record.submitted,
-        started=record.started,
+        **msgspec.structs.asdict(_job(record, view, hidden=hidden)),
         tasks=_tasks(record.task),
         ended=record.ended,
-        elapsed_seconds=record.elapsed,
         exit_code=None if record.goes_on else record.exit_code,
         signal=None if record.goes_on else record.signal,
-        nodes=record.nodes,
         comment=record.comment if own_comment is None else own_comment,
         stdout=record.stdout,
         stderr=record.stderr,
-        pods=None if hidden else view.pods if view else (),
         timeline=None if hidden else tuple(map(_step, view.timeline)) if view else (),
     )
 
@@ -196,13 +202,13 @@ def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
 
 def _refusal(one: reasons.Refusal) -> Refusal:
     values = {field: getattr(one, field) for field in one.__struct_fields__}
-    return Refusal(**values | {"since": moment(one.since)})
+    return Refusal(**values | {"since": _moment(one.since)})
 
 
 def _step(step: views.StepView) -> Step:
-    return Step(at=moment(step.at), name=step.name, text=step.text, kind=step.kind)
+    return Step(at=_moment(step.at), name=step.name, text=step.text, kind=step.kind)
 
 
-def moment(seconds: float) -> datetime.datetime:
+def _moment(seconds: float) -> datetime.datetime:
     """From seconds since 1970."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

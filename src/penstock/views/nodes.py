@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.doctor import kubernetes
+from penstock import errors, wellknown
+from penstock.doctor import nodes as truths
+from penstock.doctor import rights
 from penstock.doctor.live import Live
-from penstock.kube import reading
-from penstock.model import resources
+from penstock.model.resources import Amount
+from penstock.views import threads
 
 
 class Amounts(msgspec.Struct, frozen=True):
@@ -39,8 +41,23 @@ class NodeSides(msgspec.Struct, frozen=True):
     disagreements: tuple[str, ...]
 
 
-def look(live: Live) -> tuple[NodeSides, ...]:
-    """Every node that Slurm or Kubernetes knows; where they disagree, they do so at a second look, too."""
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Every node that Slurm or Kubernetes knows."""
+
+    version: int = wellknown.JSON_VERSION
+    nodes: tuple[NodeSides, ...]
+
+
+async def nodes(live: Live) -> Nodes:
+    """Where the sides disagree, they do so at a second look, too."""
+    try:
+        return Nodes(nodes=await threads.run(_look, live))
+    except errors.PenstockError as error:
+        error.hint = rights.remedy(error)
+        raise
+
+
+def _look(live: Live) -> tuple[NodeSides, ...]:
     _ = live.pods  # before Slurm: a job that starts in between has no pod yet
     found = _all_sides(live)
     if any(node.disagreements for node in found):
@@ -50,15 +67,11 @@ def look(live: Live) -> tuple[NodeSides, ...]:
 
 
 def _all_sides(live: Live) -> tuple[NodeSides, ...]:
-    names = sorted({*live.slurm_nodes, *live.kube_nodes})
-    return tuple(_sides(live, name) for name in names)
+    return tuple(_sides(live, name) for name in sorted({*live.slurm_nodes, *live.kube_nodes}))
 
 
 def _sides(live: Live, name: str) -> NodeSides:
-    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed = kubernetes.claimed(live.site, slurm) if slurm else None
-    given = kubernetes.allocated(live.site, slurm) if slurm else None
-    can_give = live.gpus_only(reading.amount(kube.status.allocatable)) if kube else None
+    slurm, kube, both = live.slurm_nodes.get(name), live.kube_nodes.get(name), truths.both(live, name)
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:
@@ -67,57 +80,42 @@ def _sides(live: Live, name: str) -> NodeSides:
         name=name,
         slurm_state=slurm.state if slurm else "-",
         kubernetes_state=state,
-        slurm_total=_amounts(claimed),
-        kubernetes_total=_amounts(can_give),
-        allocated=_amounts(given),
+        slurm_total=_amounts(truths.claimed(live, name)),
+        kubernetes_total=_amounts(truths.allocatable(live, name)),
+        allocated=_amounts(truths.allocated(live, name)),
         requested=_known(ours),
         foreign=_known(foreign),
-        free=_amounts(_free(claimed, given, can_give, ours + foreign)),
-        disagreements=tuple(_disagreements(live, name, claimed, given, can_give, ours)),
+        free=_known(_free(both, ours + foreign)) if both else None,
+        disagreements=tuple(_disagreements(live, name, both, ours)) if name in live.bridged_nodes else (),
     )
 
 
-def _free(
-    claimed: resources.Amount | None,
-    given: resources.Amount | None,
-    can_give: resources.Amount | None,
-    requested: resources.Amount,
-) -> resources.Amount | None:
+def _free(both: truths.Truths, requested: Amount) -> Amount:
     """The smaller of what each side has left."""
-    if claimed is None or given is None or can_give is None:
-        return None
-    return (claimed - given).smallest(can_give - requested)
+    return (both.claimed - both.allocated).smallest(both.allocatable - requested)
 
 
-def _disagreements(
-    live: Live,
-    name: str,
-    claimed: resources.Amount | None,
-    given: resources.Amount | None,
-    can_give: resources.Amount | None,
-    ours: resources.Amount,
-) -> Iterator[str]:
-    bridged = name in live.bridged_nodes
-    if claimed is None and bridged:
+def _disagreements(live: Live, name: str, both: truths.Truths | None, ours: Amount) -> Iterator[str]:
+    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
+    if slurm is None:
         yield "Slurm does not know it"
-    if can_give is None and bridged:
+    if kube is None:
         yield "Kubernetes does not know it"
-    if not bridged or claimed is None or given is None or can_give is None:
+    if slurm is None or kube is None or both is None:
         return
-    for short in claimed.shortages(can_give):
+    for short in both.claimed.shortages(both.allocatable):
         yield f"Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}"
-    for short in ours.shortages(given):
+    for short in ours.shortages(both.allocated):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
-    slurm, kube = live.slurm_nodes[name], live.kube_nodes[name]
     usable = not any(word in slurm.state for word in ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"))
     takes_pods = kube.ready and not kube.spec.unschedulable
     if usable != takes_pods:
         yield "only Slurm would use it" if usable else "only Kubernetes would use it"
 
 
-def _amounts(amount: resources.Amount | None) -> Amounts | None:
+def _amounts(amount: Amount | None) -> Amounts | None:
     return _known(amount) if amount is not None else None
 
 
-def _known(amount: resources.Amount) -> Amounts:
+def _known(amount: Amount) -> Amounts:
     return Amounts(amount.millicpus / 1000, amount.memory // 2**20, amount.all_gpus)

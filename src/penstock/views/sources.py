@@ -1,19 +1,35 @@
-"""Asks penstockd over its socket, for commands that show what it knows."""
+"""Whom views ask: Slurm and penstockd, as far as they need them, and those of the site that is meant here.
+
+Where both are is looked up when they are asked: a site file that cannot be read does not matter to a view
+that needs nothing of it.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
 from penstock import errors, wellknown
 from penstock.hooks import wire
 from penstock.model import views
-from penstock.views import places
+from penstock.slurm import showing
+from penstock.views import installation, threads
 
 SECONDS = 10.0
+
+
+class Slurm(Protocol):
+    """Jobs as Slurm knows them; errors and results are those of slurm/showing.py."""
+
+    async def queue(self, *, user: str = "") -> tuple[showing.QueuedJob, ...]: ...
+
+    async def record(self, job: str) -> showing.JobRecord: ...
+
+    async def records(self, job: str) -> tuple[showing.JobRecord, ...]: ...
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -21,40 +37,68 @@ class Answer(msgspec.Struct, frozen=True):
 
     jobs: list[views.JobView]
     sees_all: bool
-    """Whether we are told of everybody's jobs."""
+    """Whether the asker is told of everybody's jobs."""
+    asker: str = ""
     problem: str = ""
     """Why nothing is known of any job."""
 
     def hides(self, user: str) -> bool:
-        """Whether nothing can be said of this user's jobs: they are not ours to see, or nobody answers."""
-        return bool(self.problem) or (not self.sees_all and user != _own_name())
+        """Whether nothing can be said of this user's jobs: not the asker's to see, or nobody answers."""
+        return bool(self.problem) or (not self.sees_all and user != self.asker)
 
     def by_job(self) -> dict[int, views.JobView]:
         return {view.job_id: view for view in self.jobs}
 
 
-def describe(job_ids: Iterable[int] = ()) -> Answer:
-    """The Kubernetes side of these jobs, or of all with pods or sent back; as far as we may see them."""
-    path = places.socket()
-    fields = [word for job_id in job_ids for word in ("job", str(job_id))]
-    try:
-        answer = wire.ask(path, SECONDS, wellknown.VERB_DESCRIBE, *fields)
-    except (OSError, wire.WireError) as error:
-        raise errors.PenstockError(
-            f"penstockd does not answer on {path}: {error}",
-            hint='Is it running? For a lab: `penstock lab status`, then eval "$(penstock lab env)".',
-        ) from error
-    if not answer or answer[0] != b"jobs":
-        raise errors.PenstockError(f"penstockd on {path} did not understand the question")
-    return Answer(msgspec.json.decode(answer[1], type=list[views.JobView]), answer[2:] == [b"all"])
+class Penstockd(Protocol):
+    """The Kubernetes side of jobs."""
+
+    async def describe(self, job_ids: Iterable[int] = ()) -> Answer:
+        """Of these jobs, or of all with pods or sent back; PenstockError when nobody answers."""
 
 
-def describe_if_it_answers(job_ids: Iterable[int] = ()) -> Answer:
-    """The same; when penstockd does not answer, an answer that says so: Slurm's side can be shown without."""
-    try:
-        return describe(job_ids)
-    except errors.PenstockError as error:
-        return Answer([], sees_all=False, problem=error.message)
+def slurm() -> Slurm:
+    return SlurmCommands(installation.slurm_conf)
+
+
+def penstockd() -> Penstockd:
+    return Socket(installation.socket)
+
+
+class SlurmCommands(msgspec.Struct, frozen=True):
+    """Slurm by its commands."""
+
+    conf: Callable[[], str]
+
+    async def queue(self, *, user: str = "") -> tuple[showing.QueuedJob, ...]:
+        return await showing.queue(self.conf(), user=user)
+
+    async def record(self, job: str) -> showing.JobRecord:
+        return await showing.record(self.conf(), job)
+
+    async def records(self, job: str) -> tuple[showing.JobRecord, ...]:
+        return await showing.records(self.conf(), job)
+
+
+class Socket(msgspec.Struct, frozen=True):
+    """penstockd by its socket: the kernel tells it who asks, and it tells what that user may see."""
+
+    path: Callable[[], str]
+
+    async def describe(self, job_ids: Iterable[int] = ()) -> Answer:
+        path = self.path()
+        words = (wellknown.VERB_DESCRIBE, *(word for job_id in job_ids for word in ("job", str(job_id))))
+        try:
+            answer = await threads.run(wire.ask, path, SECONDS, *words)
+        except (OSError, wire.WireError) as error:
+            raise errors.PenstockError(
+                f"penstockd does not answer on {path}: {error}",
+                hint='Is it running? For a lab: `penstock lab status`, then eval "$(penstock lab env)".',
+            ) from error
+        if not answer or answer[0] != b"jobs":
+            raise errors.PenstockError(f"penstockd on {path} did not understand the question")
+        found = msgspec.json.decode(answer[1], type=list[views.JobView])
+        return Answer(found, answer[2:] == [b"all"], _own_name())
 
 
 def _own_name() -> str:
