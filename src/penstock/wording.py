@@ -9,3 +9,10 @@ def some(names: Sequence[str], most: int = 5) -> str:
     """`n1, n2 and 7 more`: the first few of what may be many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def printable(text: str) -> str:
+    """Control characters and stray bytes must not reach a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char == "\t" or char.isprintable() else "\ufffd" for char in text)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from tests.install import sites
 
 from penstock import errors, wellknown
-from penstock.cli import checking, explain, mkinst, quick, validate
+from penstock.cli import explain, mkinst, quick, validate
 from penstock.views import installation
 
 VIEW = """{"partitions": {"gpu": {"default": true}}, "default_image": "site:1", "shared_mounts": ["/nas"],
@@ -51,7 +51,7 @@ def test_validate_knows_the_site_of_the_environment(
     assert f"error[{code}]" in checked(name).output
     request = quick.parse([name])
     assert request is not None
-    assert checking.run(request) == 1
+    assert quick.run(request) == 1
 
 
 def test_the_view_that_apply_wrote_stands_for_its_site_file(

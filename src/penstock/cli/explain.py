@@ -18,13 +18,14 @@ import click
 import msgspec
 
 from penstock import errors, wording
-from penstock.cli import checking, report, scriptfirst
+from penstock.cli import report, scriptfirst
 from penstock.daemon import settings
 from penstock.model import homes, launches
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
 from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
 from penstock.sbatch import commands, compiler, footprint
+from penstock.views import scripts
 
 WIDTH = 110
 
@@ -60,12 +61,12 @@ def explain(
       penstock explain job.sh --nodes=4 -t 2:00:00
       penstock explain --format yaml job.sh | kubectl apply --dry-run=server -f -
     """
-    check = report.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
+    check = scripts.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
     try:
-        source = checking.script(file)
+        source = scripts.script(file)
     except IsADirectoryError:
         hint = "Name one script; `penstock validate` takes folders."
-        raise errors.UsageError(f"{report.printable(file)} is a folder", hint=hint) from None
+        raise errors.UsageError(f"{wording.printable(file)} is a folder", hint=hint) from None
     done = check.compile(source, arguments)
     site = check.context.site or SiteView()
     if style != "text" and done.spec and done.spec.nodes.minimum > MOST_PODS:
@@ -90,7 +91,7 @@ def _json(done: compiler.Compilation, manifests: list[dict[str, Any]], script: b
         "job": done.spec,
         "pods": manifests,
         "remarks": remarks(done, script) if done.spec else [],
-        "diagnostics": report.clean(done.diagnostics),
+        "diagnostics": scripts.clean(done.diagnostics),
     }
     text = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
     return msgspec.json.format(text, indent=1) + b"\n"
@@ -262,7 +263,7 @@ def _text(
     ]
     dropped = [*remarks(done, script), *_of_lines(done)]
     if dropped:
-        lines += ["", "Not as written", *(_item(report.printable(text)) for text in dropped)]
+        lines += ["", "Not as written", *(_item(wording.printable(text)) for text in dropped)]
     return lines
 
 
@@ -331,7 +332,7 @@ def _amount(text: str) -> str:
 
 
 def _rows(fields: dict[str, str]) -> list[str]:
-    return [f"  {name:14}{report.printable(text)}" for name, text in fields.items() if text]
+    return [f"  {name:14}{wording.printable(text)}" for name, text in fields.items() if text]
 
 
 def _item(text: str) -> str:
