@@ -136,7 +136,7 @@ def test_a_job_that_begins_again_is_told_beside_its_output(
             yield piece
 
     say()
-    monkeypatch.setattr(view, "output", twice)
+    monkeypatch.setattr(view.Output, "read", twice)
     shown = call(stage, "logs", "17", "-f")
     assert (shown.stdout, shown.stderr) == ("first\nsecond\n", "penstock: the job began again\n")
 

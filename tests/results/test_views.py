@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -47,7 +48,7 @@ class Reader:
         penstockd: Penstockd = AWAY,
         *,
         follow: bool = False,
-        stream: logs.Stream = "stdout",
+        stream: Literal["stdout", "stderr"] = "stdout",
         meanwhile: Callable[[], object] = lambda: None,
     ) -> str:
         """All of it; `meanwhile` something happens at each wait."""
@@ -59,9 +60,8 @@ class Reader:
 
         self.text, self.restarts = "", 0
         folder = self.stage.results
-        async for piece in logs.output(
-            slurm, penstockd, "17", folder=folder, stream=stream, follow=follow, time=Clock()
-        ):
+        found = logs.Output(slurm, penstockd, folder, "17", stream, Clock())
+        async for piece in found.read(follow=follow):
             self.text += piece.data.decode()
             self.restarts += piece.began_again
         return self.text

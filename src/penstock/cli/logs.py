@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -51,20 +52,13 @@ def logs(
     if service is not None:
         _say(service, follow=follow)
         return
-    asyncio.run(_show(job or "", folder, stream="stderr" if errors_too else "stdout", follow=follow))
+    stream: Literal["stdout", "stderr"] = "stderr" if errors_too else "stdout"
+    found = view.Output(sources.slurm(), sources.penstockd(), folder, job or "", stream, clock.SystemClock())
+    asyncio.run(_show(found, follow=follow))
 
 
-async def _show(job: str, folder: Path | None, *, stream: view.Stream, follow: bool) -> None:
-    pieces = view.output(
-        sources.slurm(),
-        sources.penstockd(),
-        job,
-        folder=folder,
-        stream=stream,
-        follow=follow,
-        time=clock.SystemClock(),
-    )
-    async for piece in pieces:
+async def _show(found: view.Output, *, follow: bool) -> None:
+    async for piece in found.read(follow=follow):
         sys.stdout.buffer.write(piece.data)
         sys.stdout.buffer.flush()
         if piece.began_again:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from penstock import errors
-from penstock.doctor import rights
 from penstock.doctor.live import Live
 from penstock.slurm import hostlists
 
 Status = Literal["ok", "warning", "failed", "unknown", "skipped"]
 ORDER: tuple[Status, ...] = ("skipped", "ok", "warning", "unknown", "failed")
 Fix = Callable[[], None]
+AS_ROOT = "run it as root"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,15 @@ def _not_checked(check: Check, see: str) -> Result:
 
 def _unknown(check: Check, error: Exception) -> Result:
     message = error.message if isinstance(error, errors.PenstockError) else str(error)
-    return Result(check.name, check.title, "unknown", message, rights.remedy(error))
+    return Result(check.name, check.title, "unknown", message, remedy(error))
+
+
+def remedy(error: Exception) -> str:
+    """What to do about an error: who may not see enough of a site is to call as root; else what it says."""
+    both = (error, error.__cause__)
+    if os.geteuid() != 0 and any(isinstance(one, PermissionError | errors.KubeNotAllowed) for one in both):
+        return AS_ROOT
+    return error.hint if isinstance(error, errors.PenstockError) else ""
 
 
 def _folded(problems: Iterable[Problem]) -> Iterator[Problem]:

@@ -21,7 +21,6 @@ from penstock.views import results, sources, threads
 POLL = 0.2
 ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
 COLLECTED_WITHIN = 10.0  # seconds
-Stream = Literal["stdout", "stderr"]
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -29,25 +28,50 @@ class Piece(msgspec.Struct, frozen=True):
 
     data: bytes = b""
     began_again: bool = False
-    """Whether the file had been emptied before: the job was requeued."""
+    """The file was emptied: the job was requeued."""
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass
 class Output:
     """One stream of one job, and how far it has been read."""
 
     slurm: sources.Slurm
     penstockd: sources.Penstockd
     folder: Path | None
+    """Where the results of all jobs are."""
     job: str
-    stream: Stream
+    stream: Literal["stdout", "stderr"]
     time: clock.Clock
-    record: showing.JobRecord
-    tail: tailing.Tail = dataclasses.field(default_factory=lambda: tailing.Tail(Path(os.devnull)))
-    found: bool = False
+    record: showing.JobRecord = dataclasses.field(init=False)
+    tail: tailing.Tail = dataclasses.field(init=False, default_factory=lambda: tailing.Tail(Path(os.devnull)))
+    found: bool = dataclasses.field(init=False, default=False)
     """Whether anybody knows where the file is."""
 
-    async def find(self) -> None:
+    async def read(self, *, follow: bool) -> AsyncIterator[Piece]:
+        """All of it, with `follow` until the job has ended; then the error, if there is more to be told.
+
+        A job that was over before its file was known is read once its results are there.
+        """
+        if not finding.JOB.fullmatch(self.job):
+            raise errors.UsageError("which job?", hint="A number such as 17, or 20_3 in an array.")
+        self.record = await self.slurm.record(self.job)
+        asked = until = self.time.now()
+        while True:
+            await self._find()
+            async for piece in self._more():
+                yield piece
+            now = self.time.now()
+            if not follow or (
+                not self.record.goes_on and (now >= until or await threads.run(self._is_whole))
+            ):
+                break
+            if self.record.goes_on and now - asked > ASK_SLURM:
+                self.record = await self.slurm.record(self.job)
+                asked, until = now, now + COLLECTED_WITHIN
+            await self.time.sleep(POLL)
+        await threads.run(self._judge, followed=follow)
+
+    async def _find(self) -> None:
         """Until something has been read, the file may still turn out to be another one."""
         path = None if self.tail.offset else await self._path()
         if path is not None:
@@ -55,62 +79,36 @@ class Output:
 
     async def _path(self) -> Path | None:
         """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
-        if not self.record.goes_on:
-            collected = await threads.run(self.collected)
-            if collected is not None:
-                return collected / (gathering.STDERR if self.stream == "stderr" else gathering.STDOUT)
-        named = await self._from_penstockd()
-        named = named or (self.record.stderr if self.stream == "stderr" else self.record.stdout)
+        is_stderr = self.stream == "stderr"
+        if not self.record.goes_on and (collected := await threads.run(self._collected)):
+            return collected / (gathering.STDERR if is_stderr else gathering.STDOUT)
+        try:  # where the running attempt writes, every pattern filled in
+            (told,) = (await self.penstockd.describe((self.record.job_id,))).jobs
+            named = os.fsdecode(told.stderr if is_stderr else told.stdout)
+        except errors.PenstockError:
+            named = ""
+        named = named or (self.record.stderr if is_stderr else self.record.stdout)
         return Path(named) if named else None
 
-    def collected(self) -> Path | None:
-        return results.collected(self.folder, self.record.shown_id)
-
-    async def _from_penstockd(self) -> str:
-        """Where the running attempt writes, every pattern filled in; nothing when penstockd is away."""
-        try:
-            (view,) = (await self.penstockd.describe((self.record.job_id,))).jobs
-        except errors.PenstockError:
-            return ""
-        return os.fsdecode(view.stderr if self.stream == "stderr" else view.stdout)
-
-    async def more(self) -> AsyncIterator[Piece]:
-        """What is new."""
+    async def _more(self) -> AsyncIterator[Piece]:
         restarts, chunks = self.tail.began_again, self.tail.more()
-        while data := await threads.run(next, chunks, b""):
-            yield Piece(data)
+        try:
+            while data := await threads.run(next, chunks, b""):
+                yield Piece(data)
+        except PermissionError:
+            hint = f"The job is {self.record.user}'s."
+            raise errors.PenstockError(f"{self.tail.path} is not yours to read", hint=hint) from None
         if self.tail.began_again > restarts:
             yield Piece(began_again=True)
 
-    async def until_the_end(self) -> AsyncIterator[Piece]:
-        """Until Slurm says that the job is over, and all of its output has been read."""
-        asked = self.time.now()
-        while self.record.goes_on:
-            await self.find()
-            async for piece in self.more():
-                yield piece
-            if self.time.now() - asked > ASK_SLURM:
-                asked = self.time.now()
-                self.record = await self.slurm.record(self.job)
-                await self.find()
-            await self.time.sleep(POLL)
-        async for piece in self._rest():
-            yield piece
+    def _collected(self) -> Path | None:
+        return results.collected(self.folder, self.record.shown_id)
 
-    async def _rest(self) -> AsyncIterator[Piece]:
-        """A job that was over before its file was known is read once its results are there."""
-        deadline = self.time.now() + COLLECTED_WITHIN
-        async for piece in self.more():
-            yield piece
-        while not self.tail.offset and self.folder and self.time.now() < deadline:
-            await self.find()
-            async for piece in self.more():
-                yield piece
-            if await threads.run(self.collected):
-                return
-            await self.time.sleep(POLL)
+    def _is_whole(self) -> bool:
+        """Of a job that is over: there is no more to come."""
+        return bool(self.tail.offset or self.folder is None or self._collected())
 
-    def judge(self, *, followed: bool) -> None:
+    def _judge(self, *, followed: bool) -> None:
         """Raise what output alone does not tell: there is none, or the job that was followed failed."""
         record, path = self.record, self.tail.path
         if not self.tail.offset and not record.goes_on:
@@ -129,44 +127,9 @@ class Output:
 
     def _tell_what_was_not_collected(self) -> None:
         """An empty file in the results may stand for one that the collector could not read; notes say so."""
-        collected = self.collected()
-        if collected is None:
-            return
+        collected = self._collected()
         prefix = f"{self.tail.path.name}: "
-        for note in finding.read(collected, verify=False).summary.notes:
+        for note in finding.read(collected, verify=False).summary.notes if collected else ():
             if note.startswith(prefix):
                 message = f"job {self.job} has no {self.stream}: {note.removeprefix(prefix)}"
                 raise errors.NotThere(message, hint=self.record.comment)
-
-
-async def output(
-    slurm: sources.Slurm,
-    penstockd: sources.Penstockd,
-    job: str,
-    *,
-    folder: Path | None,
-    stream: Stream,
-    follow: bool,
-    time: clock.Clock,
-) -> AsyncIterator[Piece]:
-    """All of it, with `follow` until the job has ended; then the error, if there is something to be told.
-
-    `folder` is where the results of all jobs are.
-    """
-    if not finding.JOB.fullmatch(job):
-        raise errors.UsageError("which job?", hint="A number such as 17, or 20_3 in an array.")
-    record = await slurm.record(job)
-    found = Output(
-        slurm=slurm, penstockd=penstockd, folder=folder, job=job, stream=stream, time=time, record=record
-    )
-    await found.find()
-    try:
-        async for piece in found.more():
-            yield piece
-        if follow and found.record.goes_on:
-            async for piece in found.until_the_end():
-                yield piece
-    except PermissionError:
-        hint = f"The job is {record.user}'s."
-        raise errors.PenstockError(f"{found.tail.path} is not yours to read", hint=hint) from None
-    await threads.run(found.judge, followed=follow)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock import errors, wellknown
+from penstock.doctor import checks
 from penstock.doctor import nodes as truths
-from penstock.doctor import rights
 from penstock.doctor.live import Live
 from penstock.model.resources import Amount
 from penstock.views import threads
@@ -53,7 +53,7 @@ async def nodes(live: Live) -> Nodes:
     try:
         return Nodes(nodes=await threads.run(_look, live))
     except errors.PenstockError as error:
-        error.hint = rights.remedy(error)
+        error.hint = checks.remedy(error)
         raise
 
 
