@@ -42,10 +42,7 @@ def doctor(site_file: Path, form: str, fix: bool, probe: bool, only: tuple[str, 
     """
     wanted = all_checks.chosen(only, probe=probe)
     report = all_checks.report(wanted, Live(loading.load(site_file)), fix=fix)
-    if form == "json":
-        output.echo_json(report)
-    else:
-        _show(report.checks, show_all=show_all)
+    output.answer(report, form, lambda found: _show(found.checks, show_all=show_all))
     sys.exit(EXIT_CODES[report.status])
 
 

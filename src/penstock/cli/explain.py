@@ -26,6 +26,7 @@ from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces, pods, yamltext
 from penstock.sbatch import commands, compiler, footprint
 from penstock.views import scripts
+from penstock.wording import many
 
 WIDTH = 110
 
@@ -258,7 +259,7 @@ def _text(
     lines = ["Slurm will be asked", *_rows(_request(job))]
     lines += [
         "",
-        f"Kubernetes will run {_many(_count(job), 'pod')}{_for_each(job)}{_open(job)}",
+        f"Kubernetes will run {many(_count(job), 'pod')}{_for_each(job)}{_open(job)}",
         *_rows(_pod(manifests[0], job, site)),
     ]
     dropped = [*remarks(done, script), *_of_lines(done)]
@@ -275,7 +276,7 @@ def _request(job: JobSpec) -> dict[str, str]:
         "nodes": f"{job.nodes.minimum}-{job.nodes.maximum}"
         if job.nodes.maximum > job.nodes.minimum
         else str(job.nodes.minimum),
-        "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {_many(job.cpus, 'CPU')} in all",
+        "tasks": f"{job.tasks} of {many(job.cpus_per_task, 'CPU')}, {many(job.cpus, 'CPU')} in all",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
         "gres": _gres(job.gres),
         "time": _time(job.time_limit),
@@ -355,7 +356,3 @@ def _time(limit: int | None) -> str:
     if limit is None:
         return "the partition's default"
     return "no limit" if limit == UNLIMITED else f"{limit // 1440}-{limit % 1440 // 60:02}:{limit % 60:02}:00"
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

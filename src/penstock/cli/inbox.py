@@ -35,11 +35,7 @@ def inbox(everybody: bool, nas: Path | None, form: str) -> None:
       penstock inbox --nas /nas --all
     """
     uid = None if everybody or os.geteuid() == 0 else os.geteuid()
-    found = asyncio.run(view.inbox(nas, uid=uid))
-    if form == "json":
-        output.echo_json(found)
-    else:
-        _print(found)
+    output.answer(asyncio.run(view.inbox(nas, uid=uid)), form, _print)
 
 
 def _print(found: status.Inbox) -> None:

@@ -33,10 +33,7 @@ def jobs(user: str, form: str, *, unfolded: bool) -> None:
       penstock jobs --user alice --format json
     """
     queue = asyncio.run(view.queue(sources.slurm(), sources.penstockd(), user=user))
-    if form == "json":
-        output.echo_json(queue)
-    else:
-        print_jobs(queue, unfolded=unfolded)
+    output.answer(queue, form, lambda found: print_jobs(found, unfolded=unfolded))
     _complain(queue.problem)
 
 
@@ -129,10 +126,7 @@ def show(job: str, form: str) -> None:
       penstock show 20_3 --format json
     """
     found = asyncio.run(view.show(sources.slurm(), sources.penstockd(), job))
-    if form == "json":
-        output.echo_json(found)
-    else:
-        print_shown(found)
+    output.answer(found, form, print_shown)
     _complain(found.problem)
 
 

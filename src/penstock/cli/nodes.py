@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import click
-from rich import table
 
 from penstock.cli import output
 from penstock.cli.options import form_option, site_option
@@ -26,7 +25,7 @@ def nodes(site_file: Path, form: str) -> None:
     """Show every node as Slurm and as Kubernetes see it.
 
     Amounts are CPUs / memory in GiB / GPUs. `jobs` is what Slurm gave away and what pods of jobs ask for,
-    `others` what other pods ask for, `free` what is left on both view.
+    `others` what other pods ask for, `free` what is left on both sides.
 
     \b
     Examples:
@@ -34,43 +33,21 @@ def nodes(site_file: Path, form: str) -> None:
       penstock nodes --format json
     """
     found = asyncio.run(view.nodes(Live(loading.load(site_file))))
-    if form == "json":
-        output.echo_json(found)
-    else:
-        output.screen().print(_table(found.nodes))
-        click.echo("Amounts are CPUs / memory in GiB / GPUs.")
+    output.answer(found, form, _print)
     sys.exit(1 if any(node.disagreements for node in found.nodes) else 0)
 
 
-def _table(found: tuple[view.NodeSides, ...]) -> table.Table:
-    shown = output.columns(
-        "node",
-        "Slurm",
-        "Kubernetes",
-        "claims",
-        "can give",
-        "allocated",
-        "jobs",
-        "others",
-        "free",
-        "",
-    )
-    for node in found:
+def _print(found: view.Nodes) -> None:
+    sides = ("Slurm", "Kubernetes", "claims", "can give", "allocated", "jobs", "others", "free")
+    shown = output.columns("node", *sides, "")
+    for node in found.nodes:
+        states = (node.name, node.slurm_state.lower(), node.kubernetes_state)
+        has = (node.slurm_total, node.kubernetes_total, node.allocated)
+        amounts = map(_words, (*has, node.requested, node.foreign, node.free))
         colour = "red" if node.disagreements else None
-        shown.add_row(
-            node.name,
-            node.slurm_state.lower(),
-            node.kubernetes_state,
-            _words(node.slurm_total),
-            _words(node.kubernetes_total),
-            _words(node.allocated),
-            _words(node.requested),
-            _words(node.foreign),
-            _words(node.free),
-            "; ".join(node.disagreements),
-            style=colour,
-        )
-    return shown
+        shown.add_row(*states, *amounts, "; ".join(node.disagreements), style=colour)
+    output.screen().print(shown)
+    click.echo("Amounts are CPUs / memory in GiB / GPUs.")
 
 
 def _words(amounts: view.Amounts | None) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 import msgspec
@@ -22,12 +23,21 @@ if TYPE_CHECKING:  # rich costs more to import than most commands take
     from rich.text import Text
 
 
+Document = TypeVar("Document")
 _ENDLESS = 100_000  # columns of what is no terminal
 
 
 def echo_json(document: Any) -> None:
     """For programs: docs/reference/json.md."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def answer(document: Document, form: str, show: Callable[[Document], None]) -> None:
+    """As --format says."""
+    if form == "json":
+        echo_json(document)
+    else:
+        show(document)
 
 
 def screen() -> Console:

@@ -105,15 +105,11 @@ def _line(data: bytes, number: int) -> str:
 def _summary(verdicts: Sequence[Verdict], *, colour: bool) -> str:
     rejected = sum(not ok for _, ok, _ in verdicts)
     found = [diagnostic.severity for _, _, diagnostics in verdicts for diagnostic in diagnostics]
-    parts = [_count(len(verdicts) - rejected, "script") + " accepted"]
+    parts = [wording.many(len(verdicts) - rejected, "script") + " accepted"]
     if rejected:
         parts.append(_paint(f"{rejected} rejected", _COLOURS["error"], colour))
-    parts += [_count(found.count(kind), kind) for kind in ("error", "warning") if kind in found]
+    parts += [wording.many(found.count(kind), kind) for kind in ("error", "warning") if kind in found]
     return ", ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _paint(text: str, colour: int | None, enabled: bool) -> str:

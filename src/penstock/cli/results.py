@@ -38,10 +38,7 @@ def results(job: str, folder: Path | None, form: str, *, verify: bool) -> None:
             hint=f"Set {wellknown.ENV_RESULTS} or {wellknown.ENV_SITE}, or give --results DIR.",
         )
     found = asyncio.run(view.results(sources.slurm(), folder, job, verify=verify))
-    if form == "json":
-        output.echo_json(found)
-    else:
-        click.echo("\n".join(map(_shown, found.results)), nl=False)
+    output.answer(found, form, lambda shown: click.echo("\n".join(map(_shown, shown.results)), nl=False))
     sys.exit(0 if found.are_good else 1)
 
 

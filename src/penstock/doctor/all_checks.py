@@ -12,13 +12,13 @@ from penstock.doctor.checks import Check
 from penstock.doctor.live import Live
 
 ALWAYS: tuple[Check, ...] = (
-    *slurm.registry.checks,
-    *runconfig.registry.checks,
-    *kubernetes.registry.checks,
-    *bridge.registry.checks,
-    *services.registry.checks,
+    *slurm.registry,
+    *runconfig.registry,
+    *kubernetes.registry,
+    *bridge.registry,
+    *services.registry,
 )
-PROBES: tuple[Check, ...] = tuple(probing.registry.checks)
+PROBES: tuple[Check, ...] = tuple(probing.registry)
 """They make a pod, and so are run only when asked for."""
 
 

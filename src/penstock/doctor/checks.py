@@ -44,13 +44,16 @@ class NotChecked(Exception):
     """Nothing can be said before what another check has found is put right; carries its name."""
 
 
+Find = Callable[[Live], Iterator[Problem]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Check:
     """One question about the site."""
 
     name: str
     title: str
-    find: Callable[[Live], Iterator[Problem]]
+    find: Find
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -66,19 +69,14 @@ class Result(msgspec.Struct, frozen=True):
     """The check that found why this one could not be made."""
 
 
-class Registry:
+class Registry(list[Check]):
     """Checks in the order in which they are written down."""
 
-    def __init__(self) -> None:
-        self.checks: list[Check] = []
-
-    def add(
-        self, name: str, title: str
-    ) -> Callable[[Callable[[Live], Iterator[Problem]]], Callable[[Live], Iterator[Problem]]]:
+    def add(self, name: str, title: str) -> Callable[[Find], Find]:
         """Write down a check."""
 
-        def register(find: Callable[[Live], Iterator[Problem]]) -> Callable[[Live], Iterator[Problem]]:
-            self.checks.append(Check(name, title, find))
+        def register(find: Find) -> Find:
+            self.append(Check(name, title, find))
             return find
 
         return register
