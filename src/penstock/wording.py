@@ -16,6 +16,11 @@ def many(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def without_stray_bytes(text: str) -> str:
+    """Bytes that were no text where it was read (surrogateescape) are shown as such."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def printable(text: str) -> str:
     """Control characters and stray bytes must not reach a terminal."""
     if text.isprintable():

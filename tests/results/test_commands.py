@@ -31,9 +31,9 @@ def say(monkeypatch: pytest.MonkeyPatch) -> Say:
 
     def decide(*records: showing.JobRecord) -> None:
         slurm = Slurm(known=[(one,) for one in records])
-        monkeypatch.setattr(sources, "slurm", lambda: slurm)
+        monkeypatch.setattr(sources, "SlurmCommands", lambda: slurm)
 
-    monkeypatch.setattr(sources, "penstockd", Penstockd)
+    monkeypatch.setattr(sources, "Socket", Penstockd)
     monkeypatch.setattr(view, "ASK_SLURM", 0.0)
     monkeypatch.setattr(view, "POLL", 0.01)
     monkeypatch.delenv("PENSTOCK_RESULTS", raising=False)

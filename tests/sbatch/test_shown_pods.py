@@ -10,10 +10,10 @@ import pytest
 from tests.install import sites
 
 from penstock import errors
-from penstock.cli import explain
 from penstock.daemon import settings
 from penstock.model.siteview import SiteView
 from penstock.site import daemons, loading
+from penstock.views import pods
 
 TEXT = """\
 cluster: hall
@@ -46,7 +46,7 @@ def test_all_settings_of_pods_are_penstockds() -> None:
     site = loading.loads(TEXT.encode())
     document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
-    assert explain.pod_settings(view()) == dataclasses.replace(of_penstockd, cluster="hall")
+    assert pods.pod_settings(view()) == dataclasses.replace(of_penstockd, cluster="hall")
 
 
 def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
@@ -56,7 +56,7 @@ def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
 
     done = compiler.compile_script(script, name="job.sh")
     assert done.spec is not None
-    (pod,) = explain._pods(done.spec, script, view())
+    (pod,) = pods.of_job(done.spec, script, view())
     spec = pod["spec"]
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert spec["nodeSelector"] == {"pool": "gpu", "gpu": "a100"}
@@ -70,4 +70,4 @@ def test_a_view_of_another_version_is_told_in_words() -> None:
     """Not a traceback."""
     odd = msgspec.structs.replace(view(), penstockd={"socket": "s"})
     with pytest.raises(errors.UsageError, match="this version does not know"):
-        explain.pod_settings(odd)
+        pods.pod_settings(odd)

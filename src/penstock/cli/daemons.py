@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -12,11 +13,11 @@ import click
 from penstock import errors, pinging
 from penstock.hooks import wire
 
+_config = functools.partial(click.option, "--config", "path", type=click.Path(path_type=Path), required=True)
+
 
 @click.command()
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path), required=True, help="penstockd's settings (JSON)."
-)
+@_config(help="penstockd's settings (JSON).")
 @click.option("--user", help="Give up root and run as this user.")
 @click.option("--ping", is_flag=True, help="Only ask the one that runs: exit code 0 when it is well.")
 def daemon(path: Path, user: str | None, ping: bool) -> None:
@@ -56,9 +57,7 @@ def _ping(path: Path) -> int:
 
 
 @click.command()
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path), required=True, help="The intake's settings (JSON)."
-)
+@_config(help="The intake's settings (JSON).")
 @click.option(
     "--adopt", default="", metavar="INSTANCE", help="Take over the files of an intake that is gone for good."
 )
@@ -82,13 +81,7 @@ def intake(path: Path, adopt: str) -> None:
 
 
 @click.command()
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The collector's settings (JSON).",
-)
+@_config(help="The collector's settings (JSON).")
 def collector(path: Path) -> None:
     """Write the results of ended jobs, as their owners.
 

@@ -14,8 +14,6 @@ from penstock.model import views
 from penstock.views import jobs as view
 from penstock.views import sources
 
-# -- jobs ------------------------------------------------------------------------------------------
-
 
 @click.command()
 @click.option("--user", default="", help="Only this user's jobs.")
@@ -32,7 +30,7 @@ def jobs(user: str, form: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(view.queue(sources.slurm(), sources.penstockd(), user=user))
+    queue = asyncio.run(view.queue(sources.SlurmCommands(), sources.Socket(), user=user))
     output.answer(queue, form, lambda found: print_jobs(found, unfolded=unfolded))
     _complain(queue.problem)
 
@@ -63,18 +61,8 @@ def print_jobs(queue: view.Queue, *, unfolded: bool = False) -> None:
 
 def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
     where = _waits_for(job) if job.state == "PENDING" else ",".join(job.nodes)
-    return (
-        job.job,
-        *_common(job),
-        job.state,
-        output.duration(job.elapsed_seconds),
-        where,
-        _pods(job, unseen),
-    )
-
-
-def _common(job: view.Job) -> tuple[str, ...]:
-    return job.user, job.name, job.partition
+    time, pods = output.duration(job.elapsed_seconds), _pods(job, unseen)
+    return job.job, job.user, job.name, job.partition, job.state, time, where, pods
 
 
 def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
@@ -86,8 +74,8 @@ def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
     longest = max((job.elapsed_seconds or 0 for job in family), default=0)
     pods = unseen if first.pods is None else statuses or "-"
     states = counted(job.state for job in family)
-    job = f"{first.array}_[{len(family)} tasks]"
-    return (job, *_common(first), states, output.duration(longest), where, pods)
+    job, time = f"{first.array}_[{len(family)} tasks]", output.duration(longest)
+    return job, first.user, first.name, first.partition, states, time, where, pods
 
 
 def counted(words: Iterable[str]) -> str:
@@ -108,9 +96,6 @@ def _pods(job: view.Job, unseen: str) -> str:
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
 
 
-# -- show ------------------------------------------------------------------------------------------
-
-
 @click.command()
 @click.argument("job")
 @options.form_option
@@ -125,7 +110,7 @@ def show(job: str, form: str) -> None:
       penstock show 20                         all tasks of an array
       penstock show 20_3 --format json
     """
-    found = asyncio.run(view.show(sources.slurm(), sources.penstockd(), job))
+    found = asyncio.run(view.show(sources.SlurmCommands(), sources.Socket(), job))
     output.answer(found, form, print_shown)
     _complain(found.problem)
 
@@ -188,11 +173,9 @@ def _print_warnings(pods: Sequence[views.PodView]) -> None:
 
 def _print_steps(timeline: Sequence[view.Step], *, waits: bool) -> None:
     steps = output.columns("when", "after", "step", "", title="What happened")
-    before = timeline[0].at if timeline else None
-    for step in timeline:
-        after = (step.at - (before or step.at)).total_seconds()
+    for before, step in zip((*timeline[:1], *timeline), timeline, strict=False):
+        after = (step.at - before.at).total_seconds()
         steps.add_row(output.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
-        before = step.at
     nothing = "It has not been tried yet." if waits else "penstockd remembers nothing of this job."
     output.screen().print(steps if timeline else output.styled(nothing, "dim"))
 

@@ -6,8 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from time import sleep
 from typing import Literal
 
 import click
@@ -53,7 +53,9 @@ def logs(
         _say(service, follow=follow)
         return
     stream: Literal["stdout", "stderr"] = "stderr" if errors_too else "stdout"
-    found = view.Output(sources.slurm(), sources.penstockd(), folder, job or "", stream, clock.SystemClock())
+    found = view.Output(
+        sources.SlurmCommands(), sources.Socket(), folder, job or "", stream, clock.SystemClock()
+    )
     asyncio.run(_show(found, follow=follow))
 
 
@@ -73,16 +75,13 @@ def _say(service: str, *, follow: bool) -> None:
     tail = tailing.Tail(Path(lab) / "log" / f"{service}.log")
     if not tail.path.exists():
         raise errors.PenstockError(f"the lab in {lab} has no {service}, or it has said nothing yet")
-    _write(tail)
-    while follow:
-        time.sleep(view.POLL)
-        _write(tail)
-
-
-def _write(tail: tailing.Tail) -> None:
-    for chunk in tail.more():
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
+    while True:
+        for chunk in tail.more():
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        if not follow:
+            return
+        sleep(view.POLL)
 
 
 def _journal(service: str, *, follow: bool) -> None:

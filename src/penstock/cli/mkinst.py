@@ -7,7 +7,6 @@ penstockd removes pods whose job Slurm does not know.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +14,15 @@ from typing import Any
 import click
 
 from penstock import errors
-from penstock.cli import explain
-from penstock.kube import client, incluster
+from penstock.kube import incluster
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
 from penstock.model.siteview import SiteView
-from penstock.render import instances, namespaces, yamltext
+from penstock.render import instances, yamltext
 from penstock.sbatch import images
 from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
-from penstock.views import installation
+from penstock.views import installation, pods
 
 Command = Callable[..., None]
 MOST_JOB_ID = 67_108_863  # Slurm's ids have 26 bits
@@ -83,7 +81,7 @@ def mkinst(**words: Any) -> None:
       penstock mkinst cpu std alice --job-id 17 --image debian:12 -- sleep 600
     """
     objects = manifests(**words)
-    asyncio.run(_create(objects))
+    _create(objects)
     meta = objects[-1]["metadata"]
     click.echo(f"pod {meta['name']} in namespace {meta['namespace']}")
 
@@ -113,7 +111,7 @@ def manifests(
         gpu_resource=site.gpu_resource(),
         wish=PodSpec(image=_image(image or site.default_image, site), priority_class=chosen.priority_class),
     )
-    return instances.single(instance, settings=explain.pod_settings(site), command=command)
+    return instances.single(instance, settings=pods.pod_settings(site), command=command)
 
 
 def _known(table: dict[str, Any], name: str, noun: str) -> Any:
@@ -123,7 +121,7 @@ def _known(table: dict[str, Any], name: str, noun: str) -> Any:
 
 
 def _owner(name: str) -> launches.Owner:
-    found = explain.owner_named(name)
+    found = pods.owner_named(name)
     if found.uid == 0:
         raise errors.UsageError("an instance does not run as root", hint="name the user it is for")
     return found
@@ -155,30 +153,15 @@ def _image(text: str, site: SiteView) -> str:
     return text
 
 
-RESOURCES = {
-    "Namespace": "namespaces",
-    "NetworkPolicy": namespaces.NETWORK_POLICIES,
-    "ResourceQuota": "resourcequotas",
-    "Pod": "pods",
-}
-
-
-async def _create(objects: Sequence[dict[str, Any]]) -> None:
-    kube = client.KubeClient(incluster.of_person())
-    try:
-        for item in objects:
-            await _create_one(kube, item)
-    finally:
-        await kube.close()
-
-
-async def _create_one(kube: client.KubeClient, item: dict[str, Any]) -> None:
+def _create(objects: Sequence[dict[str, Any]]) -> None:
     """What stands around the pod may be there already; a pod of that name may not."""
-    meta = item["metadata"]
-    try:
-        await kube.create(RESOURCES[item["kind"]], item, namespace=meta.get("namespace", ""))
-    except errors.KubeConflict:
-        if item["kind"] == "Pod":
-            raise errors.UsageError(
-                f"{meta['name']} is there already", hint="choose another --job-id"
-            ) from None
+    from penstock.install import access  # here, because `mkyaml` does without it
+
+    cluster = access.Cluster(incluster.of_person())
+    for item in objects:
+        try:
+            cluster.request("POST", access.path_of(item).rpartition("/")[0], body=item)
+        except errors.KubeConflict:
+            if item["kind"] == "Pod":
+                name = item["metadata"]["name"]
+                raise errors.UsageError(f"{name} is there already", hint="choose another --job-id") from None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock import errors, wording
+from penstock import errors
 from penstock.cli import report
 from penstock.views import scripts
 
@@ -73,7 +73,7 @@ def parse(words: Sequence[str]) -> Request | None:
 
 def run(request: Request) -> int:
     """Check and print; 0 when all are accepted, 1 when any is rejected, 2 when any could not be read."""
-    check = scripts.Checker.load(
+    checker = scripts.Checker.load(
         site_file=request.site_file,
         release=request.release,
         lint=request.lint,
@@ -86,14 +86,10 @@ def run(request: Request) -> int:
         unread.append(error)
         report.complain(error.message)
 
-    verdicts = [(source, *check(source)) for source in scripts.sources(request.files, miss)]
+    verdicts = [(source, checker.check(source)) for source in scripts.sources(request.files, miss)]
     if request.style == "json":
-        found = [
-            scripts.Result(wording.printable(source.shown), ok, scripts.clean(all_))
-            for source, ok, all_ in verdicts
-        ]
-        report.emit(msgspec.json.encode(found) + b"\n")
+        report.emit(msgspec.json.encode([result for _, result in verdicts]) + b"\n")
     else:
         summary = not (request.quiet or request.no_summary) and (bool(verdicts) or not unread)
         report.print_text(verdicts, quiet=request.quiet, summary=summary)
-    return 2 if unread else 0 if all(ok for _, ok, _ in verdicts) else 1
+    return 2 if unread else 0 if all(result.ok for _, result in verdicts) else 1

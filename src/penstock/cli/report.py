@@ -11,14 +11,12 @@ from collections.abc import Sequence
 
 from penstock import errors, wording
 from penstock.sbatch.diagnostics import Diagnostic
-from penstock.views.scripts import Source
+from penstock.views.scripts import Result, Source
 
 _COLOURS = {"error": 31, "warning": 33, "info": 36}
 _GREEN = 32
 _WIDEST = 160
-
-
-Verdict = tuple[Source, bool, tuple[Diagnostic, ...]]
+Verdict = tuple[Source, Result]
 
 
 def print_text(
@@ -29,8 +27,8 @@ def print_text(
     colour = stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
     said = [
         _render(source, found, colour=colour)
-        for source, _, diagnostics in verdicts
-        for found in diagnostics
+        for source, result in verdicts
+        for found in result.diagnostics
         if not quiet or found.severity == "error"
     ]
     if summary:
@@ -103,8 +101,8 @@ def _line(data: bytes, number: int) -> str:
 
 
 def _summary(verdicts: Sequence[Verdict], *, colour: bool) -> str:
-    rejected = sum(not ok for _, ok, _ in verdicts)
-    found = [diagnostic.severity for _, _, diagnostics in verdicts for diagnostic in diagnostics]
+    rejected = sum(not result.ok for _, result in verdicts)
+    found = [diagnostic.severity for _, result in verdicts for diagnostic in result.diagnostics]
     parts = [wording.many(len(verdicts) - rejected, "script") + " accepted"]
     if rejected:
         parts.append(_paint(f"{rejected} rejected", _COLOURS["error"], colour))

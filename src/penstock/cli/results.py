@@ -11,7 +11,7 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import options, output
-from penstock.results import finding, summary
+from penstock.results import checksums, finding, summary
 from penstock.views import results as view
 from penstock.views import sources
 
@@ -37,7 +37,7 @@ def results(job: str, folder: Path | None, form: str, *, verify: bool) -> None:
             "where are the results?",
             hint=f"Set {wellknown.ENV_RESULTS} or {wellknown.ENV_SITE}, or give --results DIR.",
         )
-    found = asyncio.run(view.results(sources.slurm(), folder, job, verify=verify))
+    found = asyncio.run(view.results(sources.SlurmCommands(), folder, job, verify=verify))
     output.answer(found, form, lambda shown: click.echo("\n".join(map(_shown, shown.results)), nl=False))
     sys.exit(0 if found.are_good else 1)
 
@@ -48,7 +48,7 @@ def _shown(found: finding.Found) -> str:
     if found.attempts:
         lines.append(f"{'earlier':<10} {', '.join(found.attempts)}")
     if found.checked is not None:
-        lines += _verdict(found)
+        lines += _verdict(found.checked)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -60,9 +60,7 @@ def _local(at: str) -> str:
         return at
 
 
-def _verdict(found: finding.Found) -> list[str]:
-    checked = found.checked
-    assert checked is not None  # noqa: S101  # the one caller has looked
+def _verdict(checked: checksums.Verdict) -> list[str]:
     if checked.is_clean:
         return [f"{'verified':<10} {checked.good} files are as they were collected"]
     lines = [f"{'changed':<10} {name}" for name in checked.changed]

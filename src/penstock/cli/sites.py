@@ -60,7 +60,8 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     if show_diff:
         sys.exit(_show_differences(preview))
     if out is not None:
-        _write_below(out, preview)
+        preview.write_below(out)
+        click.echo(f"{len(preview.files)} files are in {out}.")
         return
     texts = {str(file.path): file.content.decode() for file in preview.files}
     if form == "json":
@@ -68,14 +69,6 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     else:
         for name, text in texts.items():
             click.echo(f"# ---- {name}\n{text}")
-
-
-def _write_below(top: Path, preview: previews.Preview) -> None:
-    try:
-        preview.write_below(top)
-    except OSError as error:
-        raise errors.UsageError(f"--out {top}: cannot write {error.filename}: {error.strerror}") from error
-    click.echo(f"{len(preview.files)} files are in {top}.")
 
 
 def _show_differences(preview: previews.Preview) -> int:

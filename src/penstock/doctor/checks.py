@@ -16,7 +16,6 @@ from penstock.slurm import hostlists
 Status = Literal["ok", "warning", "failed", "unknown", "skipped"]
 ORDER: tuple[Status, ...] = ("skipped", "ok", "warning", "unknown", "failed")
 Fix = Callable[[], None]
-AS_ROOT = "run it as root"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +129,7 @@ def remedy(error: Exception) -> str:
     """What to do about an error: who may not see enough of a site is to call as root; else what it says."""
     both = (error, error.__cause__)
     if os.geteuid() != 0 and any(isinstance(one, PermissionError | errors.KubeNotAllowed) for one in both):
-        return AS_ROOT
+        return "run it as root"
     return error.hint if isinstance(error, errors.PenstockError) else ""
 
 

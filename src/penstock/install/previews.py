@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock import errors
+from penstock import errors, wording
 from penstock.install import access, facts, planning, rendering
 from penstock.nas import atomic
 from penstock.render import yamltext
@@ -34,12 +34,13 @@ class Preview:
 
     def differences(self) -> Iterator[tuple[str, str, str]]:
         """The name of each file and object that is not live as it should be, its text there and here."""
+        plain = wording.without_stray_bytes
         texts = {file.path: file.content.decode() for file in self.own}
         texts |= {edit.path: rendering.edited(edit) for edit in self.edits}
         for path, text in texts.items():
             live = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
             if live != text:
-                yield str(path), _printable(live), _printable(text)
+                yield str(path), plain(live), plain(text)
         cluster = access.admin(self.site) if self.manifests else None
         for manifest in self.manifests:
             there = cluster.get(manifest) if cluster else None
@@ -49,11 +50,15 @@ class Preview:
 
     def write_below(self, top: Path) -> None:
         """Closed as they are in place, for one has a password; a link in the folder leads nobody out."""
-        top.mkdir(parents=True, exist_ok=True)
-        for file in self.files:
-            path = top / str(file.path).lstrip("/")
-            _make_folders(top, path.parent)
-            atomic.write(path, file.content, mode=file.mode)
+        try:
+            top.mkdir(parents=True, exist_ok=True)
+            for file in self.files:
+                path = top / str(file.path).lstrip("/")
+                _make_folders(top, path.parent)
+                atomic.write(path, file.content, mode=file.mode)
+        except OSError as error:
+            words = f"cannot write {error.filename}: {error.strerror}"
+            raise errors.UsageError(f"--out {top}: {words}") from error
 
 
 def preview(site: Site, kinds: Collection[str]) -> Preview:
@@ -64,11 +69,6 @@ def preview(site: Site, kinds: Collection[str]) -> Preview:
         edits=rendering.all_edits(site, known) if "slurm" in kinds else (),
         manifests=objects.all_objects(site, known.groups) if "kubernetes" in kinds else (),
     )
-
-
-def _printable(text: str) -> str:
-    """A file of the site's may hold bytes that are no text."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _same_keys(live: Any, wanted: Any) -> Any:

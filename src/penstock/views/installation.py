@@ -86,12 +86,10 @@ def results() -> str | None:
 def _site() -> Mapping[str, Any]:
     """penstockd's settings there; nothing where no site is named and none installed."""
     told = os.environ.get(wellknown.ENV_SITE, "")
-    view = view_of(told or wellknown.SITE_FILE)
-    if os.access(view, os.R_OK):
-        found = load(view).penstockd
-        if found:
-            return found
     name = told or wellknown.SITE_FILE
+    view = view_of(name)
+    if os.access(view, os.R_OK) and (found := load(view).penstockd):
+        return found
     if not told and not os.access(name, os.R_OK):
         return {}
     from pathlib import Path

@@ -71,41 +71,43 @@ def _all_sides(live: Live) -> tuple[NodeSides, ...]:
 
 
 def _sides(live: Live, name: str) -> NodeSides:
-    slurm, kube, both = live.slurm_nodes.get(name), live.kube_nodes.get(name), truths.both(live, name)
+    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
+    claimed, allocated = truths.in_slurm(live, name) or (None, None)
+    can_give = truths.allocatable(live, name)
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:
         state += ",cordoned"
+    free = None  # the smaller of what each side has left
+    if claimed is not None and allocated is not None and can_give is not None:
+        free = (claimed - allocated).smallest(can_give - ours - foreign)
     return NodeSides(
         name=name,
         slurm_state=slurm.state if slurm else "-",
         kubernetes_state=state,
-        slurm_total=_amounts(truths.claimed(live, name)),
-        kubernetes_total=_amounts(truths.allocatable(live, name)),
-        allocated=_amounts(truths.allocated(live, name)),
+        slurm_total=_amounts(claimed),
+        kubernetes_total=_amounts(can_give),
+        allocated=_amounts(allocated),
         requested=_known(ours),
         foreign=_known(foreign),
-        free=_known(_free(both, ours + foreign)) if both else None,
-        disagreements=tuple(_disagreements(live, name, both, ours)) if name in live.bridged_nodes else (),
+        free=_amounts(free),
+        disagreements=tuple(_disagreements(live, name, ours)) if name in live.bridged_nodes else (),
     )
 
 
-def _free(both: truths.Truths, requested: Amount) -> Amount:
-    """The smaller of what each side has left."""
-    return (both.claimed - both.allocated).smallest(both.allocatable - requested)
-
-
-def _disagreements(live: Live, name: str, both: truths.Truths | None, ours: Amount) -> Iterator[str]:
+def _disagreements(live: Live, name: str, ours: Amount) -> Iterator[str]:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
+    has, can_give = truths.in_slurm(live, name), truths.allocatable(live, name)
     if slurm is None:
         yield "Slurm does not know it"
     if kube is None:
         yield "Kubernetes does not know it"
-    if slurm is None or kube is None or both is None:
+    if slurm is None or kube is None or has is None or can_give is None:
         return
-    for short in both.claimed.shortages(both.allocatable):
+    claimed, allocated = has
+    for short in claimed.shortages(can_give):
         yield f"Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}"
-    for short in ours.shortages(both.allocated):
+    for short in ours.shortages(allocated):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
     usable = not any(word in slurm.state for word in ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"))
     takes_pods = kube.ready and not kube.spec.unschedulable

@@ -65,8 +65,8 @@ class Checker(msgspec.Struct, frozen=True):
         *,
         site_file: str | None,
         release: str | None,
-        lint: bool,
-        silenced: tuple[str, ...],
+        lint: bool = False,
+        silenced: tuple[str, ...] = (),
         accepted: tuple[str, ...] = (),
     ) -> Checker:
         """What the command line's options ask for; the site is read here, once."""
@@ -83,11 +83,24 @@ class Checker(msgspec.Struct, frozen=True):
             lint=lint,
             as_root=os.getuid() == 0,
         )
-        return cls(context, silenced, _given(accepted, context) if accepted else ())
+        if not accepted:
+            return cls(context, silenced)
+        from penstock.sbatch import submitted
+
+        known = submitted.understood(accepted, release=context.release, gres_types=context.known_gres)
+        return cls(context, silenced, known)
 
     def compile(self, source: Source, arguments: Sequence[str] = ()) -> compiler.Compilation:
-        """Partitions that the site's view does not name somebody may have added to slurm.conf since."""
-        done = self._compile(source, arguments, self.context)
+        """Slurm is asked for partitions that the site's view does not name: they may have come since."""
+        compiled = functools.partial(
+            compiler.compile_script,
+            source.data,
+            name=source.name,
+            arguments=arguments,
+            variables=os.environ,
+            silenced=self.silenced,
+        )
+        done = compiled(context=self.context)
         site = self.context.site
         if site is None or site.complete or not any(each.code == UNKNOWN for each in done.diagnostics):
             return done
@@ -97,23 +110,12 @@ class Checker(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(done, diagnostics=kept)
         more = {name: PartitionView(bridged=False, whole=False) for name in names}
         known = msgspec.structs.replace(site, partitions=more | site.partitions)
-        return self._compile(source, arguments, msgspec.structs.replace(self.context, site=known))
+        return compiled(context=msgspec.structs.replace(self.context, site=known))
 
-    def _compile(
-        self, source: Source, arguments: Sequence[str], context: compiler.Context
-    ) -> compiler.Compilation:
-        return compiler.compile_script(
-            source.data,
-            name=source.name,
-            arguments=arguments,
-            variables=os.environ,
-            context=context,
-            silenced=self.silenced,
-        )
-
-    def __call__(self, source: Source) -> tuple[bool, tuple[Diagnostic, ...]]:
+    def check(self, source: Source) -> Result:
+        """One script's verdict."""
         done = self.compile(source, self.given)
-        return done.ok, done.diagnostics
+        return Result(wording.printable(source.shown), done.ok, clean(done.diagnostics))
 
 
 def _here() -> str:
@@ -121,12 +123,6 @@ def _here() -> str:
         return os.getcwd()  # noqa: PTH109  # pathlib costs every call
     except OSError:  # it was removed
         return ""
-
-
-def _given(accepted: tuple[str, ...], context: compiler.Context) -> tuple[str, ...]:
-    from penstock.sbatch import submitted
-
-    return submitted.understood(accepted, release=context.release, gres_types=context.known_gres)
 
 
 def clean(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -57,18 +57,10 @@ class Penstockd(Protocol):
         """Of these jobs, or of all with pods or sent back; PenstockError when nobody answers."""
 
 
-def slurm() -> Slurm:
-    return SlurmCommands(installation.slurm_conf)
-
-
-def penstockd() -> Penstockd:
-    return Socket(installation.socket)
-
-
 class SlurmCommands(msgspec.Struct, frozen=True):
     """Slurm by its commands."""
 
-    conf: Callable[[], str]
+    conf: Callable[[], str] = installation.slurm_conf
 
     async def queue(self, *, user: str = "") -> tuple[showing.QueuedJob, ...]:
         return await showing.queue(self.conf(), user=user)
@@ -83,7 +75,7 @@ class SlurmCommands(msgspec.Struct, frozen=True):
 class Socket(msgspec.Struct, frozen=True):
     """penstockd by its socket: the kernel tells it who asks, and it tells what that user may see."""
 
-    path: Callable[[], str]
+    path: Callable[[], str] = installation.socket
 
     async def describe(self, job_ids: Iterable[int] = ()) -> Answer:
         path = self.path()
