@@ -127,12 +127,10 @@ def _of_lines(diagnostics: Iterable[Diagnostic]) -> list[str]:
 
 
 def _text(found: explanation.Explanation, job: JobSpec, site: SiteView) -> list[str]:
+    tasks = f" for each of the {job.array.count} array tasks" if job.array else ""
+    will_run = f"Kubernetes will run {many(pods.count(job), 'pod')}{tasks}{_open(job)}"
     lines = ["Slurm will be asked", *_rows(_request(job))]
-    lines += [
-        "",
-        f"Kubernetes will run {many(pods.count(job), 'pod')}{_for_each(job)}{_open(job)}",
-        *_rows(_pod(found.pods[0], job, site)),
-    ]
+    lines += ["", will_run, *_rows(_pod(found.pods[0], job, site))]
     dropped = [*found.remarks, *_of_lines(found.diagnostics)]
     if dropped:
         lines += ["", "Not as written", *(_item(wording.printable(text)) for text in dropped)]
@@ -141,12 +139,11 @@ def _text(found: explanation.Explanation, job: JobSpec, site: SiteView) -> list[
 
 def _request(job: JobSpec) -> dict[str, str]:
     memory = f"{job.memory.mib} MiB a {job.memory.scope}" if job.memory else "the partition's default"
+    most = f"-{job.nodes.maximum}" if job.nodes.maximum > job.nodes.minimum else ""
     return {
         "name": job.name,
         "partition": job.partition or "the default one",
-        "nodes": f"{job.nodes.minimum}-{job.nodes.maximum}"
-        if job.nodes.maximum > job.nodes.minimum
-        else str(job.nodes.minimum),
+        "nodes": f"{job.nodes.minimum}{most}",
         "tasks": f"{job.tasks} of {many(job.cpus_per_task, 'CPU')}, {many(job.cpus, 'CPU')} in all",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
         "gres": _gres(job.gres),
@@ -193,9 +190,8 @@ def _image(first: str, job: JobSpec, site: SiteView) -> str:
 def _assumed(job: JobSpec, site: SiteView) -> str:
     if job.sharing == "exclusive":
         return " at least: all CPUs of its node"
-    return (
-        "" if job.memory else f" ({pods.usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
-    )
+    each = f" ({pods.usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
+    return "" if job.memory else each
 
 
 def _amount(text: str) -> str:
@@ -213,10 +209,6 @@ def _item(text: str) -> str:
     return textwrap.fill(
         text, width=WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
     )
-
-
-def _for_each(job: JobSpec) -> str:
-    return f" for each of the {job.array.count} array tasks" if job.array else ""
 
 
 def _open(job: JobSpec) -> str:
