@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from penstock import errors
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.results import tailing
 from penstock.slurm import showing
 from penstock.views import logs, results
@@ -32,7 +32,7 @@ def slurm(*records: showing.JobRecord) -> Slurm:
 
 def writing(path: str) -> Penstockd:
     """It says that job 17 writes both streams there."""
-    return Penstockd((views.JobView(17, stdout=path.encode(), stderr=path.encode()),))
+    return Penstockd((descriptions.JobView(17, stdout=path.encode(), stderr=path.encode()),))
 
 
 class Reader:

@@ -15,7 +15,7 @@ import pytest
 from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.intake import status
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.results import checksums, finding
 from penstock.views import jobs, nodes, results
 
@@ -24,7 +24,7 @@ DOCUMENTED: dict[str, type[msgspec.Struct]] = {
     "Job": jobs.Job,
     "Reason": jobs.Reason,
     "Refusal": jobs.Refusal,
-    "Pod": views.PodView,
+    "Pod": descriptions.PodView,
     "Shown job": jobs.ShownJob,
     "Step": jobs.Step,
     "Found": finding.Found,

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.slurm import showing
 from penstock.views import jobs
 from tests.unit.viewed import Penstockd, Slurm
 
-POD = views.PodView("slurm-job-17", "user-alice", 0, 0, "n1", "Running", "debian:12")
+POD = descriptions.PodView("slurm-job-17", "user-alice", 0, 0, "n1", "Running", "debian:12")
 
 
 def queued(
@@ -42,7 +42,7 @@ async def shown(known: showing.JobRecord, penstockd: Penstockd | None = None) ->
 
 async def test_those_that_run_come_first_with_their_pods() -> None:
     """In one question to each side."""
-    penstockd = Penstockd((views.JobView(17, pods=(POD,)),))
+    penstockd = Penstockd((descriptions.JobView(17, pods=(POD,)),))
     slurm = Slurm((queued("16"), queued("17", state="RUNNING"), queued("18", user="bob")))
     found = await jobs.queue(slurm, penstockd)
     assert [job.job for job in found.jobs] == ["17", "16", "18"]
@@ -53,7 +53,7 @@ async def test_those_that_run_come_first_with_their_pods() -> None:
 async def test_what_kubernetes_lacks_comes_before_when_slurm_tries_again() -> None:
     """Slurm only knows the time of the next try; a job that runs waits for nothing."""
     refusal = Refusal(kind=RefusalKind.NODE_CORDONED, node="n1", since=5.0)
-    penstockd = Penstockd((views.JobView(17, refusals=(refusal,)),))
+    penstockd = Penstockd((descriptions.JobView(17, refusals=(refusal,)),))
     reason = (await listed(queued(reason="BeginTime"), penstockd)).reason
     assert reason is not None
     assert (reason.source, reason.code) == ("kubernetes", "BeginTime")
@@ -142,7 +142,7 @@ async def test_a_job_has_ended_only_in_states_that_are_an_end(state: str) -> Non
 
 async def test_times_are_text_that_programs_understand() -> None:
     """UTC, with a Z."""
-    story = views.JobView(17, timeline=(views.StepView(1769860800.5, "placed"),))
+    story = descriptions.JobView(17, timeline=(descriptions.StepView(1769860800.5, "placed"),))
     found = await shown(record(state="RUNNING"), Penstockd((story,)))
     assert found.timeline is not None
     assert msgspec.json.decode(msgspec.json.encode(found.timeline[0]))["at"] == "2026-01-31T12:00:00.500000Z"

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import errors
 from penstock.hooks import wire
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.views import sources, threads
 
 
@@ -35,12 +35,12 @@ async def test_an_answer_says_whose_jobs_it_tells_of(
     tmp_path: Path, more: tuple[bytes, ...], hides: bool
 ) -> None:
     """The asker's, or everybody's."""
-    known = msgspec.json.encode([views.JobView(17)])
+    known = msgspec.json.encode([descriptions.JobView(17)])
     async with await serve(tmp_path / "s", b"jobs", known, *more):
         answer = await sources.Socket(lambda: str(tmp_path / "s")).describe([17])
     own = pwd.getpwuid(os.geteuid()).pw_name
     assert (answer.by_job(), answer.hides("somebody"), answer.hides(own)) == (
-        {17: views.JobView(17)},
+        {17: descriptions.JobView(17)},
         hides,
         False,
     )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from penstock import errors
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.slurm import showing
 from penstock.views import sources
 
@@ -34,7 +34,7 @@ class Slurm:
 class Penstockd:
     """It is asked by `asker`, and knows these jobs; of others it says nothing."""
 
-    jobs: tuple[views.JobView, ...] = ()
+    jobs: tuple[descriptions.JobView, ...] = ()
     asker: str = "alice"
     sees_all: bool = False
     away: bool = False
@@ -45,5 +45,7 @@ class Penstockd:
         if self.away:
             raise errors.PenstockError("penstockd does not answer on /s: refused")
         known = {view.job_id: view for view in self.jobs}
-        found = [known.get(number, views.JobView(number)) for number in self.asked[-1]] or list(self.jobs)
+        found = [known.get(number, descriptions.JobView(number)) for number in self.asked[-1]] or list(
+            self.jobs
+        )
         return sources.Answer(found, self.sees_all, self.asker)

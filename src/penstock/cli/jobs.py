@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from penstock.cli import options, output
-from penstock.model import views
+from penstock.model.descriptions import PodView
 from penstock.views import jobs as view
 from penstock.views import sources
 
@@ -158,7 +158,7 @@ def _print_job(shown: view.ShownJob, unseen: str) -> None:
     _print_steps(shown.timeline, waits=shown.state == "PENDING")
 
 
-def _print_warnings(pods: Sequence[views.PodView]) -> None:
+def _print_warnings(pods: Sequence[PodView]) -> None:
     """What keeps pods from starting, in the cluster's own words; once where it is the same for all."""
     told: dict[str, list[str]] = {}
     for pod in pods:

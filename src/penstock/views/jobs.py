@@ -14,7 +14,8 @@ from typing import Literal
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.model import reasons, sentences, views
+from penstock.model import reasons, sentences
+from penstock.model.descriptions import JobView, PodView, StepView
 from penstock.slurm import comments, showing
 from penstock.slurm import reasons as codes
 from penstock.views import sources
@@ -61,7 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     started: datetime.datetime | None
     elapsed_seconds: int | None
     nodes: tuple[str, ...]
-    pods: tuple[views.PodView, ...] | None
+    pods: tuple[PodView, ...] | None
     """None: not the asker's to see."""
 
 
@@ -136,7 +137,7 @@ async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources
         return sources.Answer([], sees_all=False, problem=error.message)
 
 
-def _job(job: showing.QueuedJob | showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> Job:
+def _job(job: showing.QueuedJob | showing.JobRecord, view: JobView | None, *, hidden: bool) -> Job:
     """What Slurm says, with the pods; those of others are hidden from most."""
     array, is_task, _ = job.shown_id.partition("_")
     return Job(
@@ -157,7 +158,7 @@ def _job(job: showing.QueuedJob | showing.JobRecord, view: views.JobView | None,
     )
 
 
-def _shown(record: showing.JobRecord, view: views.JobView | None, *, hidden: bool) -> ShownJob:
+def _shown(record: showing.JobRecord, view: JobView | None, *, hidden: bool) -> ShownJob:
     """All that is known of one job; why it waits is no comment."""
     own_comment = comments.own(record.comment)
     return ShownJob(
@@ -186,7 +187,7 @@ def _tasks(numbers: str) -> int:
     return found.count if found else 1
 
 
-def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
+def _reason(state: str, code: str, view: JobView | None) -> Reason | None:
     """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
     if state != "PENDING":
         return None
@@ -205,7 +206,7 @@ def _refusal(one: reasons.Refusal) -> Refusal:
     return Refusal(**values | {"since": _moment(one.since)})
 
 
-def _step(step: views.StepView) -> Step:
+def _step(step: StepView) -> Step:
     return Step(at=_moment(step.at), name=step.name, text=step.text, kind=step.kind)
 
 

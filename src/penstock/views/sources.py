@@ -15,7 +15,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.hooks import wire
-from penstock.model import views
+from penstock.model.descriptions import JobView
 from penstock.slurm import showing
 from penstock.views import installation, threads
 
@@ -35,7 +35,7 @@ class Slurm(Protocol):
 class Answer(msgspec.Struct, frozen=True):
     """What penstockd says of jobs."""
 
-    jobs: list[views.JobView]
+    jobs: list[JobView]
     sees_all: bool
     """Whether the asker is told of everybody's jobs."""
     asker: str = ""
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
         """Whether nothing can be said of this user's jobs: not the asker's to see, or nobody answers."""
         return bool(self.problem) or (not self.sees_all and user != self.asker)
 
-    def by_job(self) -> dict[int, views.JobView]:
+    def by_job(self) -> dict[int, JobView]:
         return {view.job_id: view for view in self.jobs}
 
 
@@ -89,7 +89,7 @@ class Socket(msgspec.Struct, frozen=True):
             ) from error
         if not answer or answer[0] != b"jobs":
             raise errors.PenstockError(f"penstockd on {path} did not understand the question")
-        found = msgspec.json.decode(answer[1], type=list[views.JobView])
+        found = msgspec.json.decode(answer[1], type=list[JobView])
         return Answer(found, answer[2:] == [b"all"], _own_name())
 
 
