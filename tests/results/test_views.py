@@ -96,6 +96,18 @@ async def test_results_are_good_until_they_are_seen_to_be_changed(stage: Stage) 
     assert not (await results.results(slurm(), stage.results, "17", verify=True)).are_good
 
 
+@pytest.mark.parametrize("state", ["PENDING", "CANCELLED"])
+async def test_an_array_that_never_started_has_neither_results_nor_output(
+    stage: Stage, reader: Reader, state: str
+) -> None:
+    """Slurm has one record of all its tasks, whose name is no folder's."""
+    known = slurm(record(state, job="17_[5-9]"))
+    with pytest.raises(results.NoResults, match=f"no results of job 17, which is {state}"):
+        await results.results(known, stage.results, "17", verify=False)
+    with pytest.raises(errors.NotThere, match="stdout is not known"):
+        await reader.read(known)
+
+
 async def test_broken_results_are_said(stage: Stage) -> None:
     """Their owner has changed the summary, or removed it."""
     assert stage.collect(stage.attempt())

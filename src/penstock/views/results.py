@@ -39,14 +39,11 @@ async def results(slurm: sources.Slurm, folder: Path, job: str, *, verify: bool)
 
 async def _find(slurm: sources.Slurm, folder: Path, job: str) -> list[Path]:
     """The job's folders; NoResults with what is known when there are none."""
-    found = await threads.run(finding.folders, folder, job)
-    if found:
+    if found := await threads.run(finding.folders, folder, job):
         return found
     record = (await slurm.records(job))[0]
-    if record.shown_id != job:
-        found = await threads.run(finding.folders, folder, record.shown_id)
-    if found:
-        return found
+    if one := await threads.run(collected, folder, record.shown_id):
+        return [one]
     if await threads.run(finding.is_being_collected, folder, record.job_id):
         raise NoResults(f"the results of job {job} are being collected", hint="Ask again in a moment.")
     raise NoResults(
@@ -56,8 +53,8 @@ async def _find(slurm: sources.Slurm, folder: Path, job: str) -> list[Path]:
 
 
 def collected(folder: Path | None, job: str) -> Path | None:
-    """The folder of one job that has been collected."""
-    if folder is None or not os.path.isdir(folder):  # noqa: PTH112  # never raises
+    """The folder of one job that has been collected; 20_[5-9], tasks that never started, has none."""
+    if folder is None or not finding.JOB.fullmatch(job) or not os.path.isdir(folder):  # noqa: PTH112  # never raises
         return None
     found = finding.folders(folder, job)
     return found[0] if len(found) == 1 else None
