@@ -84,6 +84,9 @@ VERB_AUDIT = "audit"  # the site: what penstockd holds and how jobs ended, for `
 VERB_METRICS = "metrics"  # the site: the page that Prometheus reads, without a port
 VERB_RELEASE = "release"  # Epilog: remove this job's pods from this node and tell me when they are gone
 
+# -- What commands print for programs --------------------------------------------------------------
+JSON_VERSION = 1  # `version` of all of it, docs/reference/json.md: another when a key goes or changes meaning
+
 # -- The drop folder, <nas>/slurm-jobs: names that users, the intake and other hosts all see ----------
 DROP_FOLDER = "slurm-jobs"  # below the NAS
 DROP_SUBMIT = "submit"  # users copy job files here; everybody may write, sticky

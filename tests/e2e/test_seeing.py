@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import functools
 import json
@@ -11,7 +12,7 @@ from typing import Any
 from tests.e2e import labs, semantics
 
 from penstock import wellknown
-from penstock.cli import asking
+from penstock.views import sources
 from penstock_lab import testing
 
 Lab = testing.RunningLab
@@ -107,7 +108,7 @@ def _ask_as(uid: int, lab: Lab, job_id: str) -> str:
     if pid == 0:
         os.setuid(uid)
         os.environ["PENSTOCK_SOCKET"] = str(lab.place.penstockd_socket)
-        (view,) = asking.describe((int(job_id),)).jobs
+        (view,) = asyncio.run(sources.Socket().describe((int(job_id),))).jobs
         os.write(writing, f"{len(view.pods)} {len(view.timeline)}".encode())
         os._exit(0)
     os.close(writing)

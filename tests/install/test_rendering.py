@@ -13,13 +13,13 @@ from tests import goldens
 from tests.install import sites
 
 from penstock import errors
-from penstock.cli import siteviews
 from penstock.daemon import settings as daemon_settings
 from penstock.install import facts, rendering
 from penstock.model.siteview import PartitionView, SiteView
 from penstock.render import includes, yamltext
 from penstock.site import daemons, objects, reference
 from penstock.slurm import conffile
+from penstock.views import installation
 
 ROOT = Path(__file__).parents[2]
 WHOLE = (("manage: include", "manage: whole"),)
@@ -318,9 +318,9 @@ def test_a_site_file_is_read_with_the_slurm_conf_that_is_there(tmp_path: Path) -
         "selector: {pool: small}\n    size: kubernetes", "nodes: s1\n    cpus: 8\n    memory: 8Gi"
     )
     (tmp_path / "site.yaml").write_text(text)
-    assert siteviews.load(f"{tmp_path}/site.yaml").gres_types == ("gpu",)
+    assert installation.load(f"{tmp_path}/site.yaml").gres_types == ("gpu",)
     (tmp_path / "slurm.conf").write_text(SLURM_CONF)
-    view = siteviews.load(f"{tmp_path}/site.yaml")
+    view = installation.load(f"{tmp_path}/site.yaml")
     assert "old" in view.partitions
     assert view.gres_types == ("gpu", "lscratch")
 

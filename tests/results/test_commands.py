@@ -2,58 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock import errors
-from penstock.cli import asking, logs, results
-from penstock.model import jobs, views
-from penstock.results import tailing
-from penstock.slurm import lookup
+from penstock.cli import logs, results
+from penstock.model import jobs
+from penstock.views import logs as view
+from penstock.views import sources
+from penstock.views.results import NoResults
 from tests.results.stage import Stage
 from tests.unit import fakes
+from tests.unit.viewed import Penstockd, Slurm
 
 Say = Callable[..., None]
 
 
-def record(job: str = "17", *, state: str = "COMPLETED", job_id: int = 17, **more: Any) -> jobs.Job:
-    fields = {"user": "alice", "name": "train", "partition": "gpu", "nodes": ("n1",)} | more
-    return fakes.job(job_id, shown_id=job, state=state, **fields)
+def record(state: str = "COMPLETED", **more: Any) -> jobs.Job:
+    return fakes.job(17, state=state, **({"shown_id": "17", "user": "alice"} | more))
 
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Decide what Slurm and penstockd answer; the last of several records for ever."""
+    """Decide what Slurm answers; penstockd knows no job."""
 
-    def decide(*records: jobs.Job, stdout: bytes = b"", away: bool = False) -> None:
-        left = list(records)
+    def decide(*records: jobs.Job) -> None:
+        slurm = Slurm(known=[(one,) for one in records])
+        monkeypatch.setattr(sources, "SlurmCommands", lambda: slurm)
 
-        async def answer(slurm_conf: str, job: str) -> jobs.Job:
-            await asyncio.sleep(0)
-            if not left:
-                raise errors.NotThere(f"Slurm knows no job {job}")
-            return left.pop(0) if len(left) > 1 else left[0]
-
-        async def answers(slurm_conf: str, job: str) -> tuple[jobs.Job, ...]:
-            return (await answer(slurm_conf, job),)
-
-        def describe(job_ids: tuple[int, ...]) -> asking.Answer:
-            if away:
-                raise errors.PenstockError("penstockd does not answer")
-            return asking.Answer([views.JobView(job_ids[0], stdout=stdout, stderr=stdout)], sees_all=False)
-
-        monkeypatch.setattr(lookup, "record", answer)
-        monkeypatch.setattr(lookup, "records", answers)
-        monkeypatch.setattr(asking, "describe", describe)
-
-    monkeypatch.setattr(logs, "ASK_SLURM", 0.0)
-    monkeypatch.setattr(logs, "POLL", 0.01)
+    monkeypatch.setattr(sources, "Socket", Penstockd)
+    monkeypatch.setattr(view, "ASK_SLURM", 0.0)
+    monkeypatch.setattr(view, "POLL", 0.01)
     monkeypatch.delenv("PENSTOCK_RESULTS", raising=False)
     monkeypatch.delenv("PENSTOCK_LAB", raising=False)
     return decide
@@ -92,41 +75,17 @@ def test_changed_results_are_told_file_by_file(stage: Stage, say: Say) -> None:
         assert f"{line}\n" in shown.output
 
 
-def test_earlier_attempts_and_array_tasks(stage: Stage, say: Say) -> None:
-    """By the array's number, in the order of tasks; by Slurm's own number of a task."""
-    say(record("20_10", job_id=31))
-    for restart in (0, 1):
-        assert stage.collect(stage.attempt(31, restart=restart), shown="20_10")
-    assert stage.collect(stage.attempt(32), shown="20_9")
-    found = json.loads(call(stage, "results", "20", "--format", "json").output)["results"]
-    assert [(job["summary"]["job"], job["attempts"]) for job in found] == [
-        ("20_9", []),
-        ("20_10", ["attempt-0"]),
-    ]
-    assert "earlier    attempt-0" in call(stage, "results", "31").output
-
-
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "CANCELLED"])
 def test_no_results_yet(stage: Stage, say: Say, state: str) -> None:
     """Exit code 3, and what Slurm says of the job."""
-    say(record(state=state))
+    say(record(state))
     error = call(stage, "results", "17").exception
-    assert isinstance(error, results.NoResults)
+    assert isinstance(error, NoResults)
     assert (error.exit_code, f"which is {state}" in error.message) == (3, True)
     (stage.results / ".17-0-01234567.partial").mkdir()
     error = call(stage, "results", "17").exception
-    assert isinstance(error, results.NoResults)
+    assert isinstance(error, NoResults)
     assert "are being collected" in error.message
-
-
-def test_broken_results_are_said(stage: Stage, say: Say) -> None:
-    """Their owner has changed the summary, or removed it."""
-    say()
-    assert stage.collect(stage.attempt())
-    (stage.results / "17" / "job_summary.json").write_text("{")
-    assert "has been changed" in str(call(stage, "results", "17").exception)
-    (stage.results / "17" / "job_summary.json").unlink()
-    assert "it has no job_summary.json" in str(call(stage, "results", "17").exception)
 
 
 @pytest.mark.parametrize("job", ["", "x", "17;ls", "../17", "17_", "1_2_3"])
@@ -145,93 +104,6 @@ def test_results_folder_must_be_known(say: Say) -> None:
     assert "PENSTOCK_RESULTS" in error.hint
 
 
-def test_logs_of_a_collected_job(stage: Stage, say: Say) -> None:
-    """From the results, also when the original is gone."""
-    say(record())
-    assert stage.collect(stage.attempt(out="collected\n"))
-    (stage.home / "slurm-17.out").unlink()
-    assert call(stage, "logs", "17").output == "collected\n"
-    assert call(stage, "logs", "17", "--stderr").output == ""
-
-
-def test_logs_of_a_running_job(stage: Stage, say: Say) -> None:
-    """From the file that penstockd names, or Slurm when that is away."""
-    out = stage.file("live.txt", "live\n")
-    say(record(state="RUNNING"), stdout=str(out).encode())
-    assert call(stage, "logs", "17").output == "live\n"
-    say(record(state="RUNNING", stdout=str(out)), away=True)
-    assert call(stage, "logs", "17").output == "live\n"
-    say(record(state="PENDING"))
-    assert "stdout is not known" in str(call(stage, "logs", "17").exception)
-
-
-def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, say: Say) -> None:
-    """Slurm does not fill in all patterns of a job that waits: the file that penstockd names later counts."""
-    stage.file("live-17-train.txt", "first\n")
-    waiting = record(state="PENDING", stdout=str(stage.home / "live-17-%x.txt"))
-    live = record(state="RUNNING", stdout=str(stage.home / "live-17-train.txt"))
-    say(waiting, waiting, live, record(state="COMPLETED", stdout=live.stdout), away=True)
-    assert call(stage, "logs", "17", "-f").stdout == "first\n"
-
-
-def test_output_of_an_ended_job_that_nobody_can_find_is_no_empty_output(stage: Stage, say: Say) -> None:
-    """Slurm has forgotten the job's path, and no results were kept: exit code 3, also with -f."""
-    say(record(state="COMPLETED"), away=True)
-    error = call(stage, "logs", "17", "-f").exception
-    assert isinstance(error, errors.NotThere)
-    assert error.message == "the path of job 17's stdout is not known"
-
-
-def test_job_that_was_too_fast_is_shown_from_its_results(stage: Stage, say: Say) -> None:
-    """It was over before anybody could say where it wrote."""
-    assert stage.collect(stage.attempt(out="fast\n"))
-    say(record(state="PENDING"), record(state="COMPLETED"))
-    assert call(stage, "logs", "17", "-f").stdout == "fast\n"
-
-
-def test_logs_are_followed_to_the_end(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes meanwhile is shown, also of a second attempt that empties the file."""
-    out = stage.file("live.txt", "first attempt\n")
-    states = [
-        record(state="RUNNING"),
-        record(state="RUNNING"),
-        record(state="PENDING"),
-        record(state="COMPLETED"),
-    ]
-    say(*states, stdout=str(out).encode())
-    texts = iter(["second\n", "second\nand last\n"])
-    monkeypatch.setattr("time.sleep", lambda seconds: out.write_text(next(texts, "second\nand last\n")))
-    shown = call(stage, "logs", "17", "-f")
-    assert shown.stdout.startswith("first attempt\nsecond\nand last\n")
-    assert "the job began again" in shown.stderr
-
-
-def test_missing_output_is_said(stage: Stage, say: Say) -> None:
-    """Not there yet, or not on this host: exit code 3, with what is known of the job."""
-    say(record(state="RUNNING"), stdout=b"/nonexistent/out")
-    error = call(stage, "logs", "17").exception
-    assert isinstance(error, errors.NotThere)
-    assert (error.exit_code, error.message) == (3, "/nonexistent/out is not there: job 17 is RUNNING")
-    say(record(state="FAILED", comment="no such folder"), stdout=b"/nonexistent/out")
-    error = call(stage, "logs", "17", "-f").exception
-    assert isinstance(error, errors.NotThere)
-    assert error.hint == "no such folder"
-
-
-def test_output_that_nobody_could_collect_is_no_empty_output(stage: Stage, say: Say) -> None:
-    """Exit code 3 and the reason, where the collected file is empty because there was nothing to read."""
-    say(record(state="FAILED", comment="slurmd could not open its output"))
-    assert stage.collect(stage.attempt(stdout=b"/nonexistent/out", stderr=b"/nonexistent/out"))
-    for arguments in (("17",), ("17", "-f")):
-        error = call(stage, "logs", *arguments).exception
-        assert isinstance(error, errors.NotThere)
-        assert (
-            error.message
-            == "job 17 has no stdout: /nonexistent/out could not be read: No such file or directory"
-        )
-        assert error.hint == "slurmd could not open its output"
-
-
 def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None:
     """Exit code 1 behind all of its output; without -f the output is all that was asked for."""
     out = stage.file("live.txt", "as far as it came\n")
@@ -245,6 +117,31 @@ def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None
     assert call(stage, "logs", "17").exit_code == 0
 
 
+def test_logs_of_one_stream_go_to_standard_output(stage: Stage, say: Say) -> None:
+    """As they are, byte by byte; of nothing that is there the exit code is 3."""
+    out = stage.file("out", "to stdout\n")
+    say(record("RUNNING", stdout=str(out), stderr="/nonexistent/err"))
+    assert call(stage, "logs", "17").stdout_bytes == b"to stdout\n"
+    error = call(stage, "logs", "17", "--stderr").exception
+    assert isinstance(error, errors.NotThere)
+    assert (error.exit_code, error.message) == (3, "/nonexistent/err is not there: job 17 is RUNNING")
+
+
+def test_a_job_that_begins_again_is_told_beside_its_output(
+    stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On standard error, so that what is piped is the job's alone."""
+
+    async def twice(*_: object, **__: object) -> AsyncIterator[view.Piece]:
+        for piece in (view.Piece(b"first\n"), view.Piece(began_again=True), view.Piece(b"second\n")):
+            yield piece
+
+    say()
+    monkeypatch.setattr(view.Output, "read", twice)
+    shown = call(stage, "logs", "17", "-f")
+    assert (shown.stdout, shown.stderr) == ("first\nsecond\n", "penstock: the job began again\n")
+
+
 def test_logs_of_services_in_a_lab(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """penstockd's without a name."""
     say()
@@ -253,20 +150,3 @@ def test_logs_of_services_in_a_lab(stage: Stage, say: Say, monkeypatch: pytest.M
     monkeypatch.setenv("PENSTOCK_LAB", str(stage.base))
     assert call(stage, "logs", "--daemon", "penstockd").output == "listening\n"
     assert "has no collector" in str(call(stage, "logs", "--daemon", "collector").exception)
-
-
-def test_tail_of_a_file_that_grows_and_begins_again(tmp_path: Path) -> None:
-    """Every byte once; a new file from its beginning."""
-    path = tmp_path / "out"
-    tail = tailing.Tail(path)
-    assert list(tail.more()) == []
-    path.write_text("one")
-    assert b"".join(tail.more()) == b"one"
-    with path.open("a") as stream:
-        stream.write(" two")
-    assert b"".join(tail.more()) == b" two"
-    path.write_text("x")
-    assert (b"".join(tail.more()), tail.began_again) == (b"x", 1)
-    (tmp_path / "new").write_text("another file")
-    (tmp_path / "new").replace(path)
-    assert (b"".join(tail.more()), tail.began_again) == (b"another file", 2)

@@ -19,6 +19,7 @@ from penstock import errors
 from penstock.cli import explain, group, mkinst, validate
 from penstock.model import launches
 from penstock.render import clifilter, yamltext
+from penstock.views import pods
 
 GOOD = "#!/bin/bash\n#SBATCH -N2 -t 5\nhostname\n"
 TYPOS = (
@@ -40,8 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, and a user that is the same everywhere."""
     monkeypatch.chdir(tmp_path)
     owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/home/alice")
-    real = explain.owner_named
-    monkeypatch.setattr(explain, "owner_named", lambda name="": real(name) if name else owner)
+    real = pods.owner_named
+    monkeypatch.setattr(pods, "owner_named", lambda name="": real(name) if name else owner)
     return tmp_path
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import installed, report
+from penstock.slurm import installed
+from penstock.views import scripts
 
 
 @pytest.mark.parametrize(
@@ -59,5 +60,5 @@ def test_the_release_that_counts(
 ) -> None:
     """--slurm, else what is installed, else the oldest we know."""
     monkeypatch.setattr(installed, "version", lambda: version)
-    check = report.Checker.load(site_file=None, release=asked, lint=False, silenced=())
+    check = scripts.Checker.load(site_file=None, release=asked, lint=False, silenced=())
     assert check.context.release == release

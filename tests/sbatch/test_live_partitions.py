@@ -9,7 +9,8 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from penstock.cli import partitions, validate
+from penstock.cli import validate
+from penstock.views import scripts
 
 SITE = """\
 cluster: hall
@@ -49,7 +50,7 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """Nobody was asked before."""
-    partitions.live.cache_clear()
+    scripts.live_partitions.cache_clear()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("SLURM_CONF", raising=False)
     return Folder(tmp_path)
@@ -79,7 +80,7 @@ def test_without_an_answer_nothing_is_said(
     folder: Folder, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nobody waits for it."""
-    monkeypatch.setattr(partitions, "SECONDS", 0.3)
+    monkeypatch.setattr(scripts, "SECONDS", 0.3)
     folder.sinfo(text)
     began = time.monotonic()
     assert "unknown-partition" not in folder.validate("batch")

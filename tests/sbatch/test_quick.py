@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli import checking, quick, validate
+from penstock.cli import quick, validate
 
 WORDS = (
     "a.sh - -- -q --quiet --lint --no-summary --format json text --format=json --format=xml --silence=x"
@@ -37,9 +37,7 @@ def test_same_as_click(words: list[str]) -> None:
     """Whatever is read without click, click reads in the same way."""
     request = quick.parse(words)
     if request is not None:
-        assert _by_click(words) == {
-            name: getattr(request, name) for name in checking.Request.__struct_fields__
-        }
+        assert _by_click(words) == {name: getattr(request, name) for name in quick.Request.__struct_fields__}
 
 
 def test_what_is_not_plain_is_left_to_click() -> None:

@@ -10,13 +10,13 @@ import pytest
 from tests.install import sites
 
 from penstock import errors
-from penstock.cli import explain
 from penstock.daemon import settings
 from penstock.model import jobs, launches, resources
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
 from penstock.sbatch import compiler, siteviews
 from penstock.site import daemons, loading
+from penstock.views import pods as shown_pods
 
 TEXT = """\
 cluster: hall
@@ -49,7 +49,7 @@ def test_all_settings_of_pods_are_penstockds() -> None:
     site = loading.loads(TEXT.encode())
     document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
-    assert explain.policy_of(view()) == of_penstockd
+    assert shown_pods.policy_of(view()) == of_penstockd
 
 
 def shown(*lines: str, site: SiteView | None = None) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def shown(*lines: str, site: SiteView | None = None) -> dict[str, Any]:
     script = "".join(f"{line}\n" for line in ("#!/bin/sh", *lines)).encode()
     done = compiler.compile_script(script, name="job.sh")
     assert done.spec is not None
-    (pod,) = explain.pods_of(done.spec, script, site or view(), here="/home/me")
+    (pod,) = shown_pods.of_job(done.spec, script, site or view(), here="/home/me")
     return pod
 
 
@@ -77,7 +77,7 @@ def test_shown_pod_is_the_one_that_penstockd_makes() -> None:
     """From what Slurm allocates and the launcher says of the same job."""
     site = loading.loads(TEXT.encode())
     told = msgspec.convert(daemons.penstockd(site, slurm_uid=0), settings.Settings).pods
-    owner = explain.owner_named()
+    owner = shown_pods.owner_named()
     share = jobs.NodeShare(
         node="n1",
         amount=resources.Amount(millicpus=2000, memory=4 * 2**30, gpus=1),
@@ -128,5 +128,5 @@ def test_a_view_of_an_older_release_is_told_in_words() -> None:
     found = siteviews.decode(json.dumps(old).encode())
     assert (found.pods.allowed_images, found.pods.is_trusted("gpu")) == (("hub/",), True)
     with pytest.raises(errors.UsageError, match="an older release") as raised:
-        explain.policy_of(found)
+        shown_pods.policy_of(found)
     assert "`penstock apply`" in raised.value.hint

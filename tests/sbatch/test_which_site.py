@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from tests.install import sites
 
 from penstock import errors, wellknown
-from penstock.cli import checking, explain, mkinst, quick, siteviews, validate
+from penstock.cli import explain, mkinst, quick, validate
+from penstock.views import installation
 
 VIEW = """{"partitions": {"gpu": {"default": true}}, "default_image": "site:1", "shared_mounts": ["/nas"],
   "memory_per_cpu_mib": 2048, "nodes": [{"count": 2, "cpus": 8, "memory_mib": 32768, "gpus": 4}]}"""
@@ -50,7 +51,7 @@ def test_validate_knows_the_site_of_the_environment(
     assert f"error[{code}]" in checked(name).output
     request = quick.parse([name])
     assert request is not None
-    assert checking.run(request) == 1
+    assert quick.run(request) == 1
 
 
 def test_the_view_that_apply_wrote_stands_for_its_site_file(
@@ -72,7 +73,7 @@ def test_a_site_file_that_nobody_has_applied_is_read_itself(
     text = text.replace("selector: {pool: small}\n    size: kubernetes", sized)
     (folder / "site.yaml").write_text(text)
     monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
-    found = siteviews.chosen(None)
+    found = installation.chosen(None)
     assert found is not None
     assert "gpu" in found.partitions
 
@@ -98,9 +99,9 @@ def test_the_word_of_the_call_comes_first(folder: Path, monkeypatch: pytest.Monk
     """Then the environment's, then the usual place."""
     for number, name in enumerate(("etc/site.json", "told.json", "said.json")):
         (folder / name).write_text(f'{{"max_array_size": {number}}}')
-    sizes = [siteviews.chosen(None)]
+    sizes = [installation.chosen(None)]
     monkeypatch.setenv(wellknown.ENV_SITE, "told.json")
-    sizes += [siteviews.chosen(None), siteviews.chosen("said.json")]
+    sizes += [installation.chosen(None), installation.chosen("said.json")]
     assert [found.max_array_size for found in sizes if found] == [0, 1, 2]
 
 
@@ -133,5 +134,5 @@ def test_the_time_it_takes_is_that_of_the_view(folder: Path, monkeypatch: pytest
     (folder / "site.json").write_text(VIEW)
     shutil.copy(folder / "site.json", folder / "site.yaml")
     monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
-    monkeypatch.setattr(siteviews, "_from_site_file", None)
-    assert siteviews.chosen(None) is not None
+    monkeypatch.setattr(installation, "_from_site_file", None)
+    assert installation.chosen(None) is not None

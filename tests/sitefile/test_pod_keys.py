@@ -21,6 +21,7 @@ from penstock.model import launches
 from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.site import daemons, loading
 from penstock.site.schema import Registry, Site
+from penstock.views import pods as shown_pods
 
 SITE: dict[str, Any] = {
     "cluster": "hall",
@@ -225,7 +226,7 @@ def said(result: Result) -> str:
 def _alice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same user everywhere."""
     owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(), home="/home/alice")
-    monkeypatch.setattr(explain, "owner_named", lambda name="": owner)
+    monkeypatch.setattr(shown_pods, "owner_named", lambda name="": owner)
 
 
 @pytest.mark.parametrize("key", SHAPING)

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from penstock import pinging
-from penstock.doctor import all_checks, bridge, checks, sides
+from penstock.doctor import all_checks, bridge, checks
 from penstock.doctor.live import Live, once
 from penstock.kube import kubeconfig, types
 from penstock.model import cluster, nodes
 from penstock.render import pods as rendering
+from penstock.views import nodes as view
 from tests.install import clusters, sites
 from tests.unit import fakes
 
@@ -134,18 +135,19 @@ def test_a_pod_without_a_job_is_an_orphan() -> None:
     assert found(Busy(pods=[[job_pod(17)]]), "orphans") == [("failed", message)]
 
 
-def test_both_views_of_a_node_agree_while_jobs_start_and_end() -> None:
+async def test_both_views_of_a_node_agree_while_jobs_start_and_end() -> None:
     """Pods are asked for before Slurm, and a disagreement is looked at again."""
     starting = Busy(pods=[[], [job_pod(17)]], used_cpus=(2,))
     ending = Busy(pods=[[job_pod(17)], []], used_cpus=(0,))
-    assert [sides.look(live)[0].disagreements for live in (starting, ending)] == [(), ()]
+    for live in (starting, ending):
+        assert (await view.nodes(live)).nodes[0].disagreements == ()
     assert (starting.asked, ending.asked[:2]) == (["pods", "slurm_nodes"], ["pods", "slurm_nodes"])
 
 
-def test_both_views_of_a_node_disagree_about_a_pod_that_stays() -> None:
+async def test_both_views_of_a_node_disagree_about_a_pod_that_stays() -> None:
     """A pod that outlived its job."""
     live = Busy(pods=[[job_pod(17)]])
-    assert sides.look(live)[0].disagreements == ("pods of jobs ask for cpu 2, Slurm gave 0",)
+    assert (await view.nodes(live)).nodes[0].disagreements == ("pods of jobs ask for cpu 2, Slurm gave 0",)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from penstock.doctor import bridge, checks
 from penstock.doctor.live import Live
 from tests.install import sites
 
-CHECKS = {check.name: check for check in bridge.registry.checks}
+CHECKS = {check.name: check for check in bridge.registry}
 
 
 @pytest.fixture

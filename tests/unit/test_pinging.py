@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli import daemon as command
+from penstock.cli import daemons as command
 from penstock.daemon import running
 from penstock.hooks import wire
 

@@ -16,7 +16,7 @@ from penstock.bridge import store
 from penstock.cli import jobs
 from penstock.daemon import describing, logs, metrics
 from penstock.kube import kinds, podview, reflectors, types
-from penstock.model import views
+from penstock.model import descriptions
 from penstock.model.reasons import NODE_LOST, Outcome, Refusal, RefusalKind
 from tests.unit import fakes
 
@@ -107,7 +107,8 @@ async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge
 def test_warnings_of_pods_are_shown_once_for_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """With the first pod's name, and how many more there are."""
     pods = [
-        views.PodView(f"p{n}", "u", n, 0, "n1", "Pending", "i", warnings=("FailedMount: x",)) for n in (0, 1)
+        descriptions.PodView(f"p{n}", "u", n, 0, "n1", "Pending", "i", warnings=("FailedMount: x",))
+        for n in (0, 1)
     ]
     jobs._print_warnings(pods)
     said = capsys.readouterr().out

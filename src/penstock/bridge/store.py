@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from penstock.model import jobs, resources
 from penstock.model.attempts import Attempt
 from penstock.model.audits import End
+from penstock.model.descriptions import StepView
 from penstock.model.reasons import Refusal
-from penstock.model.views import StepView
 
 LATEST_JOBS = 5000  # that are remembered although nothing is under way for them
 LATEST_STEPS = 200  # of one job: it may be refused for days

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import tempfile
 import time as unix_time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,8 +15,9 @@ import msgspec
 
 from penstock import clock, errors, wellknown
 from penstock.checking import confirming, looking, rendering, running
-from penstock.cli import whereabouts
 from penstock.kube import client, incluster
+from penstock.nas import atomic
+from penstock.views import installation
 
 CLEAN, BROKEN, UNKNOWN = 0, 1, 3
 
@@ -72,7 +72,7 @@ async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
     async with client.KubeClient(incluster.of_person()) as kube:
-        looker = looking.Looker(kube, whereabouts.slurm_conf(), whereabouts.socket())
+        looker = looking.Looker(kube, installation.slurm_conf(), installation.socket())
         yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
 
 
@@ -98,7 +98,7 @@ async def _watch(patience: dict[str, float], interval: float, metrics: Path | No
             report = change.report
             if metrics:
                 text = rendering.as_metrics(report.violations, known=not report.unknown, at=unix_time.time())
-                await asyncio.to_thread(write_atomically, metrics, text)
+                await asyncio.to_thread(atomic.write, metrics, text.encode(), durable=False)
             if change.appeared or change.gone or report.unknown != unknown:
                 _tell(change, style, unknown_before=unknown)
             unknown = report.unknown
@@ -117,16 +117,3 @@ def _tell(change: running.Change, style: str, *, unknown_before: str) -> None:
     if change.report.unknown != unknown_before:
         unknown = change.report.unknown
         click.echo(f"{stamp} cannot know: {unknown}" if unknown else f"{stamp} every side answers", err=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The collector never sees half a file."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            os.fchmod(descriptor, 0o644)
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -6,28 +6,19 @@ Exit codes: 0 all well; 1 warnings; 3 something is wrong or cannot be known; 2 a
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
-from penstock.cli import documents, screens
-from penstock.cli.sites import form_option, site_option
+from penstock.cli import output
+from penstock.cli.options import form_option, site_option
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
-from penstock.errors import UsageError
 from penstock.site import loading
 
 COLOURS = {"ok": "green", "skipped": "dim", "warning": "yellow", "unknown": "magenta", "failed": "red"}
 EXIT_CODES = {"ok": 0, "skipped": 0, "warning": 1, "unknown": 3, "failed": 3}
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What --format json prints."""
-
-    version: int = documents.VERSION
-    status: checks.Status
-    checks: tuple[checks.Result, ...]
 
 
 @click.command()
@@ -49,39 +40,25 @@ def doctor(site_file: Path, form: str, fix: bool, probe: bool, only: tuple[str, 
 
     Exit codes: 0 all well, 1 warnings, 2 wrong call or site file, 3 something is wrong or cannot be known.
     """
-    chosen = _chosen(only, probe)
-    results = list(checks.run(chosen, Live(loading.load(site_file)), fix=fix))
-    worst = checks.worst(results)
-    if form == "json":
-        documents.echo(Report(status=worst, checks=tuple(results)))
-    else:
-        _show(results, show_all=show_all)
-    sys.exit(EXIT_CODES[worst])
+    wanted = all_checks.chosen(only, probe=probe)
+    report = all_checks.report(wanted, Live(loading.load(site_file)), fix=fix)
+    output.answer(report, form, lambda found: _show(found.checks, show_all=show_all))
+    sys.exit(EXIT_CODES[report.status])
 
 
-def _chosen(only: tuple[str, ...], probe: bool) -> list[checks.Check]:
-    known = {check.name: check for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
-    unknown = [name for name in only if name not in known]
-    if unknown:
-        raise UsageError(f"there is no check {', '.join(unknown)}", hint=f"There are: {', '.join(known)}.")
-    if only:
-        return [known[name] for name in only]
-    return [*all_checks.ALWAYS, *(all_checks.PROBES if probe else ())]
-
-
-def _show(results: list[checks.Result], *, show_all: bool) -> None:
-    shown = screens.columns("check", "", "what was found", "what to do")
+def _show(results: Sequence[checks.Result], *, show_all: bool) -> None:
+    shown = output.columns("check", "", "what was found", "what to do")
     for result in results:
         if result.see or (result.status in ("ok", "skipped") and not (show_all or result.fixed)):
             continue
         word = "fixed" if result.fixed else result.status
         message = result.message or result.title
-        shown.add_row(result.name, screens.styled(word, COLOURS[result.status]), message, result.remedy)
+        shown.add_row(result.name, output.styled(word, COLOURS[result.status]), message, result.remedy)
     for see in dict.fromkeys(result.see for result in results if result.see):
         names = [result.name for result in results if result.see == see]
-        kind = screens.styled("unknown", COLOURS["unknown"])
+        kind = output.styled("unknown", COLOURS["unknown"])
         shown.add_row(f"{len(names)} more", kind, f"not checked: {', '.join(names)}", f"see {see}")
-    screen = screens.screen()
+    screen = output.screen()
     if shown.row_count:
         screen.print(shown)
     counted = {status: sum(each.status == status for each in results) for status in checks.ORDER}

@@ -1,44 +1,64 @@
-"""`penstock explain`: what Slurm will be asked, which pods will run, and what of the script will not be
-honoured.
-
-Nothing is submitted. Where Slurm decides only at start (which nodes, how tasks fall on them) the
-smallest allocation it may give is shown, and said to be that.
+"""`penstock explain` in words: what Slurm will be asked, which pods will run, and what of the script will not
+be honoured. Where Slurm decides only at start, the least that it may give is shown, and said to be that.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import pwd
+import itertools
 import sys
 import textwrap
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import click
 import msgspec
 
 from penstock import errors, wording
-from penstock.cli import checking, report, scriptfirst
-from penstock.model import launches
+from penstock.cli import report
 from penstock.model.jobspec import UNLIMITED, GresRequest, JobSpec
-from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
-from penstock.render import instances, namespaces, yamltext
-from penstock.sbatch import commands, compiler, footprint
+from penstock.render import instances, yamltext
+from penstock.sbatch.diagnostics import Diagnostic
+from penstock.views import explanation, pods, scripts
+from penstock.wording import many
 
 WIDTH = 110
-
-UNNAMED_ACCOUNT = "your-account"  # stands for the default account, which only the accounting knows
-DEFAULT_MIB = 1024
-"""Memory of a CPU where neither the script nor the site says."""
-
-MOST_PODS = 10_000
-"""More than any cluster has nodes: a slip of the finger in --nodes is not to fill this host's memory."""
+OWN = ("--format", "--site", "--slurm")
+"""Options of ours; sbatch has none of these names."""
 
 
-@click.command(cls=scriptfirst.ScriptFirst)
+class ScriptFirst(click.Command):
+    """Options of sbatch come after the script, and are nothing to click: of -Jhello it would take the -h."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _in_order(args))
+
+
+def _in_order(args: list[str]) -> list[str]:
+    """Our own options first, wherever they were written; behind the `--` the script and sbatch's options."""
+    own: list[str] = []
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word in ("-h", "--help"):
+            return ["--help"]
+        if name in OWN:
+            value = [] if equals else list(itertools.islice(words, 1))
+            if not equals and not value:
+                raise click.BadOptionUsage(name, f"Option {name!r} requires an argument.")
+            own += [word, *value]
+        elif word == "--" and not rest:
+            rest.extend(words)
+        elif not rest and word.startswith("-") and word != "-":
+            hint = "Options of sbatch come after the script, as in: penstock explain job.sh -N4"
+            raise errors.UsageError(f"{word} is no option of penstock explain", hint=hint)
+        else:
+            rest.append(word)
+    return [*own, "--", *rest]
+
+
+@click.command(cls=ScriptFirst)
 @click.option(
     "--format", "style", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print."
 )
@@ -62,216 +82,69 @@ def explain(
       penstock explain job.sh --nodes=4 -t 2:00:00
       penstock explain --format yaml job.sh | kubectl apply --dry-run=server -f -
     """
-    check = report.Checker.load(site_file=site_file, release=release, lint=False, silenced=())
+    check = scripts.Checker.load(site_file=site_file, release=release)
     try:
-        source = checking.script(file)
+        source = scripts.script(file)
     except IsADirectoryError:
         hint = "Name one script; `penstock validate` takes folders."
-        raise errors.UsageError(f"{report.printable(file)} is a folder", hint=hint) from None
-    done = check.compile(source, arguments)
+        raise errors.UsageError(f"{wording.printable(file)} is a folder", hint=hint) from None
+    found = explanation.explain(check, source, arguments, every_pod=style != "text")
     site = check.context.site or SiteView()
-    if style != "text" and done.spec and done.spec.nodes.minimum > MOST_PODS:
-        hint = "Leave --format out, or ask for fewer --nodes."
-        raise errors.UsageError(f"{done.spec.nodes.minimum} pods are too many to write out", hint=hint)
-    manifests = pods_of(done.spec, source.data, site, here=check.context.workdir) if done.spec else []
     if style == "json":
-        report.emit(_json(done, manifests, source.data))
-    elif done.spec is None:
-        report.print_text([(source, False, done.diagnostics)], to_stderr=style == "yaml")
+        document = msgspec.json.encode(_as_text(msgspec.to_builtins(found)))
+        report.emit(msgspec.json.format(document, indent=1) + b"\n")
+    elif found.job is None:
+        result = scripts.Result(source.shown, False, found.diagnostics)
+        report.print_text([(source, result)], to_stderr=style == "yaml")
     elif style == "yaml":
-        namespace = namespaces.render_namespace(_owner(done.spec), site.pods)
-        report.emit(_bytes(yamltext.documents([namespace, *manifests])))
+        text = yamltext.documents([pods.namespace(found.job, site), *found.pods])
+        report.emit(wording.without_stray_bytes(text).encode())
     else:
-        report.emit("\n".join(_text(done, manifests, site, source.data)) + "\n")
-    if done.spec is None:
+        report.emit("\n".join(_text(found, found.job, site)) + "\n")
+    if found.job is None:
         sys.exit(1)
-
-
-def _json(done: compiler.Compilation, manifests: list[dict[str, Any]], script: bytes) -> bytes:
-    """One shape for scripts that are accepted and for those that are not: these have no job."""
-    document = {
-        "job": done.spec,
-        "pods": manifests,
-        "remarks": remarks(done, script) if done.spec else [],
-        "diagnostics": report.clean(done.diagnostics),
-    }
-    text = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
-    return msgspec.json.format(text, indent=1) + b"\n"
 
 
 def _as_text(value: Any) -> Any:
     """The same without stray bytes, which no JSON can carry."""
     if isinstance(value, str):
-        return value if value.isprintable() else _bytes(value).decode()
+        return wording.without_stray_bytes(value)
     if isinstance(value, dict):
         return {_as_text(key): _as_text(item) for key, item in value.items()}
     return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _bytes(text: str) -> bytes:
-    """As UTF-8; what was no text in the script is shown as such."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
-
-
-def owner_named(name: str = "") -> launches.Owner:
-    """A user of this host; a number that is no user stands for itself."""
-    try:
-        entry = pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
-    except KeyError:
-        if not name.isdecimal() or not 0 < int(name) < 2**31:
-            raise errors.UsageError(f"{name!r} is neither a user of this host nor a number") from None
-        return launches.Owner(name=name, uid=int(name), gid=int(name), groups=())
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    return launches.Owner(
-        name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, groups=groups, home=entry.pw_dir
-    )
-
-
-def policy_of(site: SiteView) -> PodPolicy:
-    """What pods of the site are made by; UsageError where that is not known whole."""
-    if site.is_outdated:
-        hint = "`penstock apply` writes it anew."
-        raise errors.UsageError("an older release wrote the site's view and said less of its pods", hint=hint)
-    return site.pods
-
-
-def _owner(job: JobSpec) -> launches.Owner:
-    """Who asks, charged to the account that the script names."""
-    return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
-
-
-def pods_of(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[dict[str, Any]]:
-    """The pods that penstockd would make if the script were submitted in that folder."""
-    share = footprint.even_share(job)
-    partition = next(iter(site.partitions_of(job.partition)), "")
-    wanted = instances.Instance(
-        owner=_owner(job),
-        job_id=0,
-        cpus=share.cpus,
-        memory_mib=share.memory_mib or share.cpus * _usual_memory(site),
-        gpus=_gpus(job, share.gpus, site.gpu_types(partition)),
-        gpu_resource=site.gpu_resource(partition),
-        ranks=min(_count(job), MOST_PODS),
-        partition=partition,
-        qos=job.qos,
-    )
-    return instances.job_pods(wanted, _launch(job, script, here), policy_of(site))
-
-
-def _gpus(job: JobSpec, count: int, known: Collection[str]) -> dict[str, int]:
-    """By type, as Slurm will tell; where all GPUs have one type, those that the job does not name, too."""
-    named = footprint.gpus_by_type(job)
-    rest = next(iter(known)) if len(known) == 1 else ""
-    return named | {rest: named.get(rest, 0) + max(count - sum(named.values()), 0)}
-
-
-def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
-    """What the launcher will say; of its output files the folders are known, and their names when it runs."""
-    workdir, stdout, stderr = (
-        os.fsencode(os.path.normpath(Path(here, job.workdir, name)))
-        for name in ("", job.output, job.error or job.output)
-    )
-    return launches.LaunchRequest(
-        interpreter=os.fsencode(job.interpreter),
-        script=script,
-        workdir=workdir,
-        stdout=stdout,
-        stderr=stderr,
-        pod=job.pod,
-    )
-
-
-def _usual_memory(site: SiteView) -> int:
-    return site.memory_per_cpu_mib or DEFAULT_MIB
-
-
-def _count(job: JobSpec) -> int:
-    return max(job.nodes.minimum, 1)
-
-
-def remarks(done: compiler.Compilation, script: bytes) -> list[str]:
-    """Everything that is approximated, dropped or refused in a bridged partition."""
-    several = [] if any(found.code == "idle-pods" for found in done.diagnostics) else _of_nodes(done.spec)
-    return [*_of_owner(), *_of_options(done), *several, *(_of_job(done.spec, script) if done.spec else ())]
-
-
-def _of_owner() -> list[str]:
-    return (
-        ["jobs of root are refused at submission unless the site allows them"]
-        if not owner_named().uid
-        else []
-    )
-
-
-def _of_options(done: compiler.Compilation) -> list[str]:
-    said = {}
-    for setting in done.given:
-        option = setting.option
-        if option.treatment in ("approximated", "ignored", "refused"):
-            said[option.key] = f"--{option.name} is {option.treatment}: {option.note}"
-    return list(said.values())
-
-
-def _of_nodes(job: JobSpec | None) -> list[str]:
-    """Where no site is known, which could say it as a warning."""
-    if job is None or job.nodes.minimum < 2:
-        return []
-    return ["the script runs in the first pod; the others hold their room: nothing starts in them yet"]
-
-
-def _of_job(job: JobSpec, script: bytes) -> list[str]:
-    said = []
-    if job.signal is not None and not job.signal.to_batch:
-        said.append(
-            "--signal without B: reaches job steps alone, and none run in pods yet: write --signal=B:…"
-        )
-    return said + [
-        f"{_on_lines(call.lines)}: {', '.join(call.names)}: {call.becomes}"
-        for call in commands.calls(script, job)
-    ]
-
-
-def _of_lines(done: compiler.Compilation) -> list[str]:
+def _of_lines(diagnostics: Iterable[Diagnostic]) -> list[str]:
     """Each warning once, with the lines that it is about."""
     lines: dict[str, list[int]] = {}
-    for found in done.diagnostics:
+    for found in diagnostics:
         if found.severity == "warning":
             lines.setdefault(found.message, []).extend((found.line,) if found.line else ())
     return [
-        f"{_on_lines(tuple(places))}: {message}" if places else message for message, places in lines.items()
+        f"{explanation.on_lines(places)}: {message}" if places else message
+        for message, places in lines.items()
     ]
 
 
-def _on_lines(lines: tuple[int, ...], most: int = 4) -> str:
-    return f"line{'s' if len(lines) > 1 else ''} {wording.some([str(number) for number in lines], most)}"
-
-
-def _text(
-    done: compiler.Compilation, manifests: list[dict[str, Any]], site: SiteView, script: bytes
-) -> list[str]:
-    job = done.spec
-    assert job is not None  # noqa: S101 - a rejected script ends before
+def _text(found: explanation.Explanation, job: JobSpec, site: SiteView) -> list[str]:
+    tasks = f" for each of the {job.array.count} array tasks" if job.array else ""
+    will_run = f"Kubernetes will run {many(pods.count(job), 'pod')}{tasks}{_open(job)}"
     lines = ["Slurm will be asked", *_rows(_request(job))]
-    lines += [
-        "",
-        f"Kubernetes will run {_many(_count(job), 'pod')}{_for_each(job)}{_open(job)}",
-        *_rows(_pod(manifests[0], job, site)),
-    ]
-    dropped = [*remarks(done, script), *_of_lines(done)]
+    lines += ["", will_run, *_rows(_pod(found.pods[0], job, site))]
+    dropped = [*found.remarks, *_of_lines(found.diagnostics)]
     if dropped:
-        lines += ["", "Not as written", *(_item(report.printable(text)) for text in dropped)]
+        lines += ["", "Not as written", *(_item(wording.printable(text)) for text in dropped)]
     return lines
 
 
 def _request(job: JobSpec) -> dict[str, str]:
     memory = f"{job.memory.mib} MiB a {job.memory.scope}" if job.memory else "the partition's default"
+    most = f"-{job.nodes.maximum}" if job.nodes.maximum > job.nodes.minimum else ""
     return {
         "name": job.name,
         "partition": job.partition or "the default one",
-        "nodes": f"{job.nodes.minimum}-{job.nodes.maximum}"
-        if job.nodes.maximum > job.nodes.minimum
-        else str(job.nodes.minimum),
-        "tasks": f"{job.tasks} of {_many(job.cpus_per_task, 'CPU')}, {_many(job.cpus, 'CPU')} in all",
+        "nodes": f"{job.nodes.minimum}{most}",
+        "tasks": f"{job.tasks} of {many(job.cpus_per_task, 'CPU')}, {many(job.cpus, 'CPU')} in all",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
         "gres": _gres(job.gres),
         "time": _time(job.time_limit),
@@ -317,7 +190,8 @@ def _image(first: str, job: JobSpec, site: SiteView) -> str:
 def _assumed(job: JobSpec, site: SiteView) -> str:
     if job.sharing == "exclusive":
         return " at least: all CPUs of its node"
-    return "" if job.memory else f" ({_usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
+    each = f" ({pods.usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
+    return "" if job.memory else each
 
 
 def _amount(text: str) -> str:
@@ -328,17 +202,13 @@ def _amount(text: str) -> str:
 
 
 def _rows(fields: dict[str, str]) -> list[str]:
-    return [f"  {name:14}{report.printable(text)}" for name, text in fields.items() if text]
+    return [f"  {name:14}{wording.printable(text)}" for name, text in fields.items() if text]
 
 
 def _item(text: str) -> str:
     return textwrap.fill(
         text, width=WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
     )
-
-
-def _for_each(job: JobSpec) -> str:
-    return f" for each of the {job.array.count} array tasks" if job.array else ""
 
 
 def _open(job: JobSpec) -> str:
@@ -351,7 +221,3 @@ def _time(limit: int | None) -> str:
     if limit is None:
         return "the partition's default"
     return "no limit" if limit == UNLIMITED else f"{limit // 1440}-{limit % 1440 // 60:02}:{limit % 60:02}:00"
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

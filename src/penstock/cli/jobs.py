@@ -9,27 +9,18 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from penstock import errors
-from penstock.cli import asking, documents, screens, whereabouts
-from penstock.model import states, views
-from penstock.slurm import lookup, reader
-
-NOT_YOURS = "not yours to see"
-NOT_KNOWN = "not known"
-MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
-as_format = click.option(
-    "--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
-
-
-# -- jobs ------------------------------------------------------------------------------------------
+from penstock.cli import options, output
+from penstock.model import states
+from penstock.model.descriptions import PodView
+from penstock.views import jobs as view
+from penstock.views import sources
 
 
 @click.command()
 @click.option("--user", default="", help="Only this user's jobs.")
 @click.option("-r", "--array", "unfolded", is_flag=True, help="A line for each task of an array.")
-@as_format
-def jobs(user: str, style: str, *, unfolded: bool) -> None:
+@options.form_option
+def jobs(user: str, form: str, *, unfolded: bool) -> None:
     """List jobs that run, with their pods, then those that wait, with what they wait for.
 
     An array is one line, with its tasks counted by state; JSON has every task (docs/reference/json.md).
@@ -40,58 +31,42 @@ def jobs(user: str, style: str, *, unfolded: bool) -> None:
       penstock jobs --array
       penstock jobs --user alice --format json
     """
-    queue = asyncio.run(reader.SlurmReader(whereabouts.slurm_conf()).shown_queue(user=user))
-    answer = asking.describe_if_it_answers()
-    known = answer.by_job()
-    found = [documents.job_of(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queue]
-    found.sort(key=lambda job: job.state == states.JobState.PENDING)
-    if style == "json":
-        documents.echo(documents.Queue(problem=answer.problem, jobs=tuple(found)))
-    else:
-        print_jobs(found, unfolded=unfolded, unseen=_unseen(answer))
-    _complain(answer)
+    queue = asyncio.run(view.queue(sources.SlurmCommands(), sources.Socket(), user=user))
+    output.answer(queue, form, lambda found: print_jobs(found, unfolded=unfolded))
+    _complain(queue.problem)
 
 
-def _unseen(answer: asking.Answer) -> str:
-    """What stands in the place of pods that are not shown."""
-    return NOT_KNOWN if answer.problem else NOT_YOURS
-
-
-def _complain(answer: asking.Answer) -> None:
+def _complain(problem: str) -> None:
     """Half an answer is no success."""
-    if answer.problem:
-        click.echo(f"penstock: {answer.problem}; only Slurm's side is shown", err=True)
+    if problem:
+        click.echo(f"penstock: {problem}; only Slurm's side is shown", err=True)
         sys.exit(1)
 
 
-def print_jobs(found: Sequence[documents.Job], *, unfolded: bool = False, unseen: str = NOT_YOURS) -> None:
+def _unseen(problem: str) -> str:
+    """What stands in the place of pods that are not shown."""
+    return "not known" if problem else "not yours to see"
+
+
+def print_jobs(queue: view.Queue, *, unfolded: bool = False) -> None:
     """Those that run first, an array as one of them."""
-    shown = screens.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
-    families: dict[str, list[documents.Job]] = {}
-    for job in found:
+    unseen = _unseen(queue.problem)
+    shown = output.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
+    families: dict[str, list[view.Job]] = {}
+    for job in queue.jobs:
         families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
     for family in families.values():
         shown.add_row(*(_row(family[0], unseen) if len(family) == 1 else _folded(family, unseen)))
-    screens.screen().print(shown if found else "No jobs wait or run.")
+    output.screen().print(shown if queue.jobs else "No jobs wait or run.")
 
 
-def _row(job: documents.Job, unseen: str) -> tuple[str, ...]:
+def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
     where = _waits_for(job) if job.state == states.JobState.PENDING else ",".join(job.nodes)
-    return (
-        job.job,
-        *_common(job),
-        job.state,
-        screens.duration(job.elapsed_seconds),
-        where,
-        _pods(job, unseen),
-    )
+    time, pods = output.duration(job.elapsed_seconds), _pods(job, unseen)
+    return job.job, job.user, job.name, job.partition, job.state, time, where, pods
 
 
-def _common(job: documents.Job) -> tuple[str, ...]:
-    return job.user, job.name, job.partition
-
-
-def _folded(family: Sequence[documents.Job], unseen: str) -> tuple[str, ...]:
+def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
     """The tasks of one array; they come with those that run first."""
     first = family[0]
     nodes = dict.fromkeys(node for job in family for node in job.nodes)
@@ -100,8 +75,8 @@ def _folded(family: Sequence[documents.Job], unseen: str) -> tuple[str, ...]:
     longest = max((job.elapsed_seconds or 0 for job in family), default=0)
     pods = unseen if first.pods is None else statuses or "-"
     states = counted(job.state for job in family)
-    job = f"{first.array}_[{len(family)} tasks]"
-    return (job, *_common(first), states, screens.duration(longest), where, pods)
+    job, time = f"{first.array}_[{len(family)} tasks]", output.duration(longest)
+    return job, first.user, first.name, first.partition, states, time, where, pods
 
 
 def counted(words: Iterable[str]) -> str:
@@ -109,26 +84,23 @@ def counted(words: Iterable[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in collections.Counter(words).items())
 
 
-def _waits_for(job: documents.Job) -> str:
+def _waits_for(job: view.Job) -> str:
     """What Kubernetes lacks in words, what Slurm waits for as squeue has it."""
     if job.reason is None:
         return ""
     return job.reason.text if job.reason.source == "kubernetes" else f"({job.reason.code})"
 
 
-def _pods(job: documents.Job, unseen: str) -> str:
+def _pods(job: view.Job, unseen: str) -> str:
     if job.pods is None:
         return "-" if job.state == states.JobState.PENDING else unseen
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
 
 
-# -- show ------------------------------------------------------------------------------------------
-
-
 @click.command()
 @click.argument("job")
-@as_format
-def show(job: str, style: str) -> None:
+@options.form_option
+def show(job: str, form: str) -> None:
     """Show one job on both sides: state, pods, image, output, reason, and what happened when.
 
     Of an array, given by its number, every task in a line. Exit code 3: Slurm knows no such job.
@@ -139,95 +111,85 @@ def show(job: str, style: str) -> None:
       penstock show 20                         all tasks of an array
       penstock show 20_3 --format json
     """
-    if not job.replace("_", "", 1).isdigit():
-        raise errors.UsageError(
-            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
-        )
-    found = asyncio.run(lookup.records(whereabouts.slurm_conf(), job))
-    answer = asking.describe_if_it_answers([record.job_id for record in found[:MOST_DESCRIBED]])
-    known = answer.by_job()
-    shown = tuple(
-        documents.shown_of(record, known.get(record.job_id), hidden=answer.hides(record.user))
-        for record in found
-    )
-    if style == "json":
-        documents.echo(documents.Shown(problem=answer.problem, jobs=shown))
-    elif len(shown) == 1:
-        print_job(shown[0], unseen=_unseen(answer))
+    found = asyncio.run(view.show(sources.SlurmCommands(), sources.Socket(), job))
+    output.answer(found, form, print_shown)
+    _complain(found.problem)
+
+
+def print_shown(found: view.Shown) -> None:
+    """All of one job, or an array task by task."""
+    unseen = _unseen(found.problem)
+    if len(found.jobs) == 1:
+        _print_job(found.jobs[0], unseen)
     else:
-        print_tasks(shown, unseen=_unseen(answer))
-    _complain(answer)
+        _print_tasks(found.jobs, unseen)
 
 
-def print_tasks(shown: Sequence[documents.ShownJob], *, unseen: str = NOT_YOURS) -> None:
-    """An array, task by task."""
-    first, out = shown[0], screens.screen()
+def _print_tasks(shown: Sequence[view.ShownJob], unseen: str) -> None:
+    first, out = shown[0], output.screen()
     states = counted(state for job in shown for state in [job.state] * job.tasks)
     out.print(f"array {first.array} {first.name} of {first.user} in {first.partition}: {states}")
-    rows = screens.columns("task", "state", "time", "where", "pods", "")
+    rows = output.columns("task", "state", "time", "where", "pods", "")
     for job in shown:
         waits = job.reason.text if job.reason else ""
-        time, where = screens.duration(job.elapsed_seconds), ",".join(job.nodes)
+        time, where = output.duration(job.elapsed_seconds), ",".join(job.nodes)
         rows.add_row(job.job, _state(job), time, where, _pods(job, unseen), waits or job.comment)
     out.print(rows)
-    out.print(screens.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
+    out.print(output.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
 
 
-def print_job(shown: documents.ShownJob, *, unseen: str = NOT_YOURS) -> None:
-    """All of one job."""
+def _print_job(shown: view.ShownJob, unseen: str) -> None:
     from rich import table
 
-    out = screens.screen()
+    out = output.screen()
     facts = table.Table(box=None, show_header=False, padding=(0, 2))
     for name, value in _facts(shown):
-        facts.add_row(screens.styled(name, "bold"), value)
+        facts.add_row(output.styled(name, "bold"), value)
     out.print(facts)
     if shown.pods is None or shown.timeline is None:
-        out.print(screens.styled(f"Its pods and what happened are {unseen}.", "dim"))
+        out.print(output.styled(f"Its pods and what happened are {unseen}.", "dim"))
         return
-    pods = screens.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
+    pods = output.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:
         pods.add_row(
             str(pod.rank), f"{pod.namespace}/{pod.name}", pod.node, pod.status, pod.image, pod.reason
         )
-    out.print(pods if shown.pods else screens.styled("No pods now.", "dim"))
+    out.print(pods if shown.pods else output.styled("No pods now.", "dim"))
     _print_warnings(shown.pods)
     _print_steps(shown.timeline, waits=shown.state == states.JobState.PENDING)
 
 
-def _print_warnings(pods: Sequence[views.PodView]) -> None:
+def _print_warnings(pods: Sequence[PodView]) -> None:
     """What keeps pods from starting, in the cluster's own words; once where it is the same for all."""
     told: dict[str, list[str]] = {}
     for pod in pods:
         for warning in pod.warnings:
             told.setdefault(warning, []).append(pod.name)
-    rows = screens.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
+    rows = output.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
     for warning, names in told.items():
         rows.add_row(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", warning)
     if told:
-        screens.screen().print(rows)
+        output.screen().print(rows)
 
 
-def _print_steps(timeline: Sequence[documents.Step], *, waits: bool) -> None:
-    steps = screens.columns("when", "after", "step", "", title="What happened")
-    before = timeline[0].at if timeline else None
-    for step in timeline:
-        after = (step.at - (before or step.at)).total_seconds()
-        steps.add_row(screens.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
-        before = step.at
+def _print_steps(timeline: Sequence[view.Step], *, waits: bool) -> None:
+    steps = output.columns("when", "after", "step", "", title="What happened")
+    for before, step in zip((*timeline[:1], *timeline), timeline, strict=False):
+        after = (step.at - before.at).total_seconds()
+        steps.add_row(output.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
     nothing = "It has not been tried yet." if waits else "penstockd remembers nothing of this job."
-    screens.screen().print(steps if timeline else screens.styled(nothing, "dim"))
+    output.screen().print(steps if timeline else output.styled(nothing, "dim"))
 
 
-def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
+def _facts(job: view.ShownJob) -> list[tuple[str, str]]:
     waits = f"{job.reason.text} ({job.reason.code})" if job.reason else ""
     found = [
         ("job", f"{job.job} {job.name} of {job.user} in {job.partition}"),
-        ("state", f"{_state(job)}, {screens.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
+        ("state", f"{_state(job)}, {output.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
         ("waits", waits),
-        ("submitted", screens.moment(job.submitted)),
-        ("started", screens.moment(job.started)),
-        ("ended", screens.moment(job.ended)),
+        ("submitted", output.moment(job.submitted)),
+        ("started", output.moment(job.started)),
+        ("ended", output.moment(job.ended)),
         ("nodes", ",".join(job.nodes)),
         ("comment", job.comment),
         ("output", job.stdout),
@@ -236,6 +198,6 @@ def _facts(job: documents.ShownJob) -> list[tuple[str, str]]:
     return [(name, value) for name, value in found if value]
 
 
-def _state(job: documents.ShownJob) -> str:
+def _state(job: view.ShownJob) -> str:
     """With how it ended, once it has."""
     return job.state if job.exit_code is None else f"{job.state} {job.exit_code}:{job.signal or 0}"

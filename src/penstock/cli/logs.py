@@ -1,29 +1,23 @@
-"""`penstock logs`: a job's output while it runs and afterwards, and what our own services say.
-
-Files are read with the caller's own rights, so nobody sees more than the kernel lets them.
-"""
+"""`penstock logs`: a job's output while it runs and afterwards, and what our own services say."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from time import sleep
+from typing import Literal
 
 import click
 
-from penstock import errors, wellknown
-from penstock.cli import asking, results, whereabouts
-from penstock.model import jobs, states
-from penstock.results import finding, gathering, tailing
-from penstock.slurm import lookup
+from penstock import clock, errors, wellknown
+from penstock.cli import options
+from penstock.results import tailing
+from penstock.views import logs as view
+from penstock.views import sources
 
-POLL = 0.2
-ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
-COLLECTED_WITHIN = 10.0  # seconds
 SERVICES = ("penstockd", "collector", "intake")
 
 
@@ -39,7 +33,7 @@ SERVICES = ("penstockd", "collector", "intake")
     flag_value="penstockd",
     help="What one of our services says, penstockd if none is named.",
 )
-@results.given_folder
+@options.results_option
 def logs(
     job: str | None, folder: Path | None, service: str | None, *, follow: bool, errors_too: bool
 ) -> None:
@@ -58,136 +52,19 @@ def logs(
     if service is not None:
         _say(service, follow=follow)
         return
-    if job is None or not finding.JOB.fullmatch(job):
-        raise errors.UsageError("which job?", hint="A number such as 17, or 20_3 in an array.")
-    _show(job, folder, stream="stderr" if errors_too else "stdout", follow=follow)
+    stream: Literal["stdout", "stderr"] = "stderr" if errors_too else "stdout"
+    found = view.Output(
+        sources.SlurmCommands(), sources.Socket(), folder, job or "", stream, clock.SystemClock()
+    )
+    asyncio.run(_show(found, follow=follow))
 
 
-# -- a job -----------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass
-class Watched:
-    """One stream of one job, and how far it has been shown."""
-
-    job: str
-    folder: Path | None
-    stream: str
-    record: jobs.Job
-    tail: tailing.Tail
-    found: bool = False
-    """Whether anybody knows where the file is."""
-
-    def look(self) -> None:
-        """Ask Slurm again; until something has been read, the file may still turn out to be another one."""
-        self.record = asyncio.run(lookup.record(whereabouts.slurm_conf(), self.job))
-        self.find()
-
-    def find(self) -> None:
-        path = None if self.tail.offset else _path(self.record, self.folder, self.stream)
-        if path is not None:
-            self.tail.path, self.found = path, True
-
-    def write(self) -> None:
-        _write(self.tail)
-
-
-def _show(job: str, folder: Path | None, *, stream: str, follow: bool) -> None:
-    record = asyncio.run(lookup.record(whereabouts.slurm_conf(), job))
-    watched = Watched(job, folder, stream, record, tailing.Tail(Path(os.devnull)))
-    watched.find()
-    try:
-        watched.write()
-        if follow and watched.record.goes_on:
-            _follow(watched)
-    except PermissionError:
-        hint = f"The job is {record.user}'s."
-        raise errors.PenstockError(f"{watched.tail.path} is not yours to read", hint=hint) from None
-    if not watched.tail.offset and not watched.record.goes_on:
-        _say_what_was_not_collected(watched)
-    state = watched.record.state
-    if not watched.found:
-        raise errors.NotThere(
-            f"the path of job {record.shown_id}'s {stream} is not known",
-            hint=f"It is {state}; a job that has not started has written nothing.",
-        )
-    if not watched.tail.path.exists():
-        hint = watched.record.comment or ("" if state != states.JobState.PENDING else "It has not started.")
-        raise errors.NotThere(f"{watched.tail.path} is not there: job {job} is {state}", hint=hint)
-    if follow and not watched.record.goes_on and state != states.JobState.COMPLETED:
-        raise errors.PenstockError(f"job {job} is {state} {_end_of(watched.record)}")
-
-
-def _say_what_was_not_collected(watched: Watched) -> None:
-    """An empty file in the results may stand for one that the collector could not read; its notes say so."""
-    collected = results.outputs_of(watched.folder, watched.record.shown_id)
-    if collected is None:
-        return
-    prefix = f"{watched.tail.path.name}: "
-    for note in finding.read(collected, verify=False).summary.notes:
-        if note.startswith(prefix):
-            message = f"job {watched.job} has no {watched.stream}: {note.removeprefix(prefix)}"
-            raise errors.NotThere(message, hint=watched.record.comment)
-
-
-def _end_of(record: jobs.Job) -> str:
-    return f"{record.exit_code or 0}:{record.signal or 0}"
-
-
-def _path(record: jobs.Job, folder: Path | None, stream: str) -> Path | None:
-    """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
-    if not record.goes_on:
-        collected = results.outputs_of(folder, record.shown_id)
-        if collected is not None:
-            return collected / (gathering.STDERR if stream == "stderr" else gathering.STDOUT)
-    named = _from_penstockd(record.job_id, stream) or (record.stderr if stream == "stderr" else record.stdout)
-    return Path(named) if named else None
-
-
-def _from_penstockd(job_id: int, stream: str) -> str:
-    """Where the running attempt writes, every pattern filled in; nothing when penstockd is away."""
-    try:
-        (view,) = asking.describe((job_id,)).jobs
-    except errors.PenstockError:
-        return ""
-    return os.fsdecode(view.stderr if stream == "stderr" else view.stdout)
-
-
-def _follow(watched: Watched) -> None:
-    """Until Slurm says that the job is over, and all of its output has been shown."""
-    asked, restarts = time.monotonic(), 0
-    while watched.record.goes_on:
-        watched.find()
-        watched.write()
-        if watched.tail.began_again > restarts:
-            restarts = watched.tail.began_again
+async def _show(found: view.Output, *, follow: bool) -> None:
+    async for piece in found.read(follow=follow):
+        sys.stdout.buffer.write(piece.data)
+        sys.stdout.buffer.flush()
+        if piece.began_again:
             click.echo("penstock: the job began again", err=True)
-        if time.monotonic() - asked > ASK_SLURM:
-            asked = time.monotonic()
-            watched.look()
-        time.sleep(POLL)
-    _write_the_rest(watched)
-
-
-def _write_the_rest(watched: Watched) -> None:
-    """A job that was over before its file was known is shown once its results are there."""
-    deadline = time.monotonic() + COLLECTED_WITHIN
-    watched.write()
-    while not watched.tail.offset and watched.folder and time.monotonic() < deadline:
-        watched.find()
-        watched.write()
-        if results.outputs_of(watched.folder, watched.record.shown_id):
-            return
-        time.sleep(POLL)
-
-
-def _write(tail: tailing.Tail) -> None:
-    for chunk in tail.more():
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
-
-
-# -- our services ----------------------------------------------------------------------------------
 
 
 def _say(service: str, *, follow: bool) -> None:
@@ -198,10 +75,13 @@ def _say(service: str, *, follow: bool) -> None:
     tail = tailing.Tail(Path(lab) / "log" / f"{service}.log")
     if not tail.path.exists():
         raise errors.PenstockError(f"the lab in {lab} has no {service}, or it has said nothing yet")
-    _write(tail)
-    while follow:
-        time.sleep(POLL)
-        _write(tail)
+    while True:
+        for chunk in tail.more():
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        if not follow:
+            return
+        sleep(view.POLL)
 
 
 def _journal(service: str, *, follow: bool) -> None:

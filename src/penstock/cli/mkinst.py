@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from penstock import errors
-from penstock.cli import explain, siteviews
 from penstock.kube import client, incluster, kinds
 from penstock.model import launches
 from penstock.model.jobspec import PodSpec
@@ -23,6 +22,7 @@ from penstock.render import instances, yamltext
 from penstock.sbatch import images
 from penstock.sbatch.values import sizes
 from penstock.sbatch.values.problem import Problem
+from penstock.views import installation, pods
 
 Command = Callable[..., None]
 MOST_JOB_ID = 67_108_863  # Slurm's ids have 26 bits
@@ -100,7 +100,7 @@ def manifests(
     site_file: str | None,
 ) -> list[dict[str, Any]]:
     """The namespace and the pod, or one line that says what is wrong with the call."""
-    site = siteviews.chosen(site_file) or SiteView()
+    site = installation.chosen(site_file) or SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
         owner=dataclasses.replace(_owner(owner), account=account),
@@ -112,7 +112,7 @@ def manifests(
     )
     image = _image(image or site.pods.default_image, site)
     wish = PodSpec(image=image, priority_class=chosen.priority_class)
-    return instances.single(instance, wish, policy=explain.policy_of(site), command=command)
+    return instances.single(instance, wish, policy=pods.policy_of(site), command=command)
 
 
 def _known(table: dict[str, Any], name: str, noun: str) -> Any:
@@ -122,7 +122,7 @@ def _known(table: dict[str, Any], name: str, noun: str) -> Any:
 
 
 def _owner(name: str) -> launches.Owner:
-    found = explain.owner_named(name)
+    found = pods.owner_named(name)
     if found.uid == 0:
         raise errors.UsageError("an instance does not run as root", hint="name the user it is for")
     return found

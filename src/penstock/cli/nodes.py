@@ -5,26 +5,17 @@ Exit codes: 0 they agree; 1 they do not; 2 a wrong call or site file.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 import click
-import msgspec
-from rich import table
 
-from penstock import errors
-from penstock.cli import documents, screens
-from penstock.cli.sites import form_option, site_option
-from penstock.doctor import rights, sides
+from penstock.cli import output
+from penstock.cli.options import form_option, site_option
 from penstock.doctor.live import Live
 from penstock.site import loading
-
-
-class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """What --format json prints."""
-
-    version: int = documents.VERSION
-    nodes: tuple[sides.NodeSides, ...]
+from penstock.views import nodes as view
 
 
 @click.command()
@@ -41,51 +32,25 @@ def nodes(site_file: Path, form: str) -> None:
       penstock nodes
       penstock nodes --format json
     """
-    try:
-        found = sides.look(Live(loading.load(site_file)))
-    except errors.PenstockError as error:
-        error.hint = rights.remedy(error)
-        raise
-    if form == "json":
-        documents.echo(Nodes(nodes=found))
-    else:
-        screens.screen().print(_table(found))
-        click.echo("Amounts are CPUs / memory in GiB / GPUs.")
-    sys.exit(1 if any(node.disagreements for node in found) else 0)
+    found = asyncio.run(view.nodes(Live(loading.load(site_file))))
+    output.answer(found, form, _print)
+    sys.exit(1 if any(node.disagreements for node in found.nodes) else 0)
 
 
-def _table(found: tuple[sides.NodeSides, ...]) -> table.Table:
-    shown = screens.columns(
-        "node",
-        "Slurm",
-        "Kubernetes",
-        "claims",
-        "can give",
-        "allocated",
-        "jobs",
-        "others",
-        "free",
-        "",
-    )
-    for node in found:
+def _print(found: view.Nodes) -> None:
+    sides = ("Slurm", "Kubernetes", "claims", "can give", "allocated", "jobs", "others", "free")
+    shown = output.columns("node", *sides, "")
+    for node in found.nodes:
+        states = (node.name, node.slurm_state.lower(), node.kubernetes_state)
+        has = (node.slurm_total, node.kubernetes_total, node.allocated)
+        amounts = map(_words, (*has, node.requested, node.foreign, node.free))
         colour = "red" if node.disagreements else None
-        shown.add_row(
-            node.name,
-            node.slurm_state.lower(),
-            node.kubernetes_state,
-            _words(node.slurm_total),
-            _words(node.kubernetes_total),
-            _words(node.allocated),
-            _words(node.requested),
-            _words(node.foreign),
-            _words(node.free),
-            "; ".join(node.disagreements),
-            style=colour,
-        )
-    return shown
+        shown.add_row(*states, *amounts, "; ".join(node.disagreements), style=colour)
+    output.screen().print(shown)
+    click.echo("Amounts are CPUs / memory in GiB / GPUs.")
 
 
-def _words(amounts: sides.Amounts | None) -> str:
+def _words(amounts: view.Amounts | None) -> str:
     if amounts is None:
         return "-"
     return f"{amounts.cpus:g}/{amounts.memory_mb / 1024:.3g}/{amounts.gpus}"

@@ -6,36 +6,30 @@ call or a wrong site file.
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
 import difflib
-import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 
 from penstock import errors, wellknown
+from penstock.cli import output
+from penstock.cli.options import form_option, site_option
 from penstock.install import (
-    access,
     applying,
     drafting,
-    facts,
     leftovers,
     planning,
     preflight,
-    reach,
+    previews,
     rendering,
 )
-from penstock.kube import incluster, kubeconfig
 from penstock.nas import atomic
-from penstock.render import yamltext
-from penstock.site import loading, objects, schema
-from penstock.slurm import reader
+from penstock.site import loading, schema
 
-Command = TypeVar("Command", bound=Callable[..., None])
 MARKS = {
     "add": ("+", "green"),
     "change": ("~", "yellow"),
@@ -43,30 +37,6 @@ MARKS = {
     "restart": ("!", "cyan"),
     "reload": ("!", "cyan"),
 }
-
-
-def site_option(command: Command) -> Command:
-    """Which site file a command is about."""
-    return click.option(
-        "--site",
-        "site_file",
-        type=click.Path(path_type=Path),
-        envvar=wellknown.ENV_SITE,
-        default=loading.DEFAULT_PATH,
-        show_default=True,
-        help="The site file; also $PENSTOCK_SITE.",
-    )(command)
-
-
-def form_option(command: Command) -> Command:
-    """For people or for machines."""
-    choices = click.Choice(["table", "json"])
-    return click.option("--format", "form", type=choices, default="table", show_default=True)(command)
-
-
-def as_json(value: Any) -> str:
-    """For machines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 # -- render --------------------------------------------------------------------------------------------------
@@ -86,78 +56,27 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
       penstock render --diff                           what differs from the live site (exit 1 if anything)
       penstock render --out /tmp/rendered              as files
     """
-    site = loading.load(site_file)
-    wanted = only or rendering.KINDS
-    known = facts.gather(site, site_lua=rendering.has_site_lua(site))
-    files = [file for file in rendering.all_files(site, known) if file.kind in wanted]
-    manifests = objects.all_objects(site, known.groups) if "kubernetes" in wanted else ()
+    preview = previews.preview(loading.load(site_file), only or rendering.KINDS)
     if show_diff:
-        texts = {file.path: file.content.decode() for file in files}
-        if "slurm" in wanted:
-            texts |= {edit.path: rendering.edited(edit) for edit in rendering.all_edits(site, known)}
-        sys.exit(1 if _show_differences(site, texts, manifests) else 0)
-    if manifests:
-        text = yamltext.documents(manifests)
-        files.append(rendering.File(path=Path("kubernetes.yaml"), content=text.encode(), kind="kubernetes"))
-    named = {str(file.path): file.content.decode() for file in files}
+        sys.exit(_show_differences(preview))
     if out is not None:
-        _write_below(out, files)
-    elif form == "json":
-        click.echo(as_json(named))
+        preview.write_below(out)
+        click.echo(f"{len(preview.files)} files are in {out}.")
+        return
+    texts = {str(file.path): file.content.decode() for file in preview.files}
+    if form == "json":
+        output.echo_json(texts)
     else:
-        for name, text in named.items():
+        for name, text in texts.items():
             click.echo(f"# ---- {name}\n{text}")
 
 
-def _write_below(top: Path, files: list[rendering.File]) -> None:
-    """Closed as they are in place, for one has a password; a link in the folder leads nobody out of it."""
-    try:
-        top.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            path = top / str(file.path).lstrip("/")
-            _make_folders(top, path.parent)
-            atomic.write(path, file.content, mode=file.mode)
-    except OSError as error:
-        raise errors.UsageError(f"--out {top}: cannot write {error.filename}: {error.strerror}") from error
-    click.echo(f"{len(files)} files are in {top}.")
-
-
-def _make_folders(top: Path, folder: Path) -> None:
-    for parent in (*reversed(folder.parents), folder):
-        if parent == top or not parent.is_relative_to(top):
-            continue
-        if parent.is_symlink():
-            raise errors.UsageError(f"--out {top}: {parent} is a link", hint="Take an empty folder.")
-        parent.mkdir(exist_ok=True)
-
-
-def _show_differences(site: schema.Site, texts: Mapping[Path, str], manifests: Any) -> bool:
-    found = False
-    for path, text in texts.items():
-        live = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
-        if live != text:
-            found = True
-            _echo_diff(str(path), _printable(live), _printable(text))
-    cluster = access.admin(site) if manifests else None
-    for manifest in manifests:
-        live_object = cluster.get(manifest) if cluster else None
-        if live_object is None or not planning.contains(live_object, manifest):
-            found = True
-            before = yamltext.document(_same_keys(live_object or {}, manifest))
-            _echo_diff(access.path_of(manifest), before, yamltext.document(manifest))
-    return found
-
-
-def _printable(text: str) -> str:
-    """A file of the site's may hold bytes that are no text."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _same_keys(live: Any, wanted: Any) -> Any:
-    """Of the live object only what the manifest speaks of."""
-    if isinstance(wanted, dict) and isinstance(live, dict):
-        return {key: _same_keys(live[key], value) for key, value in wanted.items() if key in live}
-    return live
+def _show_differences(preview: previews.Preview) -> int:
+    code = 0
+    for name, before, after in preview.differences():
+        code = 1
+        _echo_diff(name, before, after)
+    return code
 
 
 def _echo_diff(name: str, before: str, after: str) -> None:
@@ -283,7 +202,7 @@ def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
     lines = list(plan.lines())
     if form == "json":
         rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
-        click.echo(as_json({"plan": rows, "kept": plan.kept, "problems": problems}))
+        output.echo_json({"plan": rows, "kept": plan.kept, "problems": problems})
         return
     for word, what, name in lines:
         mark, colour = MARKS[word]
@@ -294,7 +213,7 @@ def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
 
 # -- init ----------------------------------------------------------------------------------------------------
 @click.command()
-@click.option("--site", "site_file", type=click.Path(path_type=Path), default=loading.DEFAULT_PATH,
+@click.option("--site", "site_file", type=click.Path(path_type=Path), default=wellknown.SITE_FILE,
               envvar=wellknown.ENV_SITE, show_default=True, help="Where to write it.")  # fmt: skip
 @form_option
 @click.option("--yes", is_flag=True, help="Ask nothing.")
@@ -319,30 +238,16 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
     if not yes:
         for key, question in (("partition", "New partition"), ("nas", "Shared folder"), ("image", "Image")):
             options[key] = click.prompt(question, default=options[key], show_default=True)
-    made = drafting.draft(_see(options["slurm_conf"], options["config"]), _wishes(options))
+    seen = drafting.look(options["slurm_conf"], _admin_kubeconfig(options))
+    made = drafting.draft(seen, _wishes(options))
     loading.loads(made.text.encode(), name=str(site_file))
     site_file.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(site_file, made.text.encode())
     if form == "json":
-        click.echo(as_json({"site": str(site_file), **_matches(made)}))
+        found = {key: value for key, value in dataclasses.asdict(made).items() if key != "text"}
+        output.echo_json({"site": str(site_file), **found})
     else:
         _show_draft(made, site_file)
-
-
-def _see(slurm_conf: str, config: str) -> drafting.Seen:
-    path = Path(config.partition(":")[0]).expanduser()
-    is_pod = not path.exists() and incluster.is_pod()
-    cluster = access.Cluster(incluster.load() if is_pod else kubeconfig.load(path))
-    slurm = reader.SlurmReader(slurm_conf)
-    nodes = asyncio.run(slurm.nodes())
-    return drafting.Seen(
-        settings=asyncio.run(slurm.configuration()) | {"SLURM_CONF": slurm_conf},
-        nodes=nodes,
-        partitions=[each.name for each in asyncio.run(slurm.partitions())],
-        members=access.members_of(cluster),
-        host=socket.gethostname(),
-        elsewhere=frozenset(node.name for node in nodes if not reach.is_here(node.address or node.name)),
-    )
 
 
 def _wishes(options: dict[str, Any]) -> drafting.Wishes:
@@ -360,20 +265,13 @@ def _wishes(options: dict[str, Any]) -> drafting.Wishes:
         partition=options["partition"],
         nas=options["nas"],
         image=options["image"],
-        admin_kubeconfig=str(Path(options["config"].partition(":")[0]).expanduser()),
+        admin_kubeconfig=str(_admin_kubeconfig(options)),
         overrides=overrides,
     )
 
 
-def _matches(made: drafting.Draft) -> dict[str, Any]:
-    return {
-        "matched": made.matched,
-        "only_slurm": made.only_slurm,
-        "only_kubernetes": made.only_kubernetes,
-        "left_out": made.left_out,
-        "renamed": made.renamed,
-        "remarks": made.remarks,
-    }
+def _admin_kubeconfig(options: dict[str, Any]) -> Path:
+    return Path(options["config"].partition(":")[0]).expanduser()
 
 
 def _show_draft(made: drafting.Draft, site_file: Path) -> None:

@@ -1,7 +1,7 @@
 """`penstock validate` for click: is this script right, and what of it will not do what it says?
 
 Nothing is submitted and no Slurm is needed. The options described here are read without click in plain calls
-(quick.py); both end in checking.py.
+(quick.py), which checks them, too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from penstock.cli import checking
+from penstock.cli import quick
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "style", type=click.Choice(checking.STYLES), default="text", help="How to print.")
+@click.option("--format", "style", type=click.Choice(quick.STYLES), default="text", help="How to print.")
 @click.option(
     "--site",
     "site_file",
@@ -50,4 +50,4 @@ def validate(**words: Any) -> None:
       penstock validate --format json - < job.sh    for editors and programs
       penstock validate --slurm 24.11 job.sh        by the rules of another release
     """
-    sys.exit(checking.run(checking.Request(**words)))
+    sys.exit(quick.run(quick.Request(**words)))

@@ -11,15 +11,14 @@ from penstock import wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import store
 from penstock.kube import podview, reflectors, types
-from penstock.model import audits, views
+from penstock.model import audits
+from penstock.model.descriptions import JobView, PodView
 
 MOST_ASKED_ABOUT = 8  # pods in one question: each costs the API an answer
 SECONDS_FOR_WARNINGS = 3.0
 
 
-def describe(
-    bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool
-) -> list[views.JobView]:
+def describe(bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool) -> list[JobView]:
     """Views of those of these jobs that the asker may see, with what happened to each; without any given,
     shorter ones of all that have pods or were sent back to the queue.
     """
@@ -38,7 +37,7 @@ def describe(
     return list(found) if asked else [msgspec.structs.replace(view, timeline=()) for view in found]
 
 
-async def with_warnings(bridge: bridging.Bridge, found: list[views.JobView]) -> list[views.JobView]:
+async def with_warnings(bridge: bridging.Bridge, found: list[JobView]) -> list[JobView]:
     """The same, with what the cluster complains of about pods that have not started: a mount, an image."""
     waiting = [
         pod
@@ -58,7 +57,7 @@ async def with_warnings(bridge: bridging.Bridge, found: list[views.JobView]) -> 
     ]
 
 
-def _warned(pod: views.PodView, known: Mapping[str, tuple[str, ...]]) -> views.PodView:
+def _warned(pod: PodView, known: Mapping[str, tuple[str, ...]]) -> PodView:
     return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
 
 
@@ -89,13 +88,13 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
 
 def _view(
     bridge: bridging.Bridge, job_id: int, pods: list[types.Pod], *, uid: int, sees_all: bool
-) -> views.JobView:
+) -> JobView:
     shown = tuple(sorted(map(_pod_view, pods), key=lambda pod: (pod.restart, pod.rank)))
     job = bridge.context.store.find(job_id) or store.Job(job_id)
     may_see = sees_all or job.uid == uid
     attempt = job.attempt
     own = attempt is not None and (sees_all or attempt.uid == uid)
-    return views.JobView(
+    return JobView(
         job_id=job_id,
         pods=shown,
         timeline=tuple(job.steps) if may_see else (),
@@ -105,11 +104,11 @@ def _view(
     )
 
 
-def _pod_view(pod: types.Pod) -> views.PodView:
+def _pod_view(pod: types.Pod) -> PodView:
     labels = pod.metadata.labels
     state = podview.container_state(pod)
     waiting = state.waiting.reason if state.waiting else ""
-    return views.PodView(
+    return PodView(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
         rank=int(labels.get(wellknown.LABEL_RANK, 0)),

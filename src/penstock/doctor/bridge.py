@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from penstock import errors, pinging, wellknown
+from penstock.doctor import nodes
 from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
@@ -175,11 +176,7 @@ def double_booking(live: Live) -> Iterator[Problem]:
 
 
 def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
-    for name in live.bridged_nodes:
-        node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is None or slurm is None:
-            continue
-        given = slurm.used
+    for name, _, given, allocatable in nodes.bridged(live):
         for short in live.requested(name, ours=True).shortages(given):
             problem = Problem(
                 f"{{nodes}}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
@@ -187,7 +184,7 @@ def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
                 nodes=(name,),
             )
             yield f"{name} {short.what} of jobs", problem
-        free = podview.amount(node.status.allocatable) - live.requested(name, ours=False)
+        free = allocatable - live.requested(name, ours=False)
         for short in given.shortages(free):
             problem = Problem(
                 f"{{nodes}}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
@@ -208,14 +205,9 @@ def _seen_twice(live: Live, find: Callable[[Live], Iterator[tuple[str, Problem]]
 
 @registry.add("foreign-pods", "other pods leave room for what Slurm claims")
 def foreign_pods(live: Live) -> Iterator[Problem]:
-    for name in live.bridged_nodes:
-        node, slurm = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is None or slurm is None:
-            continue
-        free = podview.amount(node.status.allocatable) - live.requested(name, ours=False)
-        claim = slurm.amount
-        short = claim.shortages(free)
-        if short and not claim.shortages(podview.amount(node.status.allocatable)):
+    for name, claim, _, allocatable in nodes.bridged(live):
+        short = claim.shortages(allocatable - live.requested(name, ours=False))
+        if short and not claim.shortages(allocatable):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
             yield Problem(
                 f"{{nodes}}: beside other pods there are {words}",

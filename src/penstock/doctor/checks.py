@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from penstock import errors
-from penstock.doctor import rights
 from penstock.doctor.live import Live
 from penstock.slurm import hostlists
 
@@ -43,13 +43,16 @@ class NotChecked(Exception):
     """Nothing can be said before what another check has found is put right; carries its name."""
 
 
+Find = Callable[[Live], Iterator[Problem]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Check:
     """One question about the site."""
 
     name: str
     title: str
-    find: Callable[[Live], Iterator[Problem]]
+    find: Find
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -65,19 +68,14 @@ class Result(msgspec.Struct, frozen=True):
     """The check that found why this one could not be made."""
 
 
-class Registry:
+class Registry(list[Check]):
     """Checks in the order in which they are written down."""
 
-    def __init__(self) -> None:
-        self.checks: list[Check] = []
-
-    def add(
-        self, name: str, title: str
-    ) -> Callable[[Callable[[Live], Iterator[Problem]]], Callable[[Live], Iterator[Problem]]]:
+    def add(self, name: str, title: str) -> Callable[[Find], Find]:
         """Write down a check."""
 
-        def register(find: Callable[[Live], Iterator[Problem]]) -> Callable[[Live], Iterator[Problem]]:
-            self.checks.append(Check(name, title, find))
+        def register(find: Find) -> Find:
+            self.append(Check(name, title, find))
             return find
 
         return register
@@ -124,7 +122,15 @@ def _not_checked(check: Check, see: str) -> Result:
 
 def _unknown(check: Check, error: Exception) -> Result:
     message = error.message if isinstance(error, errors.PenstockError) else str(error)
-    return Result(check.name, check.title, "unknown", message, rights.remedy(error))
+    return Result(check.name, check.title, "unknown", message, remedy(error))
+
+
+def remedy(error: Exception) -> str:
+    """What to do about an error: who may not see enough of a site is to call as root; else what it says."""
+    both = (error, error.__cause__)
+    if os.geteuid() != 0 and any(isinstance(one, PermissionError | errors.KubeNotAllowed) for one in both):
+        return "run it as root"
+    return error.hint if isinstance(error, errors.PenstockError) else ""
 
 
 def _folded(problems: Iterable[Problem]) -> Iterator[Problem]:

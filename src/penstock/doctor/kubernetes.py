@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock import errors, wellknown
+from penstock.doctor import nodes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
-from penstock.kube import kinds, podview
+from penstock.kube import kinds
 from penstock.model import resources
 from penstock.render import manifests, rbac
 from penstock.site import namespaces, objects, policies
@@ -117,17 +118,9 @@ def node_ready(live: Live) -> Iterator[Problem]:
             yield Problem("{nodes} is cordoned in Kubernetes", "kubectl uncordon {node}", True, nodes=(name,))
 
 
-def _both(live: Live) -> Iterator[tuple[str, resources.Amount, resources.Amount]]:
-    """Name, Slurm's claim and what Kubernetes can give, of each bridged node that both know."""
-    for name in live.bridged_nodes:
-        node, claim = live.kube_nodes.get(name), live.slurm_nodes.get(name)
-        if node is not None and claim is not None:
-            yield name, claim.amount, podview.amount(node.status.allocatable)
-
-
 @registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
 def node_sizes(live: Live) -> Iterator[Problem]:
-    for name, claim, allocatable in _both(live):
+    for name, claim, _, allocatable in nodes.bridged(live):
         for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 yield Problem(
@@ -168,7 +161,7 @@ def _reserved(live: Live, node: str) -> resources.Amount:
 
 @registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
 def node_gpus(live: Live) -> Iterator[Problem]:
-    for name, claim, allocatable in _both(live):
+    for name, claim, _, allocatable in nodes.bridged(live):
         for short in claim.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 continue

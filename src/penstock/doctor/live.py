@@ -17,7 +17,7 @@ from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
 from penstock.model import nodes, resources
 from penstock.render.pods import label_of
-from penstock.site import clusters, policies, resolving
+from penstock.site import clusters, policies
 from penstock.site.schema import Site
 from penstock.slurm import conffile, reader
 
@@ -123,10 +123,6 @@ class Live:
     def bridged_nodes(self) -> dict[str, model.NodeSpec]:
         """Nodes of bridged partitions, as the site file sees them."""
         return {node.name: node for node in clusters.bridged_nodes(self.site, self.facts.groups)}
-
-    @once
-    def members(self) -> tuple[resolving.Member, ...]:
-        return access.members(self.site)
 
     def is_ours(self, pod: types.Pod) -> bool:
         """A pod of a job of this Slurm; another Slurm on the same Kubernetes has its own."""

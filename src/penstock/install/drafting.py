@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from penstock import errors, wording
-from penstock.install import facts
+from penstock.install import access, facts, reach
+from penstock.kube import incluster, kubeconfig
 from penstock.model import resources
 from penstock.model.nodes import Node
 from penstock.render import yamltext
 from penstock.site import resolving
+from penstock.slurm import reader
 
 PARTITION = "k8s"
 FIRST_PORT = 17001
@@ -66,6 +71,22 @@ class Draft:
     renamed: tuple[tuple[str, str], ...]
     """Nodes that Slurm and Kubernetes call by different names."""
     remarks: tuple[str, ...]
+
+
+def look(slurm_conf: str, config: Path) -> Seen:
+    """What Slurm and Kubernetes say; in a pod without that kubeconfig, asked with the pod's rights."""
+    is_pod = not config.exists() and incluster.is_pod()
+    cluster = access.Cluster(incluster.load() if is_pod else kubeconfig.load(config))
+    slurm = reader.SlurmReader(slurm_conf)
+    nodes = asyncio.run(slurm.nodes())
+    return Seen(
+        settings=asyncio.run(slurm.configuration()) | {"SLURM_CONF": slurm_conf},
+        nodes=nodes,
+        partitions=[each.name for each in asyncio.run(slurm.partitions())],
+        members=access.members_of(cluster),
+        host=socket.gethostname(),
+        elsewhere=frozenset(node.name for node in nodes if not reach.is_here(node.address or node.name)),
+    )
 
 
 def draft(seen: Seen, wishes: Wishes) -> Draft:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import errors, wellknown
+from penstock import errors, wellknown, wording
 from penstock.install import (
     access,
     accounts,
@@ -196,7 +196,7 @@ class Planner:
             if jobs == ():
                 continue
             why = (
-                f"started by {queued.counted(jobs)} in the queue"
+                f"started by {wording.many(len(jobs), 'job')} in the queue"
                 if jobs
                 else "Slurm does not say who needs it"
             )

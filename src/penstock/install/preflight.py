@@ -56,9 +56,8 @@ class Checks:
     def require(self, *, force: bool) -> None:
         """InstallError with everything; with force only when it cannot work."""
         if self.faults or (self.doubts and not force):
-            count = len(self.lines)
             hint = "Nothing was changed." + ("" if self.faults else " --force goes on all the same.")
-            head = f"{count} thing{'s' * (count != 1)} must be put right first"
+            head = f"{wording.many(len(self.lines), 'thing')} must be put right first"
             raise errors.InstallError("\n".join((head, *self.lines)), hint=hint)
 
 

@@ -8,7 +8,7 @@ Penstock's job_submit.lua has none, so that it cannot start in a bridged partiti
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,7 @@ class Harm:
     def __str__(self) -> str:
         if not self.jobs:
             return self.reason
-        return f"{counted(self.jobs)} {self.reason}: {wording.some(self.jobs, SHOWN)}"
+        return f"{wording.many(len(self.jobs), 'job')} {self.reason}: {wording.some(self.jobs, SHOWN)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,6 @@ class Outlook:
     bridged_before: frozenset[str]
     reread: bool
     """slurmctld reads slurm.conf: what is not in it is gone."""
-
-
-def counted(jobs: Sequence[str]) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{len(jobs)} job{'s' * (len(jobs) != 1)}"
 
 
 def nobody() -> tuple[Job, ...]:

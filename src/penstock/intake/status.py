@@ -10,12 +10,12 @@ import pwd
 
 import msgspec
 
+from penstock import wellknown
 from penstock.intake import claims, names, settling
 from penstock.journal import entries
 from penstock.nas import listing
 
 LATEST = 200
-VERSION = 1
 _FOLDER = "a folder: only files become jobs, put them into submit/ itself"
 _WORDS = {
     "check": "taken: about to be submitted",
@@ -51,7 +51,7 @@ class Inbox(msgspec.Struct, frozen=True):
     done: tuple[Item, ...]
     pid: int = 0
     """Of the intake that wrote it, on that host."""
-    version: int = VERSION
+    version: int = wellknown.JSON_VERSION
 
 
 def moment(seconds: float) -> datetime.datetime | None:

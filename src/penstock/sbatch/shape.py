@@ -11,6 +11,7 @@ import math
 
 import msgspec
 
+from penstock import wording
 from penstock.model.jobspec import NodeRange
 from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Report
@@ -113,14 +114,10 @@ def node_parts(values: Values) -> list[int | None]:
 def _no_more_nodes_than_tasks(nodes: NodeRange, tasks: int, values: Values, report: Report) -> NodeRange:
     if tasks >= nodes.minimum:
         return NodeRange(nodes.minimum, min(nodes.maximum, tasks))
-    message = f"{_count(tasks, 'task')} cannot use {nodes.minimum} nodes: Slurm will give {tasks}"
+    message = f"{wording.many(tasks, 'task')} cannot use {nodes.minimum} nodes: Slurm will give {tasks}"
     place = values.place("nodes") if "nodes" in values else values.place("nodelist")
     report.warning(place, "fewer-nodes", message, f"ask for --nodes={tasks}, or for more tasks")
     return NodeRange(tasks, tasks)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _cpus(values: Values, nodes: NodeRange, tasks: int | None, cpus_per_task: int) -> int:

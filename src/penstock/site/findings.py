@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from penstock import errors
+from penstock import errors, wording
 
 Place = tuple[str | int, ...]
 SHOWN = 50
@@ -36,9 +36,8 @@ class SiteError(errors.UsageError):
         lines = [finding.shown(name) for finding in self.findings[:SHOWN]]
         if len(self.findings) > SHOWN:
             lines.append(f"… and {len(self.findings) - SHOWN} more")
-        count = len(self.findings)
         super().__init__(
-            f"{count} mistake{'s' * (count != 1)} in {name}\n" + "\n".join(lines),
+            f"{wording.many(len(self.findings), 'mistake')} in {name}\n" + "\n".join(lines),
             hint="docs/reference/site.md describes every key.",
         )
 

@@ -12,12 +12,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock import errors, wellknown
+from penstock import errors
 from penstock.site import checking, reading, wording
 from penstock.site.findings import Finding, Place, SiteError
 from penstock.site.schema import Site
 
-DEFAULT_PATH = wellknown.SITE_FILE
 _ROUNDS = 12
 
 

@@ -17,7 +17,7 @@ import msgspec
 from rich import table
 
 from penstock import wellknown
-from penstock.cli import screens
+from penstock.cli import output
 from penstock_lab import (
     actions,
     bringup,
@@ -187,14 +187,14 @@ def status(directory: str, name: str, form: str) -> None:
     if form == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(now), indent=2))
     else:
-        screens.screen().print(_status_table(now))
+        output.screen().print(_status_table(now))
     sys.exit(0 if now.healthy else 1)
 
 
 def _status_table(now: state.LabState) -> table.Table:
     title = f"Lab {now.name} in {now.directory}, user {now.user}"
     headings = ("component", "state", "pid", "memory", "since", "health")
-    shown = screens.columns(*headings, title=title, right=("pid", "memory"))
+    shown = output.columns(*headings, title=title, right=("pid", "memory"))
     for part in now.components:
         shown.add_row(
             part.name,
@@ -202,7 +202,7 @@ def _status_table(now: state.LabState) -> table.Table:
             str(part.pid or "-"),
             f"{part.memory_mb:.0f} MB" if part.pid else "-",
             datetime.datetime.fromtimestamp(part.since).strftime("%H:%M:%S") if part.since else "-",
-            screens.styled(part.health, "green" if part.healthy else "red"),
+            output.styled(part.health, "green" if part.healthy else "red"),
         )
     return shown
 

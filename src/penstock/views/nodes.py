@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from penstock import errors, wellknown
+from penstock.doctor import checks
+from penstock.doctor import nodes as truths
 from penstock.doctor.live import Live
-from penstock.kube import podview
-from penstock.model import resources
+from penstock.model.resources import Amount
+from penstock.views import threads
 
 
 class Amounts(msgspec.Struct, frozen=True):
@@ -38,8 +41,23 @@ class NodeSides(msgspec.Struct, frozen=True):
     disagreements: tuple[str, ...]
 
 
-def look(live: Live) -> tuple[NodeSides, ...]:
-    """Every node that Slurm or Kubernetes knows; where they disagree, they do so at a second look, too."""
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Every node that Slurm or Kubernetes knows."""
+
+    version: int = wellknown.JSON_VERSION
+    nodes: tuple[NodeSides, ...]
+
+
+async def nodes(live: Live) -> Nodes:
+    """Where the sides disagree, they do so at a second look, too."""
+    try:
+        return Nodes(nodes=await threads.run(_look, live))
+    except errors.PenstockError as error:
+        error.hint = checks.remedy(error)
+        raise
+
+
+def _look(live: Live) -> tuple[NodeSides, ...]:
     _ = live.pods  # before Slurm: a job that starts in between has no pod yet
     found = _all_sides(live)
     if any(node.disagreements for node in found):
@@ -49,74 +67,57 @@ def look(live: Live) -> tuple[NodeSides, ...]:
 
 
 def _all_sides(live: Live) -> tuple[NodeSides, ...]:
-    names = sorted({*live.slurm_nodes, *live.kube_nodes})
-    return tuple(_sides(live, name) for name in names)
+    return tuple(_sides(live, name) for name in sorted({*live.slurm_nodes, *live.kube_nodes}))
 
 
 def _sides(live: Live, name: str) -> NodeSides:
     slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed = slurm.amount if slurm else None
-    given = slurm.used if slurm else None
-    can_give = live.gpus_only(podview.amount(kube.status.allocatable)) if kube else None
+    claimed, allocated = truths.in_slurm(live, name) or (None, None)
+    can_give = truths.allocatable(live, name)
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:
         state += ",cordoned"
+    free = None  # the smaller of what each side has left
+    if claimed is not None and allocated is not None and can_give is not None:
+        free = (claimed - allocated).smallest(can_give - ours - foreign)
     return NodeSides(
         name=name,
         slurm_state=slurm.state if slurm else "-",
         kubernetes_state=state,
         slurm_total=_amounts(claimed),
         kubernetes_total=_amounts(can_give),
-        allocated=_amounts(given),
+        allocated=_amounts(allocated),
         requested=_known(ours),
         foreign=_known(foreign),
-        free=_amounts(_free(claimed, given, can_give, ours + foreign)),
-        disagreements=tuple(_disagreements(live, name, claimed, given, can_give, ours)),
+        free=_amounts(free),
+        disagreements=tuple(_disagreements(live, name, ours)) if name in live.bridged_nodes else (),
     )
 
 
-def _free(
-    claimed: resources.Amount | None,
-    given: resources.Amount | None,
-    can_give: resources.Amount | None,
-    requested: resources.Amount,
-) -> resources.Amount | None:
-    """The smaller of what each side has left."""
-    if claimed is None or given is None or can_give is None:
-        return None
-    return (claimed - given).smallest(can_give - requested)
-
-
-def _disagreements(
-    live: Live,
-    name: str,
-    claimed: resources.Amount | None,
-    given: resources.Amount | None,
-    can_give: resources.Amount | None,
-    ours: resources.Amount,
-) -> Iterator[str]:
-    bridged = name in live.bridged_nodes
-    if claimed is None and bridged:
+def _disagreements(live: Live, name: str, ours: Amount) -> Iterator[str]:
+    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
+    has, can_give = truths.in_slurm(live, name), truths.allocatable(live, name)
+    if slurm is None:
         yield "Slurm does not know it"
-    if can_give is None and bridged:
+    if kube is None:
         yield "Kubernetes does not know it"
-    if not bridged or claimed is None or given is None or can_give is None:
+    if slurm is None or kube is None or has is None or can_give is None:
         return
+    claimed, allocated = has
     for short in claimed.shortages(can_give):
         yield f"Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}"
-    for short in ours.shortages(given):
+    for short in ours.shortages(allocated):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
-    slurm, kube = live.slurm_nodes[name], live.kube_nodes[name]
     usable = not slurm.is_out_of_service
     takes_pods = kube.ready and not kube.spec.unschedulable
     if usable != takes_pods:
         yield "only Slurm would use it" if usable else "only Kubernetes would use it"
 
 
-def _amounts(amount: resources.Amount | None) -> Amounts | None:
+def _amounts(amount: Amount | None) -> Amounts | None:
     return _known(amount) if amount is not None else None
 
 
-def _known(amount: resources.Amount) -> Amounts:
+def _known(amount: Amount) -> Amounts:
     return Amounts(amount.millicpus / 1000, amount.memory // 2**20, amount.all_gpus)

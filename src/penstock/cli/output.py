@@ -1,8 +1,9 @@
-"""Tables for people, of words that others chose: names of jobs, reasons of nodes, complaints of programs.
+"""Answers as they are printed: as JSON for programs, as tables for people.
 
-Nothing in a cell is taken for markup or a symbol, so that nobody's job name colours, hides or breaks what
-others see, and what does not fit is folded, not cut: the end of a reason is what one looks for. What goes
-into a pipe or a file is not folded at all: one row is one line. Times are local, with their date.
+Others chose the words in a table: names of jobs, reasons of nodes, complaints of programs. Nothing in a cell
+is taken for markup or a symbol, so that nobody's job name colours, hides or breaks what others see, and what
+does not fit is folded, not cut: the end of a reason is what one looks for. What goes into a pipe or a file is
+not folded at all: one row is one line. Times are local, with their date.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+import msgspec
 
 if TYPE_CHECKING:  # rich costs more to import than most commands take
     from rich.console import Console
@@ -18,7 +23,21 @@ if TYPE_CHECKING:  # rich costs more to import than most commands take
     from rich.text import Text
 
 
+Document = TypeVar("Document")
 _ENDLESS = 100_000  # columns of what is no terminal
+
+
+def echo_json(document: Any) -> None:
+    """For programs: docs/reference/json.md."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+
+
+def answer(document: Document, form: str, show: Callable[[Document], None]) -> None:
+    """As --format says."""
+    if form == "json":
+        echo_json(document)
+    else:
+        show(document)
 
 
 def screen() -> Console:

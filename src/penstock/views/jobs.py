@@ -1,24 +1,25 @@
-"""What `--format json` prints, as types: docs/reference/json.md describes every key of them.
+"""Jobs of both worlds: those that wait or run (`penstock jobs`), and one with all that is known (`show`).
 
-Times are UTC, as 2026-01-31T12:00:00Z. A job is named as one types it (`job`: 17 or 20_3), and by the number
-that Slurm counts it by (`job_id`); both are text. What is not known is null. `version` changes when a key
-goes or means something else; new keys may come. Those of `inbox`, `nodes` and `doctor` are in
-intake/status.py, cli/nodes.py and cli/doctor.py.
+docs/reference/json.md describes every key. Times are UTC, as 2026-01-31T12:00:00Z. A job is named as one
+types it (`job`: 17 or 20_3), and by the number that Slurm counts it by (`job_id`); both are text. What is not
+known is null.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal
 
-import click
 import msgspec
 
-from penstock.model import jobs, reasons, sentences, states, views
-from penstock.results import finding
+from penstock import errors, wellknown
+from penstock.model import jobs, reasons, sentences, states
+from penstock.model.descriptions import JobView, PodView, StepView
 from penstock.slurm import reasons as codes
+from penstock.views import sources
 
-VERSION = 1
+MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +61,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     started: datetime.datetime | None
     elapsed_seconds: int | None
     nodes: tuple[str, ...]
-    pods: tuple[views.PodView, ...] | None
+    pods: tuple[PodView, ...] | None
     """None: not the asker's to see."""
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """`penstock jobs`."""
 
-    version: int = VERSION
+    version: int = wellknown.JSON_VERSION
     jobs: tuple[Job, ...]
     problem: str = ""
     """Why nothing is known of pods."""
@@ -100,29 +101,51 @@ class ShownJob(Job, frozen=True, kw_only=True):
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """`penstock show`: one job, or the tasks of an array."""
 
-    version: int = VERSION
+    version: int = wellknown.JSON_VERSION
     jobs: tuple[ShownJob, ...]
     problem: str = ""
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """`penstock results`."""
+async def queue(slurm: sources.Slurm, penstockd: sources.Penstockd, *, user: str = "") -> Queue:
+    """Jobs that run, then those that wait; only this user's, if one is named."""
+    queued = await slurm.queue(user=user)
+    answer = await _told(penstockd, ())
+    known = answer.by_job()
+    found = (_job(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queued)
+    return Queue(
+        problem=answer.problem,
+        jobs=tuple(sorted(found, key=lambda job: job.state == states.JobState.PENDING)),
+    )
 
-    version: int = VERSION
-    results: tuple[finding.Found, ...]
+
+async def show(slurm: sources.Slurm, penstockd: sources.Penstockd, job: str) -> Shown:
+    """One job (17 or 20_3), or the tasks of an array (20); NotThere when Slurm knows none."""
+    if not job.replace("_", "", 1).isdigit():
+        raise errors.UsageError(
+            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
+        )
+    records = await slurm.records(job)
+    answer = await _told(penstockd, [record.job_id for record in records[:MOST_DESCRIBED]])
+    known = answer.by_job()
+    found = (_shown(one, known.get(one.job_id), hidden=answer.hides(one.user)) for one in records)
+    return Shown(problem=answer.problem, jobs=tuple(found))
 
 
-def echo(document: Any) -> None:
-    """Print it for programs."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources.Answer:
+    """When nobody answers, an answer that says so: Slurm's side can be shown without."""
+    try:
+        return await penstockd.describe(job_ids)
+    except errors.PenstockError as error:
+        return sources.Answer([], sees_all=False, problem=error.message)
 
 
-def job_of(job: jobs.Job, view: views.JobView | None, *, hidden: bool) -> Job:
-    """A job of the queue with its pods; those of others are hidden from most."""
+def _job(job: jobs.Job, view: JobView | None, *, hidden: bool) -> Job:
+    """What Slurm says, with the pods; those of others are hidden from most."""
+    array, is_task, _ = job.shown_id.partition("_")
     return Job(
         job=job.shown_id,
         job_id=str(job.job_id),
-        array=job.shown_id.partition("_")[0] if job.task else None,
+        array=array if is_task else None,
         user=job.user,
         name=job.name,
         partition=job.partition,
@@ -137,10 +160,10 @@ def job_of(job: jobs.Job, view: views.JobView | None, *, hidden: bool) -> Job:
     )
 
 
-def shown_of(job: jobs.Job, view: views.JobView | None, *, hidden: bool) -> ShownJob:
+def _shown(job: jobs.Job, view: JobView | None, *, hidden: bool) -> ShownJob:
     """All that is known of one job; why it waits is no comment."""
     return ShownJob(
-        **msgspec.structs.asdict(job_of(job, view, hidden=hidden)),
+        **msgspec.structs.asdict(_job(job, view, hidden=hidden)),
         tasks=_tasks(job.task),
         ended=_moment(job.ended),
         exit_code=None if job.goes_on else job.exit_code,
@@ -165,7 +188,7 @@ def _tasks(numbers: str) -> int:
     return found.count if found else 1
 
 
-def _reason(state: str, code: str, view: views.JobView | None) -> Reason | None:
+def _reason(state: str, code: str, view: JobView | None) -> Reason | None:
     """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
     if state != states.JobState.PENDING:
         return None
@@ -184,7 +207,7 @@ def _refusal(one: reasons.Refusal) -> Refusal:
     return Refusal(**values | {"since": moment(one.since)})
 
 
-def _step(step: views.StepView) -> Step:
+def _step(step: StepView) -> Step:
     return Step(at=moment(step.at), name=step.name, text=step.text, kind=step.kind)
 
 

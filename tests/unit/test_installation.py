@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import errors, wellknown
-from penstock.cli import whereabouts
+from penstock.views import installation
 from tests.install import sites
 
 VARIABLES = (wellknown.ENV_SITE, wellknown.ENV_SOCKET, wellknown.ENV_RESULTS, wellknown.ENV_SLURM_CONF)
@@ -22,7 +22,7 @@ def nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def found() -> tuple[str, str, str]:
-    return whereabouts.slurm_conf(), whereabouts.socket(), str(whereabouts.results())
+    return installation.slurm_conf(), installation.socket(), str(installation.results())
 
 
 def site_file(folder: Path, name: str = "site.yaml") -> Path:
@@ -53,7 +53,7 @@ def test_single_variables_come_first_but_slurms_own(monkeypatch: pytest.MonkeyPa
 
 def test_the_installed_site_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without any there are the usual places, and no results."""
-    assert found() == (whereabouts.DEFAULT_CONF, whereabouts.DEFAULT_SOCKET, "None")
+    assert found() == (installation.DEFAULT_CONF, installation.DEFAULT_SOCKET, "None")
     monkeypatch.setattr(wellknown, "SITE_FILE", str(site_file(tmp_path)))
     assert found()[2] == "/mnt/nas/results"
 
@@ -62,4 +62,4 @@ def test_a_named_site_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPa
     """Another site would be shown in its place."""
     monkeypatch.setenv(wellknown.ENV_SITE, str(tmp_path / "no.yaml"))
     with pytest.raises(errors.UsageError, match=r"no\.yaml"):
-        whereabouts.slurm_conf()
+        installation.slurm_conf()

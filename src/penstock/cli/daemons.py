@@ -1,0 +1,100 @@
+"""`penstock daemon`, `intake` and `collector`: in the foreground, as a service manager wants them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from penstock import errors, pinging
+from penstock.hooks import wire
+
+_config = functools.partial(click.option, "--config", "path", type=click.Path(path_type=Path), required=True)
+
+
+@click.command()
+@_config(help="penstockd's settings (JSON).")
+@click.option("--user", help="Give up root and run as this user.")
+@click.option("--ping", is_flag=True, help="Only ask the one that runs: exit code 0 when it is well.")
+def daemon(path: Path, user: str | None, ping: bool) -> None:
+    """Run penstockd, the process between Slurm and Kubernetes.
+
+    \b
+    Example:
+      penstock daemon --config /etc/penstock/penstockd.json --user slurm
+      penstock daemon --config /etc/penstock/penstockd.json --ping
+    """
+    if ping:
+        sys.exit(_ping(path))
+    from penstock import presence
+    from penstock.daemon import running, settings
+
+    found, fingerprint = settings.load(path), presence.fingerprint(path)
+    if user:
+        if os.geteuid() == 0:
+            running.give_folders(found.folders, user)
+        running.drop_privileges(user)
+    running.start(found, fingerprint=fingerprint)
+
+
+def _ping(path: Path) -> int:
+    """For probes, which come often: nothing of the daemon itself is imported."""
+    try:
+        name = str(json.loads(path.read_bytes())["socket"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.UsageError(f"cannot read the socket's name from {path}: {error}") from error
+    try:
+        answer, _ = pinging.ping(name)
+    except (OSError, wire.WireError) as error:
+        click.echo(f"penstockd does not answer on {name}: {error}", err=True)
+        return 1
+    click.echo(answer or "no answer")
+    return 0 if answer == pinging.WELL else 1
+
+
+@click.command()
+@_config(help="The intake's settings (JSON).")
+@click.option(
+    "--adopt", default="", metavar="INSTANCE", help="Take over the files of an intake that is gone for good."
+)
+def intake(path: Path, adopt: str) -> None:
+    """Submit the files that users drop on the NAS, each once, as its owner.
+
+    Needs root, and no access to Kubernetes. Exit status: 0 stopped by a signal, 2 wrong settings or another
+    intake runs with the same state, 1 anything else.
+
+    \b
+    Example:
+      penstock intake --config /etc/penstock/intake.json
+    """
+    from penstock import presence
+    from penstock.daemon import logs
+    from penstock.intake import running, settings
+
+    found, fingerprint = settings.load(path), presence.fingerprint(path)
+    logs.configure(level=found.log_level, as_json=found.log_format == "json")
+    running.start(found, adopt=adopt, fingerprint=fingerprint)
+
+
+@click.command()
+@_config(help="The collector's settings (JSON).")
+def collector(path: Path) -> None:
+    """Write the results of ended jobs, as their owners.
+
+    Runs as root, because it becomes each job's owner in turn, and never talks to Kubernetes.
+
+    \b
+    Example:
+      penstock collector --config /etc/penstock/collector.json
+    """
+    from penstock import presence
+    from penstock.daemon import logs
+    from penstock.results import running, settings
+
+    found, fingerprint = settings.load(path), presence.fingerprint(path)
+    logs.configure(level=found.log_level, as_json=found.log_format == "json")
+    running.Collector(found, fingerprint=fingerprint).run()

@@ -1,0 +1,87 @@
+"""What a site file stands for, before it is installed: as text, below a folder, or against what is live."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock import errors, wording
+from penstock.install import access, facts, planning, rendering
+from penstock.nas import atomic
+from penstock.render import yamltext
+from penstock.site import objects
+from penstock.site.schema import Site
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preview:
+    """All of a site, or the kinds that were asked for."""
+
+    site: Site
+    own: Sequence[rendering.File]
+    edits: Sequence[rendering.Edit]
+    manifests: Sequence[dict[str, Any]]
+
+    @property
+    def files(self) -> tuple[rendering.File, ...]:
+        """Files of ours, and the manifests as one more."""
+        if not self.manifests:
+            return (*self.own,)
+        text = yamltext.documents(self.manifests).encode()
+        return (*self.own, rendering.File(path=Path("kubernetes.yaml"), content=text, kind="kubernetes"))
+
+    def differences(self) -> Iterator[tuple[str, str, str]]:
+        """The name of each file and object that is not live as it should be, its text there and here."""
+        plain = wording.without_stray_bytes
+        texts = {file.path: file.content.decode() for file in self.own}
+        texts |= {edit.path: rendering.edited(edit) for edit in self.edits}
+        for path, text in texts.items():
+            live = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+            if live != text:
+                yield str(path), plain(live), plain(text)
+        cluster = access.admin(self.site) if self.manifests else None
+        for manifest in self.manifests:
+            there = cluster.get(manifest) if cluster else None
+            if there is None or not planning.contains(there, manifest):
+                before = yamltext.document(_same_keys(there or {}, manifest))
+                yield access.path_of(manifest), before, yamltext.document(manifest)
+
+    def write_below(self, top: Path) -> None:
+        """Closed as they are in place, for one has a password; a link in the folder leads nobody out."""
+        try:
+            top.mkdir(parents=True, exist_ok=True)
+            for file in self.files:
+                path = top / str(file.path).lstrip("/")
+                _make_folders(top, path.parent)
+                atomic.write(path, file.content, mode=file.mode)
+        except OSError as error:
+            words = f"cannot write {error.filename}: {error.strerror}"
+            raise errors.UsageError(f"--out {top}: {words}") from error
+
+
+def preview(site: Site, kinds: Collection[str]) -> Preview:
+    known = facts.gather(site, site_lua=rendering.has_site_lua(site))
+    return Preview(
+        site=site,
+        own=[file for file in rendering.all_files(site, known) if file.kind in kinds],
+        edits=rendering.all_edits(site, known) if "slurm" in kinds else (),
+        manifests=objects.all_objects(site, known.groups) if "kubernetes" in kinds else (),
+    )
+
+
+def _same_keys(live: Any, wanted: Any) -> Any:
+    """Of the live object only what the manifest speaks of."""
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        return {key: _same_keys(live[key], value) for key, value in wanted.items() if key in live}
+    return live
+
+
+def _make_folders(top: Path, folder: Path) -> None:
+    for parent in (*reversed(folder.parents), folder):
+        if parent == top or not parent.is_relative_to(top):
+            continue
+        if parent.is_symlink():
+            raise errors.UsageError(f"--out {top}: {parent} is a link", hint="Take an empty folder.")
+        parent.mkdir(exist_ok=True)
