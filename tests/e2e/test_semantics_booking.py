@@ -15,7 +15,7 @@ import pytest
 from tests.e2e import semantics
 
 from penstock.checking import history as history_of
-from penstock.checking import snapshots
+from penstock.judge import rights
 from penstock.kube import podview
 from penstock.model import resources
 from penstock_lab import testing
@@ -70,7 +70,7 @@ def busiest(events: list[history_of.PodEvent]) -> int:
     most = 0
     for event in events:
         there.discard(event.object.metadata.uid)
-        if event.type != "DELETED" and snapshots.takes_room(event.object):
+        if event.type != "DELETED" and rights.takes_room(event.object):
             there.add(event.object.metadata.uid)
         most = max(most, len(there))
     return most
@@ -149,8 +149,7 @@ def test_the_next_job_waits_for_a_pod_that_goes_slowly(lab: Lab, history: Histor
     events = history.events()
     assert history_of.judge(events, capacities(lab)) == ()
     order = [
-        (str(podview.job_id(event.object)), event.type, snapshots.takes_room(event.object))
-        for event in events
+        (str(podview.job_id(event.object)), event.type, rights.takes_room(event.object)) for event in events
     ]
     gone = max(at for at, (job_id, kind, _) in enumerate(order) if (job_id, kind) == (first, "DELETED"))
     assert gone < order.index((second, "MODIFIED", True))

@@ -12,6 +12,7 @@ import pytest
 from penstock import errors
 from penstock.bridge import admission, container, gang, launch, podremoval, sweeping
 from penstock.bridge import bridge as bridging
+from penstock.judge import rights
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from penstock.model.reasons import RefusalKind
@@ -352,7 +353,7 @@ def test_an_older_attempts_pod_has_no_right() -> None:
     """A requeued job's earlier pod is an orphan."""
     live = {1: jobs.LiveJob(identity=fakes.identity(1, restart=1), state="RUNNING", partition="gpu")}
     old, new = fakes.pod("old", job=fakes.identity(1)), fakes.pod("new", job=fakes.identity(1, restart=1))
-    assert sweeping.orphans([old, new], live) == {"uid-old"}
+    assert {pod.metadata.uid for pod in rights.orphans([old, new], live)} == {"uid-old"}
 
 
 async def test_promises_of_jobs_that_are_gone_are_forgotten(world: World) -> None:

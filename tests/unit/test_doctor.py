@@ -12,6 +12,7 @@ from penstock.doctor import all_checks, bridge, checks
 from penstock.doctor.live import Live, once
 from penstock.kube import kubeconfig, types
 from penstock.model import cluster, nodes
+from penstock.model.jobs import LiveJob
 from penstock.render import pods as rendering
 from penstock.views import nodes as view
 from tests.install import clusters, sites
@@ -41,10 +42,10 @@ class Busy(Live):
         *,
         pods: list[list[types.Pod]],
         used_cpus: tuple[int, ...] = (0,),
-        jobs: tuple[frozenset[int], ...] = (frozenset(),),
+        jobs: tuple[tuple[int, ...], ...] = ((),),
     ) -> None:
         super().__init__(sites.site())
-        self.told = {"pods": pods, "slurm_nodes": list(used_cpus), "live_job_ids": list(jobs)}
+        self.told = {"pods": pods, "slurm_nodes": list(used_cpus), "live_jobs": list(jobs)}
         self.asked: list[str] = []
         self.answers["settings"] = ({"ClusterName": "hall"}, None)
         self.answers["kube_nodes"] = ({"n1": fakes.node()}, None)
@@ -64,8 +65,9 @@ class Busy(Live):
         return {"n1": slurm_node(used_cpus=self._next("slurm_nodes"))}  # type: ignore[arg-type]
 
     @once
-    def live_job_ids(self) -> frozenset[int]:
-        return self._next("live_job_ids")  # type: ignore[return-value]
+    def live_jobs(self) -> dict[int, LiveJob]:
+        numbers: tuple[int, ...] = self._next("live_jobs")  # type: ignore[assignment]
+        return {number: fakes.job(number, state="RUNNING") for number in numbers}
 
 
 def found(live: Live, *names: str) -> list[tuple[str, str]]:
@@ -97,7 +99,7 @@ def test_a_slurm_conf_may_have_any_bytes(tmp_path: Path) -> None:
 
 def test_a_job_that_starts_while_the_doctor_looks_is_no_double_booking() -> None:
     """Slurm's nodes are remembered from an early check, pods are asked for by a late one."""
-    live = Busy(pods=[[job_pod(17)]], used_cpus=(0, 2), jobs=(frozenset({17}),))
+    live = Busy(pods=[[job_pod(17)]], used_cpus=(0, 2), jobs=((17,),))
     assert found(live, "drained", "orphans", "double-booking")[-1] == ("ok", "")
 
 
@@ -118,9 +120,9 @@ def test_a_pod_that_outlives_its_job_is_a_double_booking() -> None:
 
 def test_a_site_that_is_well_is_looked_at_once() -> None:
     """A second list of all pods costs a large site something."""
-    live = Busy(pods=[[job_pod(17)]], used_cpus=(2,), jobs=(frozenset({17}),))
+    live = Busy(pods=[[job_pod(17)]], used_cpus=(2,), jobs=((17,),))
     assert found(live, "orphans", "double-booking") == [("ok", ""), ("ok", "")]
-    assert live.asked == ["pods", "live_job_ids", "slurm_nodes"]
+    assert live.asked == ["pods", "live_jobs", "slurm_nodes"]
 
 
 def test_a_job_that_ends_while_the_doctor_looks_leaves_no_orphan() -> None:
@@ -131,7 +133,7 @@ def test_a_job_that_ends_while_the_doctor_looks_leaves_no_orphan() -> None:
 
 def test_a_pod_without_a_job_is_an_orphan() -> None:
     """At both looks."""
-    message = "pod default/slurm-17 belongs to job 17, which is over"
+    message = "pod default/slurm-17 belongs to job 17, which is over or runs another attempt"
     assert found(Busy(pods=[[job_pod(17)]]), "orphans") == [("failed", message)]
 
 

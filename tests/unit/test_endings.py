@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import follower, outcomes
+from penstock.bridge import follower
+from penstock.judge import outcomes
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import reasons, sentences
 from penstock.model.reasons import Outcome, OutcomeKind

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from penstock import errors, wellknown
-from penstock.bridge import outcomes, records
+from penstock.bridge import records
+from penstock.judge import outcomes
 from penstock.kube import codec, execs, lists, podview, refusals, types, warnings
 from penstock.model import sentences
 

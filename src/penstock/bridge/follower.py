@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Callable
 
 from penstock import clock, errors
-from penstock.bridge import confirming, outcomes
+from penstock.bridge import confirming
 from penstock.bridge.context import Context
+from penstock.judge import outcomes
 from penstock.kube import kinds, lists, podview, reflectors, types, warnings
 from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 

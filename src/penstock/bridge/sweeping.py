@@ -13,6 +13,7 @@ import logging
 from penstock import crashpoints, errors, joblog, wellknown
 from penstock.bridge import podremoval, records, steering, unattended
 from penstock.bridge.context import Context
+from penstock.judge import rights
 from penstock.kube import podview, types
 from penstock.model import jobs, states
 
@@ -20,19 +21,6 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 15.0
 INTERNAL = 500  # what the API answers, too, when a webhook that must be asked is away
-
-
-def orphans(pods: list[types.Pod], live: dict[int, jobs.LiveJob]) -> set[str]:
-    """uids of our pods that no live attempt of a job has a right to."""
-    return {pod.metadata.uid for pod in pods if not _has_a_right(pod, live)}
-
-
-def _has_a_right(pod: types.Pod, live: dict[int, jobs.LiveJob]) -> bool:
-    job_id = podview.job_id(pod)
-    if job_id is None:
-        return True
-    job = live.get(job_id)
-    return job is not None and job.holds_resources and podview.belongs_to(pod, job.identity)
 
 
 @dataclasses.dataclass
@@ -84,7 +72,7 @@ class Sweeper:
         for job_id in reserved:
             if job_id not in live or not live[job_id].holds_resources:
                 await self._forget(job_id)
-        found = orphans(ours, live)
+        found = {pod.metadata.uid for pod in rights.orphans(ours, live)}
         for pod in ours:
             if pod.metadata.uid in found & self.suspects and not pod.metadata.deletion_timestamp:
                 await self._try_to_remove(pod)
@@ -117,7 +105,7 @@ class Sweeper:
         if job_id is None or self.context.store.is_attended(job_id):
             return
         job = await self.context.slurm.live_job(job_id)
-        if job is not None and _has_a_right(pod, {job_id: job}):
+        if rights.has_right(pod.metadata.labels, job):
             return
         log.warning("removing pod %s/%s: no live job", pod.metadata.namespace, pod.metadata.name)
         crashpoints.reach("sweep.found")

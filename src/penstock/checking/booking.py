@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from penstock.checking import snapshots
+from penstock.judge import rights
 from penstock.kube import podview, types
 from penstock.model import jobs, resources, states
 
@@ -34,7 +35,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
         job = seen.jobs.get(job_id)
         if job is None or not job.holds_resources or seen.is_trusted(job):
             continue
-        counted = [pod for pod in pods if snapshots.takes_room(pod)]
+        counted = [pod for pod in pods if rights.takes_room(pod)]
         if (
             job.state == states.JobState.COMPLETING
         ):  # a requeued job has its next attempt's share while pods are going
@@ -67,7 +68,7 @@ def _share(job: jobs.Job, node: str, asked: resources.Amount) -> resources.Amoun
 def _freed_too_early(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for pod in seen.ours:
         node = pod.spec.node_name
-        if snapshots.takes_room(pod) and node not in seen.closed and not seen.holds(pod.metadata.labels):
+        if rights.takes_room(pod) and node not in seen.closed and not seen.holds(pod.metadata.labels):
             yield Violation(
                 invariant="I1",
                 kind="freed-too-early",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from penstock.checking import booking, snapshots
+from penstock.judge import rights
 from penstock.kube import podview, types
 from penstock.model import resources
 
@@ -36,12 +37,12 @@ def judge(
     before: Iterable[types.Pod] = (),
 ) -> tuple[snapshots.Violation, ...]:
     """The first moment at which each node had more on it than it has; `before` were there already."""
-    there = {pod.metadata.uid: pod for pod in before if snapshots.takes_room(pod)}
+    there = {pod.metadata.uid: pod for pod in before if rights.takes_room(pod)}
     found: dict[str, snapshots.Violation] = {}
     for event in told:
         pod = event.object
         there.pop(pod.metadata.uid, None)
-        if event.type != "DELETED" and snapshots.takes_room(pod):
+        if event.type != "DELETED" and rights.takes_room(pod):
             there[pod.metadata.uid] = pod
             node = pod.spec.node_name
             if node in allocatable and node not in found:

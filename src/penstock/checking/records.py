@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock import wellknown
 from penstock.checking import snapshots
-from penstock.kube import podview, types
+from penstock.judge import outcomes
+from penstock.kube import podview
 from penstock.model import jobs, states
+from penstock.model.reasons import Outcome
 
 Violation = snapshots.Violation
 KILLED = 9
@@ -28,24 +29,15 @@ def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
         if end is not None:
             yield from _against(job, (end.exit_code, end.signal), "penstockd told its launcher")
             yield from _reason(job, end.reason)
-        for terminated in _ends_of_containers(seen, job):
-            yield from _against(job, _code(terminated), "the container ended")
+        for outcome in _ends_of_containers(seen, job):
+            yield from _against(job, (outcome.exit_code, outcome.signal), "the container ended")
 
 
-def _ends_of_containers(seen: snapshots.Snapshot, job: jobs.Job) -> Iterator[types.Terminated]:
-    """By itself only: how a pod ended that was deleted or evicted says nothing of the script."""
+def _ends_of_containers(seen: snapshots.Snapshot, job: jobs.Job) -> Iterator[Outcome]:
     for pod in seen.pods_by_job.get(job.job_id, []):
-        state = podview.container_state(pod).terminated
-        ended_by_others = pod.metadata.deletion_timestamp or pod.status.reason or podview.disruption(pod)
-        is_script = pod.metadata.labels.get(wellknown.LABEL_RANK) == "0"
-        if state and is_script and not ended_by_others and podview.belongs_to(pod, job.identity):
-            yield state
-
-
-def _code(end: types.Terminated) -> tuple[int, int]:
-    """Exit code and signal."""
-    signal = podview.signal_of(end)
-    return (0, signal) if signal else (end.exit_code, 0)
+        end = outcomes.own_end(pod)
+        if end is not None and podview.rank(pod) == 0 and podview.belongs_to(pod, job.identity):
+            yield end
 
 
 def _against(job: jobs.Job, said: tuple[int, int], by_whom: str) -> Iterator[Violation]:

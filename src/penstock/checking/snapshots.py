@@ -14,8 +14,9 @@ from functools import cached_property
 import msgspec
 
 from penstock import wellknown
+from penstock.judge import rights
 from penstock.kube import podview, types
-from penstock.model import audits, numbers, states
+from penstock.model import audits, numbers
 from penstock.model.jobs import Job
 
 
@@ -65,14 +66,7 @@ class Snapshot:
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether the attempt of a job that these labels name has a right to objects now."""
-        job = self.job_of(labels)
-        if job is None or not job.holds_resources:
-            return False
-        restart, attempt = job.identity.restart, labels.get(wellknown.LABEL_RESTART)
-        # Slurm counts a requeued job's next attempt while the nodes are still kept for the pods of this one.
-        return attempt == str(restart) or (
-            job.state == states.JobState.COMPLETING and attempt == str(restart - 1)
-        )
+        return rights.has_right(labels, self.job_of(labels))
 
     def is_bridged(self, job: Job) -> bool:
         """Whether the job runs as pods, as far as penstockd has told."""
@@ -81,11 +75,6 @@ class Snapshot:
     def is_trusted(self, job: Job) -> bool:
         """Whether kube-scheduler places its pods, so that no room is promised for it."""
         return self.daemon is not None and job.partition in self.daemon.trusted_partitions
-
-
-def takes_room(pod: types.Pod) -> bool:
-    """Whether the pod is on a node and has not ended: a pod that is being deleted still does."""
-    return bool(pod.spec.node_name) and not podview.is_over(pod)
 
 
 def name_of(pod: types.Pod) -> str:

@@ -16,6 +16,7 @@ from penstock.doctor.live import Live
 from penstock.hooks import wire
 from penstock.install import facts, folders, records
 from penstock.intake import letters
+from penstock.judge import rights
 from penstock.kube import podview
 from penstock.site.schema import Nas
 
@@ -158,16 +159,11 @@ def orphans(live: Live) -> Iterator[Problem]:
 
 
 def _orphans(live: Live) -> Iterator[tuple[str, Problem]]:
-    for pod in live.pods:
-        job = podview.job_id(pod) if live.is_ours(pod) else None
-        if job is not None and job not in live.live_job_ids and not pod.metadata.deletion_timestamp:
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            yield (
-                pod.metadata.uid,
-                Problem(
-                    f"pod {name} belongs to job {job}, which is over", "penstockd removes it: is it well?"
-                ),
-            )
+    for pod in rights.orphans(filter(live.is_ours, live.pods), live.live_jobs):
+        if not pod.metadata.deletion_timestamp:
+            name, job = f"{pod.metadata.namespace}/{pod.metadata.name}", podview.job_id(pod)
+            message = f"pod {name} belongs to job {job}, which is over or runs another attempt"
+            yield pod.metadata.uid, Problem(message, "penstockd removes it: is it well?")
 
 
 @registry.add("double-booking", "no node is promised twice")

@@ -16,6 +16,7 @@ from penstock.install import access, facts, rendering
 from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
 from penstock.model import nodes, resources
+from penstock.model.jobs import LiveJob
 from penstock.render.pods import label_of
 from penstock.site import clusters, policies
 from penstock.site.schema import Site
@@ -66,9 +67,9 @@ class Live:
         return {each.name: each for each in asyncio.run(self._slurm.partitions())}
 
     @once
-    def live_job_ids(self) -> frozenset[int]:
-        """Jobs that are not over."""
-        return asyncio.run(self._slurm.unfinished_ids())
+    def live_jobs(self) -> dict[int, LiveJob]:
+        """Jobs that are not over, by number."""
+        return {job.job_id: job for job in asyncio.run(self._slurm.live_jobs())}
 
     @once
     def conf(self) -> conffile.Conf:
@@ -138,7 +139,7 @@ class Live:
         all the while, and so its job must be in Slurm's answer.
         """
         before = {pod.metadata.uid for pod in self.pods}
-        asked = [name for name in ("live_job_ids", "slurm_nodes") if name in self.answers]
+        asked = [name for name in ("live_jobs", "slurm_nodes") if name in self.answers]
         for name in (*asked, "pods"):
             del self.answers[name]
         for name in asked:

@@ -18,6 +18,7 @@ from penstock import errors, wellknown
 from penstock.doctor import kubernetes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
+from penstock.judge import outcomes
 from penstock.kube import codec, kinds, podview, types, warnings
 from penstock.render import manifests, pods
 from penstock.site import clusters, policies
@@ -31,13 +32,6 @@ NOBODY = 65534
 NO_HOME = "default"
 """Where a pod goes that needs nothing, when Penstock has no namespace yet."""
 MOUNT = "mount the folder on the node, or correct `nas` and `nas.shared_mounts` in the site file"
-HOPELESS = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "CreateContainerError",
-)
 
 
 @registry.add("pod", "a pod starts with the default image and can write the NAS")
@@ -110,16 +104,15 @@ def _warnings(live: Live, found: types.Pod) -> str:
 
 
 def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:
-    state = podview.container_state(found)
+    end, stuck = podview.container_state(found).terminated, outcomes.hopeless(found)
     if found.status.phase == "Succeeded":
         return
-    if state.waiting is not None and state.waiting.reason in HOPELESS:
+    if stuck is not None:
         yield Problem(
-            f"image {image} cannot be had on {node}: "
-            f"{told or f'{state.waiting.reason} {state.waiting.message}'.strip()}",
+            f"image {image} cannot be had on {node}: {told or f'{stuck.reason} {stuck.message}'.strip()}",
             "is the registry reachable from the node, and the name right? See registry.pull_secrets",
         )
-    elif state.terminated is not None and state.terminated.exit_code == NOT_WRITABLE:
+    elif end is not None and end.exit_code == NOT_WRITABLE:
         yield Problem(
             f"users cannot write the NAS's drop folder in a pod on {node}",
             "mount the NAS on the node, read-write; `penstock doctor --only nas-folders` looks at the folder",
@@ -191,8 +184,6 @@ def _wait(live: Live, home: str, name: str) -> types.Pod:
     while True:
         answer = live.cluster.ask(lambda kube: kube.get(kinds.PODS, namespace=home, name=name))
         found = codec.decode(answer, types.Pod)
-        waiting = podview.container_state(found).waiting
-        is_hopeless = waiting is not None and waiting.reason in HOPELESS
-        if podview.is_over(found) or is_hopeless or time.monotonic() > deadline:
+        if podview.is_over(found) or outcomes.hopeless(found) or time.monotonic() > deadline:
             return found
         time.sleep(POLL_SECONDS)

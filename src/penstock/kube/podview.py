@@ -17,18 +17,6 @@ from penstock.model import jobs, numbers, resources
 CLOCK_SLACK = 2.0
 """Seconds by which the clocks of two machines may differ."""
 SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script died of a signal
-# Nothing but a new image or spec ends these; waiting on would be a job that "runs" without running.
-HOPELESS = frozenset(
-    {
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-    }
-)
-
-
 BY_JOB, BY_NODE = "job", "node"
 INDEXES: Mapping[str, indexes.Values[types.Pod]] = {
     BY_JOB: lambda pod: () if (job := job_id(pod)) is None else (job,),

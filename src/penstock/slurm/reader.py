@@ -80,11 +80,6 @@ class SlurmReader:
         """
         return tuple(map(jobtexts.job, await self._squeue(jobtexts.COLUMNS, "--all")))
 
-    async def unfinished_ids(self) -> frozenset[int]:
-        """The same by number alone, every task of an array for itself."""
-        rows = await self._squeue(("JobID",), "--all", "--array")
-        return frozenset(int(row["JobID"]) for row in rows if row["JobID"].isdecimal())
-
     async def names_of_jobs_in(self, partitions: Sequence[str], *, within: float) -> tuple[str, ...]:
         """As people name jobs that have not ended; those of an array that all wait are one."""
         options = ("--all", f"--partition={','.join(partitions)}")

@@ -10,6 +10,16 @@ AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot 
 NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
 KILLED = 137
+# Nothing but a new image or spec ends these: RUNNING in Slurm, and nothing runs.
+HOPELESS = frozenset(
+    {
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
 _NO_SHELL = "/bin/sh"
 
 
@@ -24,10 +34,27 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
         return _rejected(pod)
     if pod.status.phase == "Succeeded":
         return Outcome(exit_code=0)
-    for waiting in (looking.waiting, state.waiting):
-        if waiting is not None and waiting.reason in podview.HOPELESS:
-            return _hopeless(waiting)
+    stuck = hopeless(pod)
+    return None if stuck is None else _never_starts(stuck)
+
+
+def hopeless(pod: types.Pod) -> types.Waiting | None:
+    """What a container waits for in vain."""
+    for state in (podview.looking_state(pod), podview.container_state(pod)):
+        if state.waiting is not None and state.waiting.reason in HOPELESS:
+            return state.waiting
     return None
+
+
+def own_end(pod: types.Pod) -> Outcome | None:
+    """How the container ended by itself; how one ended that was deleted or evicted says nothing of its
+    script.
+    """
+    if podview.container_state(pod).terminated is None:
+        return None
+    outcome = outcome_of(pod)
+    by_others = (OutcomeKind.EVICTED, OutcomeKind.POD_DELETED)
+    return None if outcome is None or outcome.kind in by_others else outcome
 
 
 def _rejected(pod: types.Pod) -> Outcome:
@@ -41,7 +68,7 @@ def _rejected(pod: types.Pod) -> Outcome:
     )
 
 
-def _hopeless(waiting: types.Waiting) -> Outcome:
+def _never_starts(waiting: types.Waiting) -> Outcome:
     """What the kubelet says; of a folder it does not say which, so that nobody learns of the node's files."""
     kind = OutcomeKind.MOUNT_FAILED if "subPath" in waiting.message else OutcomeKind.CANNOT_START
     return Outcome(kind=kind, exit_code=LOST, detail=one_line(waiting.reason, waiting.message))
