@@ -160,7 +160,6 @@ def test_a_container_that_cannot_be_configured(lab: Lab) -> None:
     job_id = lab.sbatch(script, "--output=o", cwd=folder)
     assert semantics.record(lab, job_id) == LOST
     why = "a folder cannot be mounted, as when a link leads out of the shared folders"
-    check_words(
-        lab, job_id, folder / "o", f"^CreateContainerConfigError: #K8S_MOUNT: {why} .failed to prepare"
-    )
+    pattern = f"^#K8S_MOUNT: {why} .CreateContainerConfigError: failed to prepare"
+    check_words(lab, job_id, folder / "o", pattern)
     semantics.wait_until(lambda: not semantics.pods(lab, job_id), "no pod is left")

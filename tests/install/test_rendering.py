@@ -106,7 +106,7 @@ def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
     assert told == view.pods
     shown = told.partition("gpu")
     assert (shown.allowed_tolerations, shown.allowed_node_labels) == (("spot",), ())
-    assert told.is_trusted("cpu")
+    assert told.partition("cpu").mode == "trust"
     assert told.partition("cpu").allowed_tolerations is None
 
 

@@ -126,7 +126,7 @@ def test_a_view_of_an_older_release_is_told_in_words() -> None:
     """It validates scripts as before; pods that it does not describe whole are not shown."""
     old = {"registries": ["hub/"], "partitions": {"gpu": {"trusted": True}}, "penstockd": {"hook_uids": []}}
     found = siteviews.decode(json.dumps(old).encode())
-    assert (found.pods.allowed_images, found.pods.is_trusted("gpu")) == (("hub/",), True)
+    assert (found.pods.allowed_images, found.pods.partition("gpu").mode) == (("hub/",), "trust")
     with pytest.raises(errors.UsageError, match="an older release") as raised:
         shown_pods.policy_of(found)
     assert "`penstock apply`" in raised.value.hint

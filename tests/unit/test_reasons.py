@@ -45,7 +45,7 @@ def test_another_ranks_end_is_told_with_its_rank() -> None:
     assert sentences.outcome(ended) == "rank 2: its pod ended with exit code 0"
     lost = reasons.NODE_LOST.of_rank(1, "n2")
     assert lost.requeue
-    assert sentences.outcome(lost) == "rank 1 on n2: the pod's node is gone from Kubernetes"
+    assert sentences.outcome(lost) == "not started: rank 1 on n2: the pod's node is gone from Kubernetes"
 
 
 def test_the_page_of_reasons_is_up_to_date() -> None:

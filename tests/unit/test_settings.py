@@ -31,7 +31,8 @@ def test_policy_is_read_as_it_is_written(tmp_path: Path) -> None:
     """With a record for each partition; of one that is not named nothing special holds."""
     partitions = {"gpu": {"mode": "trust", "image": "own:1"}, "cpu": {}}
     policy = loaded(tmp_path, NEW | {"pods": {"default_image": "base:1", "partitions": partitions}}).pods
-    assert [policy.is_trusted(name) for name in ("gpu", "cpu", "other")] == [True, False, False]
+    modes = [policy.partition(name).mode for name in ("gpu", "cpu", "other")]
+    assert modes == ["trust", "check", "check"]
     assert [policy.image_in(name) for name in ("gpu", "cpu", "other")] == ["own:1", "base:1", "base:1"]
 
 

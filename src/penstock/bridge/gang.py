@@ -194,7 +194,7 @@ class GangMaker:
             raise GangRefused(not_started(OutcomeKind.NODE_TAKEN_BACK, "", node=node))
         kube, seen = self.context.kube, f"/{node}" in self.context.nodes.objects
         if not seen and await confirming.node(kube, node) is None:  # the API would take the binding
-            raise GangRefused(not_started(OutcomeKind.NODE_LOST, "", node=node, requeue=True))
+            raise GangRefused(not_started(OutcomeKind.NODE_GONE, "", node=node, requeue=True))
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         try:

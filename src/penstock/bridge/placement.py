@@ -1,7 +1,7 @@
 """Who chooses the nodes of a job's pods, and what follows from it: one class per mode of a partition.
 
 `check`: Slurm chooses. Admission proves that there is room, and we bind the pods ourselves. `trust`:
-kube-scheduler chooses, and nothing is checked. A new mode is a class here and its line in PLACEMENTS.
+kube-scheduler chooses, and nothing is checked. A new mode is a class here and its line in Placements.
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ class Scheduled:
 
 
 class Placements:
-    """The placement of each partition."""
+    """The placement of each partition, by its mode."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._bound, self._scheduled = Bound(context), Scheduled(context)
+        self._by_mode: dict[str, Placement] = {"check": Bound(context), "trust": Scheduled(context)}
 
     def of(self, partition: str) -> Placement:
-        return self._scheduled if self._context.settings.is_trusted(partition) else self._bound
+        return self._by_mode[self._context.settings.partition(partition).mode]

@@ -79,7 +79,7 @@ def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.
     policy = bridge.context.settings
     return audits.DaemonView(
         bridged_partitions=tuple(bridged_partitions),
-        trusted_partitions=tuple(filter(policy.is_trusted, policy.partitions)),
+        trusted_partitions=tuple(name for name, each in policy.partitions.items() if not each.scheduler),
         gpu_resources=policy.gpu_resources,
         held=tuple(held),
         ends=tuple(job.end for job in bridge.context.store.all() if job.end),

@@ -16,13 +16,17 @@ NAMESPACE_QUOTA = {"pods": "2000", "secrets": "4000"}
 """No user needs more at once, and no mistake of a user's fills the API server."""
 
 
+SCHEDULERS = {"check": wellknown.SCHEDULER_NAME, "trust": ""}
+"""By mode, the schedulerName of pods; empty: whatever the cluster's default is."""
+
+
 class PartitionPolicy(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """Pods of one partition. A key of a partition in the site file that has the same name is taken over."""
 
     mode: Literal["check", "trust"] = "check"
-    """`trust`: nothing is checked, kube-scheduler places."""
+    """Who places the pods: bridge/placement.py."""
     image: str = ""
     """Of scripts that name none; empty: the site's."""
     priority_class: str = ""
@@ -32,6 +36,10 @@ class PartitionPolicy(
     """What scripts may bear themselves; None: all or, in mode trust, nothing."""
     allowed_node_labels: tuple[str, ...] | None = None
     """The same of labels that scripts may name."""
+
+    @property
+    def scheduler(self) -> str:
+        return SCHEDULERS[self.mode]
 
 
 class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -70,9 +78,6 @@ class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def partition(self, name: str) -> PartitionPolicy:
         """What holds there; in a partition that the site does not name, nothing special."""
         return self.partitions.get(name) or PartitionPolicy()
-
-    def is_trusted(self, partition: str) -> bool:
-        return self.partition(partition).mode == "trust"
 
     def image_in(self, partition: str) -> str:
         """The image of jobs there that name none."""

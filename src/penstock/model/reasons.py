@@ -46,6 +46,7 @@ class OutcomeKind(enum.StrEnum):
     NOT_ALLOWED = "not-allowed"
     NOT_ADMITTED = "not-admitted"
     API_REFUSED = "api-refused"
+    NODE_GONE = "node-gone"
     NODE_TAKEN_BACK = "node-taken-back"
     LAUNCH_FAILED = "launch-failed"
 
@@ -87,6 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     """Of the pod that ended the job, if it is not the script's."""
     node: str = ""
+    """Where it did not start, of a gang that was refused."""
     requeue: bool = False
     """The cluster's doing, not the job's: Slurm should run it again."""
     began: bool = True
@@ -169,6 +171,7 @@ OUTCOMES: dict[OutcomeKind, tuple[str, str]] = {
     OutcomeKind.NOT_ALLOWED: ("The script asks for something that the site does not allow.", "1"),
     OutcomeKind.NOT_ADMITTED: ("slurmd started the job without admission, and there is no room.", "requeued"),
     OutcomeKind.API_REFUSED: ("The Kubernetes API refused an object of the job.", "1"),
+    OutcomeKind.NODE_GONE: ("A node left Kubernetes after the job was admitted there.", "requeued"),
     OutcomeKind.NODE_TAKEN_BACK: ("Slurm took a node of the job back while its pods were being made.", "1"),
     OutcomeKind.LAUNCH_FAILED: ("slurmd could not start the job's launcher.", "Slurm's"),
 }

@@ -36,6 +36,7 @@ _OUTCOMES = {
     OutcomeKind.NOT_ADMITTED: "not started: {0.detail}",
     OutcomeKind.API_REFUSED: "not started: {0.detail}",
     OutcomeKind.RANK_ENDED: "its pod ended with exit code {0.detail}",
+    OutcomeKind.NODE_GONE: "not started: node {0.node} has left Kubernetes",
     OutcomeKind.NODE_TAKEN_BACK: "not started: Slurm has taken node {0.node} back",
 }
 
@@ -58,5 +59,5 @@ def outcome(one: Outcome) -> str:
     text = _OUTCOMES.get(one.kind, "{0.detail}").format(one)
     if not one.rank:
         return text
-    place = f" on {one.node}" if one.node else ""
-    return f"rank {one.rank}{place}: {text}"
+    place = f"not started: rank {one.rank} on {one.node}" if one.node else f"rank {one.rank}"
+    return f"{place}: {text}"

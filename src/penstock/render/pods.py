@@ -63,8 +63,8 @@ def render_pod(
 def _site_choices(allocation: jobs.Allocation, rank: int, policy: PodPolicy) -> Manifest:
     """Who places the pod, its priority, where its image comes from, which kind of GPU its node must have."""
     chosen: Manifest = {}
-    if not policy.is_trusted(allocation.partition):
-        chosen["schedulerName"] = wellknown.SCHEDULER_NAME
+    if scheduler := policy.partition(allocation.partition).scheduler:
+        chosen["schedulerName"] = scheduler
     if priority := policy.priority_class(partition=allocation.partition, qos=allocation.qos):
         chosen["priorityClassName"] = priority
     if policy.image_pull_secrets:
