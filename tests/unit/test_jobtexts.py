@@ -326,7 +326,7 @@ def shown_as_scontrol_does(said: dict[str, str]) -> str:
     """The job of a row; what users write stands where Slurm puts it."""
     task = said["ArrayTaskID"]
     array = "" if task == "N/A" else f" ArrayJobId={said['ArrayJobID']} ArrayTaskId={task}"
-    comment = f"   Comment={said['Comment']}\n" if said["Comment"] else ""
+    comment = f"   Comment={said['Comment']} \n" if said["Comment"] else ""
     return (
         f"JobId={said['JobID']}{array} JobName={said['Name']}\n"
         f"   UserId={said['UserName']}({said['UserID']}) GroupId=g({said['GroupID']}) MCS_label=N/A\n"
@@ -355,6 +355,6 @@ def test_scontrol_and_squeue_say_the_same_of_every_job(found: list[dict[str, str
     for name in jobs.Job.__dataclass_fields__.keys() - set(ONLY_SHOWN):
         assert getattr(shown, name) == getattr(squeued, name), name
     assert shown.name == row["Name"].strip()
-    assert shown.comment == row["Comment"].partition("\n")[0]
+    assert shown.comment == row["Comment"].partition("\n")[0].strip()
     named = {"N/A": row["JobID"], "3": "1_3", "4-9%2": "1_[4-9%2]"}
     assert shown.shown_id == named[row["ArrayTaskID"]]

@@ -121,7 +121,7 @@ def job(said: Mapping[str, str]) -> jobs.Job:
         elapsed=duration(word["TimeUsed"]),
         exit_code=exit_code,
         signal=signal,
-        comment="" if text["Comment"] == "(null)" else text["Comment"],
+        comment="" if text["Comment"] == "(null)" else text["Comment"].strip(),  # scontrol adds a blank
         may_go_back=text["Requeue"] != "0",
         admin_comment=text["admin_comment"],
         prepared=mark is not None,
