@@ -1,5 +1,5 @@
-"""A job as Slurm allocated it: what penstockd needs to turn it into pods. Numbers and node names only, no
-text of the user's.
+"""A job as Slurm knows it: which attempt of whose it is, what slurmctld remembers, where it runs, and what
+the accounting keeps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class NodeShare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """Where an attempt of a job runs; the order of the nodes is the order of ranks."""
+    """Where an attempt of a job runs; the order of the nodes is the order of ranks. Of a Job it has what pods
+    are made of: no text of the user's, and nothing that changes while it runs.
+    """
 
     identity: JobIdentity
     shares: tuple[NodeShare, ...]
