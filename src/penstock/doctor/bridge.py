@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from penstock import errors, pinging, wellknown
-from penstock.doctor import nodes
 from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
@@ -172,23 +171,23 @@ def double_booking(live: Live) -> Iterator[Problem]:
 
 
 def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
-    for name, _, given, allocatable in nodes.bridged(live):
-        for short in live.requested(name, ours=True).shortages(given):
+    for node, allocatable in live.both_truths():
+        for short in live.requested(node.name, ours=True).shortages(node.used):
             problem = Problem(
                 f"{{nodes}}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
                 "a pod outlived its job: see `orphans`",
-                nodes=(name,),
+                nodes=(node.name,),
             )
-            yield f"{name} {short.what} of jobs", problem
-        free = allocatable - live.requested(name, ours=False)
-        for short in given.shortages(free):
+            yield f"{node.name} {short.what} of jobs", problem
+        free = allocatable - live.requested(node.name, ours=False)
+        for short in node.used.shortages(free):
             problem = Problem(
                 f"{{nodes}}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
                 "other pods came after the jobs: keep them off the nodes of bridged partitions",
                 True,
-                nodes=(name,),
+                nodes=(node.name,),
             )
-            yield f"{name} {short.what} beside others", problem
+            yield f"{node.name} {short.what} beside others", problem
 
 
 def _seen_twice(live: Live, find: Callable[[Live], Iterator[tuple[str, Problem]]]) -> Iterator[Problem]:
@@ -201,15 +200,15 @@ def _seen_twice(live: Live, find: Callable[[Live], Iterator[tuple[str, Problem]]
 
 @registry.add("foreign-pods", "other pods leave room for what Slurm claims")
 def foreign_pods(live: Live) -> Iterator[Problem]:
-    for name, claim, _, allocatable in nodes.bridged(live):
-        short = claim.shortages(allocatable - live.requested(name, ours=False))
-        if short and not claim.shortages(allocatable):
+    for node, allocatable in live.both_truths():
+        short = node.amount.shortages(allocatable - live.requested(node.name, ours=False))
+        if short and not node.amount.shortages(allocatable):
             words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
             yield Problem(
                 f"{{nodes}}: beside other pods there are {words}",
                 "jobs may be sent back: set `reserved` of the node group, or move the pods",
                 True,
-                nodes=(name,),
+                nodes=(node.name,),
             )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock import errors, wellknown
-from penstock.doctor import nodes
 from penstock.doctor.checks import Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.install import access
@@ -120,21 +119,21 @@ def node_ready(live: Live) -> Iterator[Problem]:
 
 @registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
 def node_sizes(live: Live) -> Iterator[Problem]:
-    for name, claim, _, allocatable in nodes.bridged(live):
-        for short in claim.shortages(allocatable):
+    for node, allocatable in live.both_truths():
+        for short in node.amount.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 yield Problem(
                     f"{{nodes}}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
                     "jobs that need it wait for ever: set `reserved` of the node group",
-                    nodes=(name,),
+                    nodes=(node.name,),
                 )
-        for unused in _unused(claim, allocatable, _reserved(live, name)):
+        for unused in _unused(node.amount, allocatable, _reserved(live, node.name)):
             words = f"Kubernetes can give {unused.what} {unused.needed}, Slurm uses {unused.free}"
             yield Problem(
                 f"{{nodes}}: {words}: the rest stays idle",
                 "correct the node's size in the site file or slurm.conf, or put the rest into `reserved`",
                 warning=True,
-                nodes=(name,),
+                nodes=(node.name,),
             )
 
 
@@ -161,15 +160,15 @@ def _reserved(live: Live, node: str) -> resources.Amount:
 
 @registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
 def node_gpus(live: Live) -> Iterator[Problem]:
-    for name, claim, _, allocatable in nodes.bridged(live):
-        for short in claim.shortages(allocatable):
+    for node, allocatable in live.both_truths():
+        for short in node.amount.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 continue
             resource = wellknown.GPU_RESOURCE if short.what == "gpu" else short.what
             yield Problem(
                 f"{{nodes}}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
                 f"is the device plugin for {resource} running there?",
-                nodes=(name,),
+                nodes=(node.name,),
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -146,6 +146,18 @@ class Live:
             getattr(self, name)
         lasting = [pod for pod in self.pods if pod.metadata.uid in before]
         self.answers["pods"] = (lasting, None)
+
+    def both_truths(self) -> Iterator[tuple[nodes.Node, resources.Amount]]:
+        """Each bridged node that both know: what Slurm claims and gave away, and what Kubernetes can give."""
+        for name in self.bridged_nodes:
+            can_give, node = self.allocatable(name), self.slurm_nodes.get(name)
+            if can_give is not None and node is not None:
+                yield node, can_give
+
+    def allocatable(self, name: str) -> resources.Amount | None:
+        """What Kubernetes can give of a node; None for one that it does not know."""
+        node = self.kube_nodes.get(name)
+        return self.gpus_only(podview.amount(node.status.allocatable)) if node is not None else None
 
     def requested(self, node: str, *, ours: bool) -> resources.Amount:
         """What pods on this node ask for: those of jobs, or everybody else's."""

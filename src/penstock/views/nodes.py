@@ -8,7 +8,6 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.doctor import checks
-from penstock.doctor import nodes as truths
 from penstock.doctor.live import Live
 from penstock.model.resources import Amount
 from penstock.views import threads
@@ -71,23 +70,21 @@ def _all_sides(live: Live) -> tuple[NodeSides, ...]:
 
 
 def _sides(live: Live, name: str) -> NodeSides:
-    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    claimed, allocated = truths.in_slurm(live, name) or (None, None)
-    can_give = truths.allocatable(live, name)
+    slurm, kube, can_give = live.slurm_nodes.get(name), live.kube_nodes.get(name), live.allocatable(name)
     ours, foreign = live.requested(name, ours=True), live.requested(name, ours=False)
     state = "-" if kube is None else "Ready" if kube.ready else "NotReady"
     if kube is not None and kube.spec.unschedulable:
         state += ",cordoned"
     free = None  # the smaller of what each side has left
-    if claimed is not None and allocated is not None and can_give is not None:
-        free = (claimed - allocated).smallest(can_give - ours - foreign)
+    if slurm is not None and can_give is not None:
+        free = (slurm.amount - slurm.used).smallest(can_give - ours - foreign)
     return NodeSides(
         name=name,
         slurm_state=slurm.state if slurm else "-",
         kubernetes_state=state,
-        slurm_total=_amounts(claimed),
+        slurm_total=_amounts(slurm.amount if slurm else None),
         kubernetes_total=_amounts(can_give),
-        allocated=_amounts(allocated),
+        allocated=_amounts(slurm.used if slurm else None),
         requested=_known(ours),
         foreign=_known(foreign),
         free=_amounts(free),
@@ -96,23 +93,20 @@ def _sides(live: Live, name: str) -> NodeSides:
 
 
 def _disagreements(live: Live, name: str, ours: Amount) -> Iterator[str]:
-    slurm, kube = live.slurm_nodes.get(name), live.kube_nodes.get(name)
-    has, can_give = truths.in_slurm(live, name), truths.allocatable(live, name)
+    slurm, kube, can_give = live.slurm_nodes.get(name), live.kube_nodes.get(name), live.allocatable(name)
     if slurm is None:
         yield "Slurm does not know it"
     if kube is None:
         yield "Kubernetes does not know it"
-    if slurm is None or kube is None or has is None or can_give is None:
+    if slurm is None or kube is None or can_give is None:
         return
-    claimed, allocated = has
-    for short in claimed.shortages(can_give):
+    for short in slurm.amount.shortages(can_give):
         yield f"Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}"
-    for short in ours.shortages(allocated):
+    for short in ours.shortages(slurm.used):
         yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
-    usable = not slurm.is_out_of_service
     takes_pods = kube.ready and not kube.spec.unschedulable
-    if usable != takes_pods:
-        yield "only Slurm would use it" if usable else "only Kubernetes would use it"
+    if slurm.is_out_of_service == takes_pods:
+        yield "only Kubernetes would use it" if takes_pods else "only Slurm would use it"
 
 
 def _amounts(amount: Amount | None) -> Amounts | None:
