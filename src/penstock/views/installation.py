@@ -96,4 +96,4 @@ def _site() -> Mapping[str, Any]:
 
     from penstock.site import daemons, loading  # here, because the view makes it unnecessary
 
-    return daemons.penstockd(loading.load(Path(name)), slurm_uid=0)
+    return daemons.places(loading.load(Path(name)))
