@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 import click
 
 from penstock.cli import options, output
-from penstock.model import states
 from penstock.model.descriptions import PodView
 from penstock.views import jobs as view
 from penstock.views import sources
@@ -61,7 +60,7 @@ def print_jobs(queue: view.Queue, *, unfolded: bool = False) -> None:
 
 
 def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
-    where = _waits_for(job) if job.state == states.JobState.PENDING else ",".join(job.nodes)
+    where = _waits_for(job) if job.waits else ",".join(job.nodes)
     time, pods = output.duration(job.elapsed_seconds), _pods(job, unseen)
     return job.job, job.user, job.name, job.partition, job.state, time, where, pods
 
@@ -93,7 +92,7 @@ def _waits_for(job: view.Job) -> str:
 
 def _pods(job: view.Job, unseen: str) -> str:
     if job.pods is None:
-        return "-" if job.state == states.JobState.PENDING else unseen
+        return "-" if job.waits else unseen
     return ", ".join(f"{pod.node or '-'}: {pod.status}" for pod in job.pods) or "-"
 
 
@@ -156,7 +155,7 @@ def _print_job(shown: view.ShownJob, unseen: str) -> None:
         )
     out.print(pods if shown.pods else output.styled("No pods now.", "dim"))
     _print_warnings(shown.pods)
-    _print_steps(shown.timeline, waits=shown.state == states.JobState.PENDING)
+    _print_steps(shown.timeline, waits=shown.waits)
 
 
 def _print_warnings(pods: Sequence[PodView]) -> None:

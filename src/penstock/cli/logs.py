@@ -6,8 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
-from time import sleep
 from typing import Literal
 
 import click
@@ -81,7 +81,7 @@ def _say(service: str, *, follow: bool) -> None:
         sys.stdout.buffer.flush()
         if not follow:
             return
-        sleep(view.POLL)
+        time.sleep(view.POLL)
 
 
 def _journal(service: str, *, follow: bool) -> None:

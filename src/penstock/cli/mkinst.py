@@ -8,6 +8,7 @@ penstockd removes pods whose job Slurm does not know.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,34 +26,26 @@ from penstock.sbatch.values.problem import Problem
 from penstock.views import installation, pods
 
 Command = Callable[..., None]
-MOST_JOB_ID = 67_108_863  # Slurm's ids have 26 bits
-MOST_CPUS = 65_536
 MOST_MIB = 1 << 30
+JOB_ID = click.IntRange(1, 67_108_863)  # Slurm's ids have 26 bits
+CPUS = click.IntRange(1, 65_536)
+WORDS = (
+    click.argument("flavour"),
+    click.argument("class_name", metavar="CLASS"),
+    click.argument("owner"),
+    click.argument("command", nargs=-1, type=click.UNPROCESSED),
+    click.option("--job-id", type=JOB_ID, required=True, help="The Slurm job it belongs to."),
+    click.option("--account", default="", help="Its account, where namespaces go by account."),
+    click.option("--image", default="", help="Its image; the site's default when left out."),
+    click.option("--cpu", type=CPUS, help="CPUs; the class's when left out."),
+    click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
+    click.option("--site", "site_file", metavar="FILE", help="The site; else $PENSTOCK_SITE."),
+)
 
 
 def _options(command: Command) -> Command:
     """The words both commands take."""
-    for decorate in reversed(
-        (
-            click.argument("flavour"),
-            click.argument("class_name", metavar="CLASS"),
-            click.argument("owner"),
-            click.argument("command", nargs=-1, type=click.UNPROCESSED),
-            click.option(
-                "--job-id",
-                type=click.IntRange(1, MOST_JOB_ID),
-                required=True,
-                help="The Slurm job it belongs to.",
-            ),
-            click.option("--account", default="", help="Its account, where namespaces go by account."),
-            click.option("--image", default="", help="Its image; the site's default when left out."),
-            click.option("--cpu", type=click.IntRange(1, MOST_CPUS), help="CPUs; the class's when left out."),
-            click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
-            click.option("--site", "site_file", metavar="FILE", help="The site; else $PENSTOCK_SITE."),
-        )
-    ):
-        command = decorate(command)
-    return command
+    return functools.reduce(lambda made, decorate: decorate(made), reversed(WORDS), command)
 
 
 @click.command()
@@ -155,17 +148,12 @@ def _image(text: str, site: SiteView) -> str:
 
 
 async def _create(kube: client.KubeClient, objects: Sequence[dict[str, Any]]) -> None:
-    for item in objects:
-        await _create_one(kube, item)
-
-
-async def _create_one(kube: client.KubeClient, item: dict[str, Any]) -> None:
     """What stands around the pod may be there already; a pod of that name may not."""
-    meta = item["metadata"]
-    try:
-        await kube.create(kinds.of(item), item, namespace=meta.get("namespace", ""))
-    except errors.KubeConflict:
-        if item["kind"] == "Pod":
-            raise errors.UsageError(
-                f"{meta['name']} is there already", hint="choose another --job-id"
-            ) from None
+    for item in objects:
+        meta = item["metadata"]
+        try:
+            await kube.create(kinds.of(item), item, namespace=meta.get("namespace", ""))
+        except errors.KubeConflict:
+            if item["kind"] == "Pod":
+                hint = "choose another --job-id"
+                raise errors.UsageError(f"{meta['name']} is there already", hint=hint) from None

@@ -18,15 +18,7 @@ import click
 from penstock import errors, wellknown
 from penstock.cli import output
 from penstock.cli.options import form_option, site_option
-from penstock.install import (
-    applying,
-    drafting,
-    leftovers,
-    planning,
-    preflight,
-    previews,
-    rendering,
-)
+from penstock.install import applying, drafting, leftovers, planning, preflight, previews, rendering
 from penstock.nas import atomic
 from penstock.site import loading, schema
 

@@ -64,6 +64,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodView, ...] | None
     """None: not the asker's to see."""
 
+    @property
+    def waits(self) -> bool:
+        return self.state == states.JobState.PENDING
+
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """`penstock jobs`."""
@@ -112,10 +116,7 @@ async def queue(slurm: sources.Slurm, penstockd: sources.Penstockd, *, user: str
     answer = await _told(penstockd, ())
     known = answer.by_job()
     found = (_job(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queued)
-    return Queue(
-        problem=answer.problem,
-        jobs=tuple(sorted(found, key=lambda job: job.state == states.JobState.PENDING)),
-    )
+    return Queue(problem=answer.problem, jobs=tuple(sorted(found, key=lambda job: job.waits)))
 
 
 async def show(slurm: sources.Slurm, penstockd: sources.Penstockd, job: str) -> Shown:
@@ -141,11 +142,10 @@ async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources
 
 def _job(job: jobs.Job, view: JobView | None, *, hidden: bool) -> Job:
     """What Slurm says, with the pods; those of others are hidden from most."""
-    array, is_task, _ = job.shown_id.partition("_")
     return Job(
         job=job.shown_id,
         job_id=str(job.job_id),
-        array=array if is_task else None,
+        array=job.shown_id.partition("_")[0] if job.task else None,
         user=job.user,
         name=job.name,
         partition=job.partition,
@@ -203,18 +203,17 @@ def _reason(state: str, code: str, view: JobView | None) -> Reason | None:
 
 
 def _refusal(one: reasons.Refusal) -> Refusal:
-    values = {field: getattr(one, field) for field in one.__struct_fields__}
-    return Refusal(**values | {"since": moment(one.since)})
+    return Refusal(**msgspec.structs.asdict(one) | {"since": _known_moment(one.since)})
 
 
 def _step(step: StepView) -> Step:
-    return Step(at=moment(step.at), name=step.name, text=step.text, kind=step.kind)
+    return Step(at=_known_moment(step.at), name=step.name, text=step.text, kind=step.kind)
 
 
 def _moment(seconds: int) -> datetime.datetime | None:
-    return moment(seconds) if seconds else None
+    return _known_moment(seconds) if seconds else None
 
 
-def moment(seconds: float) -> datetime.datetime:
+def _known_moment(seconds: float) -> datetime.datetime:
     """From seconds since 1970."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -119,13 +119,12 @@ class Output:
                 hint=f"It is {record.state}; a job that has not started has written nothing.",
             )
         if not path.exists():
-            hint = record.comment or (
-                "" if record.state != states.JobState.PENDING else "It has not started."
-            )
-            raise errors.NotThere(f"{path} is not there: job {self.job} is {record.state}", hint=hint)
+            waits = "It has not started." if record.state == states.JobState.PENDING else ""
+            message = f"{path} is not there: job {self.job} is {record.state}"
+            raise errors.NotThere(message, hint=record.comment or waits)
         if followed and not record.goes_on and record.state != states.JobState.COMPLETED:
-            end = f"{record.exit_code or 0}:{record.signal or 0}"
-            raise errors.PenstockError(f"job {self.job} is {record.state} {end}")
+            end = f"{record.state} {record.exit_code}:{record.signal}"
+            raise errors.PenstockError(f"job {self.job} is {end}")
 
     def _tell_what_was_not_collected(self) -> None:
         """An empty file in the results may stand for one that the collector could not read; notes say so."""
