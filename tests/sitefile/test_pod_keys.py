@@ -60,6 +60,7 @@ SHAPING = {
     "cluster": Change("other"),
     "kubernetes.namespace": Change("user-alice"),  # which no job may have then
     "kubernetes.namespace_pattern": Change("u{uid}"),
+    "kubernetes.pod_security": Change("baseline", MKYAML),
     "kubernetes.network_policy": Change(False, MKYAML),
     "kubernetes.forbidden_directives": Change(["SHM_SIZE"], EXPLAIN, "#K8S_SHM_SIZE=1G"),
     "nas.path": Change("/mnt"),
@@ -122,7 +123,7 @@ ELSEWHERE = {
         intake.max_file_size intake.in_flight_per_user""",
     "collector.json": "results.config results.max_bytes results.max_files results.hook results.webhook",
     "objects that `penstock apply` makes": """
-        kubernetes.pod_security registry.prepull nas.size nas.storage_class nas.provisioner
+        registry.prepull nas.size nas.storage_class nas.provisioner
         priority_classes.*.value priority_classes.*.preempts
         accounts.*.quota.cpus accounts.*.quota.memory accounts.*.quota.gpus accounts.*.quota.pods
         accounts.*.users.*.quota.cpus accounts.*.users.*.quota.memory accounts.*.users.*.quota.gpus

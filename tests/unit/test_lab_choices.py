@@ -243,6 +243,7 @@ class TestConfiguration:
                 "namespace_pattern": "user-{user}",
                 "namespace_quota": {"pods": "2000", "secrets": "4000"},
                 "reserved_namespaces": ["penstock-system"],
+                "pod_security": "privileged",
                 "partitions": {"gpu": {}, "cpu": {}},
             },
             "log_level": "info",

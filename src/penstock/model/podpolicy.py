@@ -63,6 +63,8 @@ class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Namespaces of the site's own, where no job's pod may be."""
     namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     """What a namespace of jobs may hold at most, as a ResourceQuota says it; none when empty."""
+    pod_security: str = ""
+    """The Pod Security level of namespaces of jobs; empty: the cluster's default."""
     isolate_namespaces: bool = True
     """Whether pods take connections from pods of the same namespace only."""
     kill_wait: int = 30

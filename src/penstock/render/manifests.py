@@ -28,12 +28,13 @@ def meta(name: str, *, namespace: str = "", **more: str) -> Manifest:
 
 def namespace(name: str, *, pod_security: str = "") -> Manifest:
     """A namespace, with the Pod Security level that its pods are held to."""
-    found: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta(name)}
-    if pod_security:
-        found["metadata"]["labels"] |= {
-            f"pod-security.kubernetes.io/{what}": pod_security for what in ("enforce", "warn")
-        }
-    return found
+    metadata = meta(name, **pod_security_labels(pod_security))
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def pod_security_labels(level: str) -> dict[str, str]:
+    """By which Pod Security admission holds a namespace's pods to the level; none without one."""
+    return {f"pod-security.kubernetes.io/{what}": level for what in ("enforce", "warn") if level}
 
 
 def service_account(name: str, namespace: str) -> Manifest:

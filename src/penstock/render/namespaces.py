@@ -14,7 +14,7 @@ from typing import Any
 from penstock import wellknown
 from penstock.model import homes, launches
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import pods
+from penstock.render import manifests, pods
 
 NAME = "penstock"
 Manifest = dict[str, Any]
@@ -25,7 +25,8 @@ def render_namespace(owner: launches.Owner, policy: PodPolicy) -> Manifest:
     shared = homes.is_shared(policy.namespace_pattern)
     account = {wellknown.LABEL_ACCOUNT: pods.label_of(owner.account)}
     whose = account if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
-    metadata = {"name": homes.namespace_of(owner, policy), "labels": whose}
+    labels = whose | manifests.pod_security_labels(policy.pod_security)
+    metadata = {"name": homes.namespace_of(owner, policy), "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 

@@ -27,6 +27,7 @@ def resolved(site: Site) -> PodPolicy:
         namespace_pattern=site.kubernetes.namespace_pattern,
         reserved_namespaces=(site.kubernetes.namespace,),
         namespace_quota=(hard(site, site.quota) if site.quota else {}) or NAMESPACE_QUOTA,
+        pod_security=site.kubernetes.pod_security,
         isolate_namespaces=site.kubernetes.network_policy,
         kill_wait=site.timeouts.kill_wait,
         gpu_labels={name: gpu.labels for name, gpu in site.gpus.items() if gpu.labels},
