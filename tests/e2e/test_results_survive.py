@@ -15,6 +15,7 @@ import pytest
 from tests.e2e import labs, semantics
 from tests.e2e.test_results import results_of, sha256sum
 
+from penstock import presence, wellknown
 from penstock_lab import component, testing
 
 Lab = semantics.Lab
@@ -50,6 +51,7 @@ def test_killed_collectors_lose_nothing(lab: Lab) -> None:
         time.sleep(rng.uniform(0.1, 1.0))
         labs.kill(lab.place, "collector")
         testing.lab_command(lab.place, "up")
+        assert presence.look(lab.place.attempts / wellknown.COLLECTOR_LOCK).runs  # `up` has waited for it
     for job_id in job_ids:
         job = results_of(lab, job_id)
         assert sha256sum(job.folder) == ""

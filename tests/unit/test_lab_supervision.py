@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock import errors
-from penstock_lab import components, health, paths, processes, supervision
+from penstock import errors, presence, wellknown
+from penstock_lab import components, health, paths, processes, spec, supervision
 
 SERVER = """
 import socket, sys, time
@@ -286,3 +286,16 @@ def test_a_port_that_stays_taken_is_told(
         wanted = dataclasses.replace(server(tmp_path / "s"), port=listener.getsockname()[1])
         with pytest.raises(errors.LabError, match=rf"is taken by .*\(pid {os.getpid()}\)"):
             supervisor.start(wanted)
+
+
+def test_the_collector_serves_once_it_holds_its_lock(place: paths.LabPaths) -> None:
+    """Until then `lab up` is not done: on a busy machine the doctor, asked next, found no collector."""
+    lab = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False)
+    every = {one.name: one for one in components.all_components(place, lab)}
+    collector = every[components.COLLECTOR]
+    place.attempts.mkdir()
+    assert collector.check() == "does not hold its lock"
+    descriptor = presence.hold(place.attempts / wellknown.COLLECTOR_LOCK)
+    assert collector.check() == ""
+    os.close(descriptor)
+    assert collector.check() == "does not hold its lock"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from penstock import wellknown
 from penstock_lab import component, environment, health, listening, paths, sessions, spec
 from penstock_lab.faultproxy import setup as faulty
 from penstock_lab.kubernetes import choosing
@@ -193,7 +194,7 @@ def _collector(place: paths.LabPaths) -> Component:
         after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
         environment=component.python_environment() | environment.slurm(place),
-        check=health.nothing,
+        check=lambda: health.lock(place.attempts / wellknown.COLLECTOR_LOCK),
         stop_seconds=10.0,
     )
 

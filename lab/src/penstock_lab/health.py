@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import errors
+from penstock import errors, presence
 from penstock.intake import status
 from penstock_lab import commands, environment, paths, ports
 
@@ -35,6 +35,14 @@ def unix_socket(path: Path, *, greets: bool = False) -> str:
             return "" if not greets or client.recv(1) else "closes connections"
         except OSError as error:
             return f"does not answer on its socket: {error.strerror or error}"
+
+
+def lock(path: Path) -> str:
+    """A daemon of ours holds the lock by which others know that it runs; only root can see that."""
+    try:
+        return "" if presence.look(path).runs else "does not hold its lock"
+    except PermissionError:
+        return ""
 
 
 def accounting(place: paths.LabPaths, port: int) -> str:
