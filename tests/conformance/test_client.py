@@ -249,5 +249,8 @@ async def test_a_pod_can_be_evicted(kube: kube_client.KubeClient, api: client.Cl
     """As a drain does it; one that nobody has bound is gone at once."""
     api.create("pods", client.pod("p"))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    await kube.create(kinds.PODS, eviction, namespace=api.namespace, name="p", sub="eviction")
+    answer = await kube.create(kinds.PODS, eviction, namespace=api.namespace, name="p", sub="eviction")
+    assert msgspec.json.decode(answer)["kind"] in ("Status", "Eviction")  # and not the pod
     api.gone("pods", "p")
+    with pytest.raises(errors.KubeNotFound):
+        await kube.get(kinds.PODS, namespace=api.namespace, name="p")

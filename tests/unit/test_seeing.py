@@ -34,6 +34,17 @@ def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.Monkey
     assert [(job.job_id, job.uid, len(job.steps)) for job in kept.all()] == [(1, 1001, 2), (3, 1001, 1)]
 
 
+def test_as_many_jobs_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is forgotten before, however nearly full the memory is."""
+    monkeypatch.setattr(store, "LATEST_JOBS", 10)
+    kept = store.Store(lambda: 0.0)
+    for job_id in range(1, 11):
+        kept.note(job_id, "admitted")
+        assert len(kept.all()) == job_id
+    kept.note(11, "admitted")
+    assert [job.job_id for job in kept.all()] == list(range(2, 12))
+
+
 def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was touched."""
     monkeypatch.setattr(store, "LATEST_JOBS", 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.bridge import store
+from penstock.judge import rights
 from penstock.kube import podview, types
 from penstock.model import jobs, resources
 from penstock.model.reasons import Refusal, RefusalKind
@@ -25,7 +26,7 @@ def refusals(
 ) -> tuple[Refusal, ...]:
     """Why the job cannot start now, one for each node that cannot hold it; empty when it can."""
     own = allocation.identity.job_id
-    pods = [pod for pod in pods if pod.spec.node_name and not podview.is_over(pod)]
+    pods = list(filter(rights.takes_room, pods))
     others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=own)
     found = (
         _refusal(
@@ -44,7 +45,7 @@ def free(
     nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: store.Store
 ) -> dict[str, resources.Amount]:
     """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
-    pods = [pod for pod in pods if pod.spec.node_name and not podview.is_over(pod)]
+    pods = list(filter(rights.takes_room, pods))
     others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=0)
     left = {}
     for node in nodes.values():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 
 from penstock.model import jobs, resources
@@ -86,7 +87,8 @@ class Store:
         return found
 
     def _forget_the_oldest(self) -> None:
-        for job_id in list(self._jobs)[: len(self._jobs) - LATEST_JOBS + 1]:
+        too_many = max(len(self._jobs) - LATEST_JOBS + 1, 0)
+        for job_id in tuple(itertools.islice(self._jobs, too_many)):
             if self._jobs[job_id].is_idle:
                 del self._jobs[job_id]
 
@@ -190,10 +192,9 @@ class Store:
         job.refusals = ()
         job.steps.append(StepView(at=self._now(), name=name, text=text, kind=kind))
 
-    def note_refusal(self, job_id: int, refusals: tuple[Refusal, ...], text: str) -> int:
-        """The job goes back to the queue; how often it did in a row."""
+    def note_refusal(self, job_id: int, refusals: tuple[Refusal, ...], text: str) -> None:
+        """The job goes back to the queue."""
         job = self.job(job_id)
         job.refused += 1
         self.note(job_id, "refused", text, kind=refusals[0].kind)
         job.refusals = refusals
-        return job.refused

@@ -22,19 +22,22 @@ def describe(bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_
     """Views of those of these jobs that the asker may see, with what happened to each; without any given,
     shorter ones of all that have pods or were sent back to the queue.
     """
-    by_job: dict[int, list[types.Pod]] = {}
-    for pod in bridge.context.pods.objects.values():
-        job_id = podview.job_id(pod)
-        if job_id is not None and (sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)):
-            by_job.setdefault(job_id, []).append(pod)
+    pods, known = bridge.context.pods, bridge.context.store.all()
+
+    def is_visible(pod: types.Pod) -> bool:
+        return sees_all or pod.metadata.labels.get(wellknown.LABEL_USER_ID) == str(uid)
+
+    def view(job_id: int) -> JobView:
+        own = list(filter(is_visible, pods.by(podview.BY_JOB, job_id)))
+        return _view(bridge, job_id, own, uid=uid, sees_all=sees_all)
+
     asked = tuple(job_ids)
-    known = () if asked else bridge.context.store.all()
-    waiting = (job.job_id for job in known if job.refusals and (sees_all or job.uid == uid))
-    found = (
-        _view(bridge, job_id, by_job.get(job_id, []), uid=uid, sees_all=sees_all)
-        for job_id in asked or sorted({*by_job, *waiting})
-    )
-    return list(found) if asked else [msgspec.structs.replace(view, timeline=()) for view in found]
+    if asked:
+        return list(map(view, asked))
+    with_pods = {podview.job_id(pod) for pod in filter(is_visible, pods.objects.values())}
+    waiting = {job.job_id for job in known if job.refusals and (sees_all or job.uid == uid)}
+    found = sorted(job_id for job_id in with_pods | waiting if job_id is not None)
+    return [msgspec.structs.replace(view(job_id), timeline=()) for job_id in found]
 
 
 async def with_warnings(bridge: bridging.Bridge, found: list[JobView]) -> list[JobView]:
