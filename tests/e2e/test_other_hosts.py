@@ -19,7 +19,7 @@ from penstock.bridge import sweeping
 from penstock.install import rendering
 from penstock.site import loading
 from penstock_lab import listening, paths, spec, supervision, testing
-from penstock_lab.components import all_components
+from penstock_lab.components import COLLECTOR, all_components
 
 WORKER = "n1"
 """A node of the site's own; its slurmd sees none of our files."""
@@ -173,7 +173,9 @@ def bridge_the_new_node(site: plainsite.PlainSite) -> None:
     for used in (place.attempts, place.collector_conf):  # the lab's own collector reads neither
         assert f": {used}\n" in text
         text = text.replace(f": {used}\n", f": {used}-of-none\n")
-    site.file.write_text(text)
+    restarted = f"    - {COLLECTOR}\n"  # nor is it one of the site's daemons
+    assert restarted in text
+    site.file.write_text(text.replace(restarted, ""))
 
 
 def see_bridged_jobs(site: plainsite.PlainSite) -> None:

@@ -217,7 +217,8 @@ def test_the_last_task_of_an_array_is_sent_back_alone(lab: Lab) -> None:
     finally:
         kubectl(lab, "uncordon", node)
     storms.hurry(lab, f"{array}_2")
-    assert semantics.record(lab, f"{array}_2", timeout=120) == DONE
+    end = semantics.record(lab, f"{array}_2", timeout=120)
+    assert end == DONE, lab.penstock("show", f"{array}_2", check=False).stdout
     assert "vict" in semantics.field(lab, f"{array}_2", "Comment")
     assert [semantics.field(lab, name, "Comment") for name in others] == ["", ""]
     once, twice = "attempt-0\n", "attempt-0\nattempt-1\n"
