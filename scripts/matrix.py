@@ -24,7 +24,7 @@ from scripts import rights
 from penstock import errors, wellknown
 from penstock.model import releases
 from penstock_lab import progress, testing
-from penstock_lab.kubernetes import building, requirements
+from penstock_lab.kubernetes import builds, requirements
 from penstock_lab.slurm import programs, suites
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ LOGS = ROOT / ".matrix"
 SLURM, KUBERNETES = "slurm-", "kubernetes-"
 CELLS = (
     *(f"{SLURM}{release}" for release in suites.CHOICES),
-    *(f"{KUBERNETES}{version}" for version in sorted(building.VERSIONS)),
+    *(f"{KUBERNETES}{version}" for version in sorted(builds.VERSIONS)),
 )
 CELL_SECONDS = 5400
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"

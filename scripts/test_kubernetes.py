@@ -21,7 +21,7 @@ from tests import smoke
 
 from penstock import errors, wellknown
 from penstock_lab import progress, spec
-from penstock_lab.kubernetes import building, requirements, watches
+from penstock_lab.kubernetes import builds, inotify, requirements
 
 TESTS = ["tests/conformance", "tests/e2e"]
 WITHOUT_CLUSTER = ["tests/e2e/test_lab.py", "tests/e2e/test_lab_ends.py", "tests/e2e/test_compiler_oracle.py"]
@@ -62,12 +62,12 @@ def wanted() -> int:
 
 def workers(best: int) -> int:
     """As many as the kernel's inotify instances allow; said when that is fewer than there should be."""
-    free = watches.limit() - watches.used()
+    free = inotify.limit() - inotify.used()
     possible = next((number for number in range(best, 1, -1) if instances(number) <= free), 1)
     if possible < best:
         print(
-            f"penstock: {free} of {watches.limit()} inotify instances are free, {best} workers may take"
-            f" {instances(best)}: going on with {possible}. For all of them: {watches.advice()}",
+            f"penstock: {free} of {inotify.limit()} inotify instances are free, {best} workers may take"
+            f" {instances(best)}: going on with {possible}. For all of them: {inotify.advice()}",
             flush=True,
         )
     return possible
@@ -75,7 +75,7 @@ def workers(best: int) -> int:
 
 def instances(number: int) -> int:
     """What that many workers take, each with its cluster, and one that tests make in turn (lab.testing)."""
-    return (number + 1) * watches.needed(spec.DEFAULT_NODES)
+    return (number + 1) * inotify.needed(spec.DEFAULT_NODES)
 
 
 def chosen(arguments: list[str]) -> list[str]:
@@ -91,10 +91,10 @@ def chosen(arguments: list[str]) -> list[str]:
 
 def build() -> None:
     """The programs of Kubernetes, unless they are there; says why where they cannot be had."""
-    version = os.environ.get(wellknown.ENV_TEST_KUBERNETES_VERSION) or building.NEWEST
+    version = os.environ.get(wellknown.ENV_TEST_KUBERNETES_VERSION) or builds.NEWEST
     try:
-        building.ensure(building.VERSIONS[version], listener=progress.PlainLines(console.Console()))
-    except building.ModulesUnreachableError as error:
+        builds.ensure(builds.VERSIONS[version], listener=progress.PlainLines(console.Console()))
+    except builds.ModulesUnreachableError as error:
         skip([f"{error.message}: {error.hint}"])
     except errors.LabError as error:
         sys.exit(f"penstock: {error.message}\n  {error.hint}")

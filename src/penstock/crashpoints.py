@@ -2,7 +2,7 @@
 
 In production `reach` is an empty function; another one only when ENV_CRASH_POINTS was set as the process
 started, which the lab does for tests. Hooks have their steps as comments, which only a lab for tests renders
-into calls (render/crashing.py).
+into calls (render/crashhooks.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock_lab import processes, spec, testing
-from penstock_lab.kubernetes import cgroups, choosing, foreign, mounting, registry
+from penstock_lab.kubernetes import cgroups, externalcluster, mountcalls, registry, variants
 
 NODES = ["n1", "n2", "n3", "n4"]
 
@@ -35,7 +35,7 @@ def traces(directory: Path, name: str) -> dict[str, list[str]]:
     mine = [process for process in everything if any(f"{directory}/" in word for word in process.argv)]
     return {
         "processes": [" ".join(process.argv) for process in mine],
-        "mounts": [point for point in mounting.mount_points() if point.startswith(f"{directory}")],
+        "mounts": [point for point in mountcalls.mount_points() if point.startswith(f"{directory}")],
         "cgroups": [str(tree / name) for tree in cgroups.trees() if (tree / name).exists()],
         "files": [str(directory)] if directory.exists() else [],
     }
@@ -47,7 +47,7 @@ def test_nothing_is_left_of_a_cluster(violently: bool) -> None:
     """With a job running in it: no process, container, mount, cgroup, interface or file stays."""
     forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
     with testing.temporary_lab("--nodes", "1") as lab:
-        name = choosing.cluster_of(lab.place, spec.load(lab.place)).cgroup
+        name = variants.cluster_of(lab.place, spec.load(lab.place)).cgroup
         output = lab.home / "long.out"
         job_id = lab.sbatch("#!/bin/sh\necho up; sleep 600\n", f"--output={output}")
         lab.wait_for(job_id, "RUNNING")
@@ -89,7 +89,7 @@ def kubeconfig(lab: testing.RunningLab, tmp_path: Path) -> Path:
     """The administrator's kubeconfig of a cluster that is somebody else's, all of whose nodes take pods."""
     path = tmp_path / "kubeconfig"
     path.write_bytes(lab.place.admin_kubeconfig.read_bytes())
-    testing.until(lambda: [node.name for node in foreign.members(path)] == NODES)
+    testing.until(lambda: [node.name for node in externalcluster.members(path)] == NODES)
     return path
 
 
@@ -102,7 +102,7 @@ def test_any_cluster_can_be_used_by_its_kubeconfig(kubeconfig: Path, monkeypatch
         job_id = guest.sbatch("#!/bin/sh\n#K8S_IMAGE=lab/host-userland:1\necho from afar; exit 7\n")
         assert guest.accounted(job_id) == ["FAILED", "7:0"]
         text = (guest.home / f"slurm-{job_id}.out").read_text()
-        namespace = foreign.namespace_of(guest.place, spec.load(guest.place))
+        namespace = externalcluster.namespace_of(guest.place, spec.load(guest.place))
         assert namespace in guest.run(("kubectl", "get", "namespaces", "-o", "name")).stdout
     assert "from afar\n" in text
 

@@ -21,7 +21,7 @@ from penstock.kube import kinds, kubeconfig
 from penstock.render import namespaces, rbac
 from penstock_lab import spec, testing
 from penstock_lab.kubernetes import api as lab_api
-from penstock_lab.kubernetes import choosing
+from penstock_lab.kubernetes import variants
 from tests.conformance import client
 
 RARE = {("events", "list"), ("pods/exec", "create")}
@@ -80,7 +80,7 @@ def wait_for_text(file: Path, text: str) -> None:
 
 def test_penstockd_asks_for_what_it_may_and_uses_all_of_it(real: testing.RunningLab) -> None:
     """No request was refused for want of rights, and no right went unused."""
-    log = choosing.cluster_of(real.place, spec.load(real.place)).audit_log
+    log = variants.cluster_of(real.place, spec.load(real.place)).audit_log
     before = len(asked_for(log))  # an API server that has just started forbids everything for a moment
     run_jobs_of_every_kind(real)
     asked = asked_for(log)
@@ -187,7 +187,7 @@ def test_without_a_right_its_request_is_forbidden(
 @pytest.mark.usefixtures("restored_role")
 def test_a_job_outlives_a_moment_without_rights(real: testing.RunningLab) -> None:
     """An API server that has just started forbids everything: the launch waits, and nothing is lost."""
-    log = choosing.cluster_of(real.place, spec.load(real.place)).audit_log
+    log = variants.cluster_of(real.place, spec.load(real.place)).audit_log
     lab_api.cluster(real.place.admin_kubeconfig).apply(rbac.render_role(without=("pods", "create")))
     output = real.home / "moment.out"
     before = len(asked_for(log))

@@ -17,8 +17,8 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock_lab.devcluster import requests, server
-from penstock_lab.devcluster.nodes import NodeSpec
+from penstock_lab.devcluster import apirequests, app
+from penstock_lab.devcluster.nodeobjects import NodeSpec
 from penstock_lab.devcluster.statuses import Json
 
 TWO_NODES: Final = (
@@ -134,10 +134,10 @@ def serve(nodes: Sequence[NodeSpec] = TWO_NODES, *, backoff: float = 0.2) -> Ite
     with tempfile.TemporaryDirectory(prefix="penstock-devcluster-") as directory:
         data_dir, port = Path(directory), free_port()
         tokens = {
-            "test-admin": requests.Identity("admin", "admin"),
-            "test-viewer": requests.Identity("viewer", "viewer"),
+            "test-admin": apirequests.Identity("admin", "admin"),
+            "test-viewer": apirequests.Identity("viewer", "viewer"),
         }
-        settings = server.Settings(data_dir, port, tokens, list(nodes), backoff=backoff)
+        settings = app.Settings(data_dir, port, tokens, list(nodes), backoff=backoff)
         thread = _Thread(settings)
         thread.start()
         try:
@@ -150,7 +150,7 @@ def serve(nodes: Sequence[NodeSpec] = TWO_NODES, *, backoff: float = 0.2) -> Ite
 class _Thread(threading.Thread):
     """The event loop of the cluster; what goes wrong in there is raised in the test."""
 
-    def __init__(self, settings: server.Settings) -> None:
+    def __init__(self, settings: app.Settings) -> None:
         super().__init__(name="devcluster", daemon=True)
         self._settings = settings
         self._ready = threading.Event()
@@ -166,7 +166,7 @@ class _Thread(threading.Thread):
             self._ready.set()
 
     async def _main(self) -> None:
-        cluster = server.Cluster(self._settings)
+        cluster = app.Cluster(self._settings)
         loop = asyncio.get_running_loop()
         self._tell_to_stop = lambda: loop.call_soon_threadsafe(cluster.stop)
         running = asyncio.create_task(cluster.run())

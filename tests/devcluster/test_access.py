@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from penstock import errors
-from penstock_lab.devcluster import requests
+from penstock_lab.devcluster import apirequests
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 
@@ -55,9 +55,9 @@ def test_tokens_file(tmp_path: Path) -> None:
     """Each line gives a token its user and group; empty lines do not matter."""
     path = tmp_path / "tokens"
     path.write_text("abc,alice,admin\n\ndef, bob ,viewer\n")
-    assert requests.read_tokens(path) == {
-        "abc": requests.Identity("alice", "admin"),
-        "def": requests.Identity("bob", "viewer"),
+    assert apirequests.read_tokens(path) == {
+        "abc": apirequests.Identity("alice", "admin"),
+        "def": apirequests.Identity("bob", "viewer"),
     }
 
 
@@ -67,7 +67,7 @@ def test_mistakes_in_the_tokens_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tokens"
     path.write_text(text)
     with pytest.raises(errors.UsageError, match="entry 1 is wrong"):
-        requests.read_tokens(path)
+        apirequests.read_tokens(path)
 
 
 def test_discovery_names_every_kind(api: testing.Client) -> None:

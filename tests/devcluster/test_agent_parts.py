@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock_lab.devcluster import faults, kinds, logs, processes, statuses, watching
-from penstock_lab.devcluster.store import Store
+from penstock_lab.devcluster import faults, kindtable, podlogs, podprocesses, statuses, watches
+from penstock_lab.devcluster.objectstore import Store
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 
@@ -42,10 +42,10 @@ async def run(*argv: str, **more: Any) -> tuple[int, bytes]:
     """Wait status and output of one child."""
     source, sink = os.pipe()
     try:
-        pid = await processes.start(description(*argv, **more), sink)
+        pid = await podprocesses.start(description(*argv, **more), sink)
         os.close(sink)
         sink = -1
-        status = await processes.reap(pid)
+        status = await podprocesses.reap(pid)
         return status, os.read(source, 65536)
     finally:
         os.close(source)
@@ -79,17 +79,17 @@ async def test_child_dies_of_a_signal(tmp_path: Path) -> None:
 )
 async def test_start_errors_are_told(tmp_path: Path, more: dict[str, Any], message: str) -> None:
     """What goes wrong before the exec is in the message, and no process is left."""
-    with pytest.raises(processes.StartError) as refused:
+    with pytest.raises(podprocesses.StartError) as refused:
         await run("true", **more)
     assert message in str(refused.value)
 
 
 async def test_start_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start that never gets to its command is killed after a while."""
-    monkeypatch.setattr(processes, "_START_TIMEOUT", 0.3)
+    monkeypatch.setattr(podprocesses, "_START_TIMEOUT", 0.3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(processes.StartError, match="not started within"):
+    with pytest.raises(podprocesses.StartError, match="not started within"):
         await asyncio.wait_for(run("true", cgroup=str(fifo)), 60)
 
 
@@ -98,7 +98,7 @@ def test_signal_to_a_process_that_ended_is_no_error() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait(60)
     for number in (signal.SIGKILL, signal.SIGTERM):
-        processes.send(ended.pid, number)
+        podprocesses.send(ended.pid, number)
     assert ended.returncode == 0
 
 
@@ -106,8 +106,8 @@ def test_where_no_cgroup_is_writable_an_event_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The pod runs, the limit is not enforced, and that is not kept secret."""
-    monkeypatch.setattr(processes, "LEGACY", tmp_path / "none" / "memory")
-    monkeypatch.setattr(processes, "UNIFIED", tmp_path / "none")
+    monkeypatch.setattr(podprocesses, "LEGACY", tmp_path / "none" / "memory")
+    monkeypatch.setattr(podprocesses, "UNIFIED", tmp_path / "none")
     with testing.serve() as running, running.client() as api:
         api.create("pods", pod("p", "true", container={"resources": {"limits": {"memory": "64Mi"}}}))
         api.phase("p", "Succeeded")
@@ -120,8 +120,8 @@ def test_unified_cgroups_are_written_as_the_kernel_wants(
 ) -> None:
     """Version 2 takes memory.max and kills the whole group; a directory stands in for the kernel here."""
     (tmp_path / "cgroup.controllers").write_text("memory")
-    monkeypatch.setattr(processes, "UNIFIED", tmp_path)
-    groups = processes.Cgroups(tmp_path / "data")
+    monkeypatch.setattr(podprocesses, "UNIFIED", tmp_path)
+    groups = podprocesses.Cgroups(tmp_path / "data")
     group = groups.make("c", 1234)
     assert group is not None
     assert (group.path / "memory.max").read_text() == "1234"
@@ -147,12 +147,12 @@ async def woken(wait: Callable[[], Awaitable[object]], act: Callable[[], None]) 
 async def test_bell_wakes_all_and_only_the_next_ring_counts() -> None:
     """Everybody who waits hears one ring; a ring before waiting is not remembered."""
     bell = asyncio.Event()
-    logs.ring(bell)
+    podlogs.ring(bell)
     assert not await woken(bell.wait, lambda: None)
-    assert await woken(bell.wait, lambda: logs.ring(bell))
+    assert await woken(bell.wait, lambda: podlogs.ring(bell))
     waiters = [asyncio.create_task(bell.wait()) for _ in range(3)]
     await asyncio.sleep(0)
-    logs.ring(bell)
+    podlogs.ring(bell)
     await asyncio.wait_for(asyncio.gather(*waiters), 60)
 
 
@@ -171,12 +171,12 @@ def test_faults_tell_their_listeners() -> None:
 async def test_left_watch_stops_listening() -> None:
     """Whoever leaves costs nothing any more, whether the watch had begun or not."""
     store = Store()
-    request = watching.WatchRequest(kinds.CONFIGMAPS, None)
-    never_begun = watching.watch(store, request)
-    begun = watching.watch(store, request)
+    request = watches.WatchRequest(kindtable.CONFIGMAPS, None)
+    never_begun = watches.watch(store, request)
+    begun = watches.watch(store, request)
     first = asyncio.ensure_future(anext(begun))
     await asyncio.sleep(0)
-    store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
+    store.put(kindtable.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
     assert b"ADDED" in await first
     await never_begun.aclose()
     await begun.aclose()
@@ -190,24 +190,24 @@ async def test_bookmark_never_runs_ahead_of_the_events(monkeypatch: pytest.Monke
     async def late(coroutine: Any, patience: float) -> Any:
         monkeypatch.setattr(asyncio, "wait_for", wait_for)
         coroutine.close()
-        store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
+        store.put(kindtable.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}})
         raise TimeoutError
 
     monkeypatch.setattr(asyncio, "wait_for", late)
-    lines = watching.watch(store, watching.WatchRequest(kinds.CONFIGMAPS, None, bookmarks=True))
+    lines = watches.watch(store, watches.WatchRequest(kindtable.CONFIGMAPS, None, bookmarks=True))
     assert b'"type":"ADDED"' in await anext(lines)
     await lines.aclose()
 
 
 async def test_watcher_that_cannot_keep_up_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue longer than the history ends with the same 410 as a version that is too old."""
-    monkeypatch.setattr(watching, "HISTORY", 3)
+    monkeypatch.setattr(watches, "HISTORY", 3)
     store = Store()
-    lines = watching.watch(store, watching.WatchRequest(kinds.CONFIGMAPS, None))
+    lines = watches.watch(store, watches.WatchRequest(kindtable.CONFIGMAPS, None))
     first = asyncio.ensure_future(anext(lines))
     await asyncio.sleep(0)
     for number in range(9):
-        store.put(kinds.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": f"a{number}", "uid": "u"}})
+        store.put(kindtable.CONFIGMAPS, {"metadata": {"namespace": "ns", "name": f"a{number}", "uid": "u"}})
     seen = [await first, *[line async for line in lines]]
     assert b'"code":410' in seen[-1]
     assert b'"type":"ERROR"' in seen[-1]

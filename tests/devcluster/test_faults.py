@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock_lab.devcluster import collector
+from penstock_lab.devcluster import garbage
 from tests.devcluster import clusters as testing
 from tests.devcluster import marks
 from tests.devcluster.clusters import pod
@@ -103,7 +103,7 @@ def wait_for_a_beat(path: Path) -> None:
 
 def test_pods_of_a_deleted_node_end(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """kubectl delete node: the kubelet is still there and ends what it runs when the pods are collected."""
-    monkeypatch.setattr(collector, "ORPHAN_DELAY", 0.5)
+    monkeypatch.setattr(garbage, "ORPHAN_DELAY", 0.5)
     mark = marks.new()
     own.create("pods", pod("p", "sh", "-c", f": {mark}; while :; do sleep 0.05; done", nodeName="n2"))
     own.phase("p", "Running")
@@ -114,7 +114,7 @@ def test_pods_of_a_deleted_node_end(own: testing.Client, monkeypatch: pytest.Mon
 
 def test_node_that_is_gone_loses_its_pods(own: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Node object disappears, then the pods that were on it; clearing brings the node back, empty."""
-    monkeypatch.setattr(collector, "ORPHAN_DELAY", 2.0)
+    monkeypatch.setattr(garbage, "ORPHAN_DELAY", 2.0)
     own.create("pods", pod("p", "sleep", "60", nodeName="n2"))
     own.phase("p", "Running")
     fault(own, "nodes/n2", {"gone": True})

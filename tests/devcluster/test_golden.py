@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock_lab.devcluster import discovery, kinds, nodes, podstatus, tables
-from penstock_lab.devcluster.store import Entry
+from penstock_lab.devcluster import discovery, kindtable, nodeobjects, podstatus, tables
+from penstock_lab.devcluster.objectstore import Entry
 from tests import goldens
 
 
@@ -33,14 +33,14 @@ def reviewed(name: str, text: str) -> str:
 )
 def test_discovery(path: str, name: str) -> None:
     """What clients find out about the server."""
-    text = shown(discovery.answer(path, kinds.Registry()))
+    text = shown(discovery.answer(path, kindtable.Registry()))
     assert text == reviewed(name, text)
 
 
 def test_node() -> None:
     """A node with GPUs and labels of its own."""
-    spec = nodes.NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4, labels={"zone": "a"})
-    text = shown(nodes.node_object(spec))
+    spec = nodeobjects.NodeSpec("n1", cpus=8, memory_mb=32768, gpus=4, labels={"zone": "a"})
+    text = shown(nodeobjects.node_object(spec))
     assert text == reviewed("node.json", text)
 
 
@@ -71,5 +71,5 @@ def test_pod_table(monkeypatch: pytest.MonkeyPatch) -> None:
         "spec": {"nodeName": "n1", "containers": [{}, {}]},
         "status": {"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container, container]},
     }
-    text = shown(tables.table(kinds.PODS, [Entry(kinds.PODS, pod, b"", 7)]))
+    text = shown(tables.table(kindtable.PODS, [Entry(kindtable.PODS, pod, b"", 7)]))
     assert text == reviewed("pod-table.json", text)

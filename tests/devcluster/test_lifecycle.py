@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock_lab.devcluster import agent, processes
+from penstock_lab.devcluster import agent, podprocesses
 from tests.devcluster import clusters as testing
 from tests.devcluster import marks
 from tests.devcluster.clusters import pod
@@ -66,7 +66,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     if made.process and made.process.poll() is None:
         made.process.kill()
         made.process.communicate()
-    processes.Cgroups(tmp_path / "data").remove_all()
+    podprocesses.Cgroups(tmp_path / "data").remove_all()
 
 
 def sleeper(mark: str, **spec: Any) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def test_sigterm_leaves_nothing(program: Program) -> None:
     assert marks.carriers(mark) == []
     assert list((program.directory / "data" / "pods").iterdir()) == []
     assert str(program.directory) not in Path("/proc/self/mountinfo").read_text()
-    left = [path for base in (processes.LEGACY, processes.UNIFIED) for path in base.glob("penstock-*")]
-    assert processes.Cgroups(program.directory / "data").parent.name not in [path.name for path in left]
+    left = [path for base in (podprocesses.LEGACY, podprocesses.UNIFIED) for path in base.glob("penstock-*")]
+    assert podprocesses.Cgroups(program.directory / "data").parent.name not in [path.name for path in left]
 
 
 def test_sigterm_ends_open_watches(program: Program) -> None:

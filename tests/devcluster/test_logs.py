@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_lab.devcluster import logs
+from penstock_lab.devcluster import podlogs
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 
 
-async def collect(log: logs.Log, **wish: Any) -> bytes:
-    return b"".join([chunk async for chunk in logs.stream(log, **wish)])
+async def collect(log: podlogs.Log, **wish: Any) -> bytes:
+    return b"".join([chunk async for chunk in podlogs.stream(log, **wish)])
 
 
 @given(
@@ -30,7 +30,7 @@ def test_tail_is_what_tail_prints(
     """tailLines gives the last lines of any content, whether it ends with a newline or not."""
 
     async def check() -> None:
-        log = logs.Log(tmp_path_factory.mktemp("log") / "f")
+        log = podlogs.Log(tmp_path_factory.mktemp("log") / "f")
         content = b"".join(line + b"\n" for line in lines)
         if content:
             log.write(content)
@@ -45,7 +45,7 @@ def test_tail_is_what_tail_prints(
 
 async def test_follower_gets_every_byte_and_the_end(tmp_path: Path) -> None:
     """A follower that is slower than the writer still sees all of it, and ends when the log does."""
-    log = logs.Log(tmp_path / "f")
+    log = podlogs.Log(tmp_path / "f")
     follower = asyncio.create_task(collect(log, follow=True))
     for number in range(100):
         log.write(b"%d\n" % number)
@@ -57,9 +57,9 @@ async def test_follower_gets_every_byte_and_the_end(tmp_path: Path) -> None:
 
 async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> None:
     """Removing the pod does not cut off who is reading."""
-    log = logs.Log(tmp_path / "f")
+    log = podlogs.Log(tmp_path / "f")
     log.write(b"a" * 200_000)
-    stream = logs.stream(log, follow=True)
+    stream = podlogs.stream(log, follow=True)
     first = await anext(stream)
     log.forget()
     rest = b"".join([chunk async for chunk in stream])
@@ -69,7 +69,7 @@ async def test_log_that_is_forgotten_can_be_read_to_its_end(tmp_path: Path) -> N
 
 async def test_limit_cuts(tmp_path: Path) -> None:
     """limitBytes is exact, over chunks too."""
-    log = logs.Log(tmp_path / "f")
+    log = podlogs.Log(tmp_path / "f")
     log.write(b"x" * 100_000)
     log.close()
     for limit in (0, 1, 65_536, 70_000, 200_000):
@@ -78,8 +78,8 @@ async def test_limit_cuts(tmp_path: Path) -> None:
 
 async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the log cannot be written its reader ends, so that the writer gets an error instead of waiting."""
-    log = logs.Log(tmp_path / "f")
-    monkeypatch.setattr(logs.Log, "write", _no_space)
+    log = podlogs.Log(tmp_path / "f")
+    monkeypatch.setattr(podlogs.Log, "write", _no_space)
     sink = log.open_pipe()
     try:
         os.write(sink, b"lost\n")
@@ -92,11 +92,11 @@ async def test_full_disk_does_not_block_the_writer(tmp_path: Path, monkeypatch: 
 
 async def test_log_is_that_of_the_run_that_was_asked_for(tmp_path: Path) -> None:
     """A container that is restarted before the answer begins does not put its new log in place of the old."""
-    log = logs.Log(tmp_path / "f")
+    log = podlogs.Log(tmp_path / "f")
     log.write(b"first run")
-    answer = logs.stream(log, follow=True)
+    answer = podlogs.stream(log, follow=True)
     log.forget()
-    logs.Log(tmp_path / "f").write(b"second run")
+    podlogs.Log(tmp_path / "f").write(b"second run")
     assert [chunk async for chunk in answer] == [b"first run"]
 
 
@@ -104,16 +104,16 @@ async def test_log_that_could_be_written_in_part_can_be_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What did not fit is not waited for, least of all without a pause."""
-    log, write = logs.Log(tmp_path / "f"), os.write
+    log, write = podlogs.Log(tmp_path / "f"), os.write
     monkeypatch.setattr(os, "write", lambda file, chunk: write(file, chunk[:4]))
     log.write(b"kept and lost")
-    follower = logs.stream(log, follow=True)
+    follower = podlogs.stream(log, follow=True)
     assert await anext(follower) == b"kept"
     log.close()
     assert [chunk async for chunk in follower] == []
 
 
-def _no_space(log: logs.Log, chunk: bytes) -> None:
+def _no_space(log: podlogs.Log, chunk: bytes) -> None:
     raise OSError(28, "No space left on device")
 
 

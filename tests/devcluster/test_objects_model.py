@@ -9,13 +9,13 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_lab.devcluster import kinds, statuses
+from penstock_lab.devcluster import kindtable, statuses
 from penstock_lab.devcluster.objects import DeleteOptions, Objects
-from penstock_lab.devcluster.store import Change, Store
+from penstock_lab.devcluster.objectstore import Change, Store
 
 NAMES = st.sampled_from(["a", "b", "c"])
 FINALIZERS = st.lists(st.sampled_from(["x.io/1", "x.io/2"]), unique=True, max_size=2)
-CM = kinds.CONFIGMAPS
+CM = kindtable.CONFIGMAPS
 
 
 class ObjectsMachine(RuleBasedStateMachine):
@@ -25,7 +25,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         super().__init__()
         self.store = Store()
         self.objects = Objects(self.store, holds_deletion=lambda pod: False)
-        self.objects.create(kinds.NAMESPACES, "", {"metadata": {"name": "ns"}})
+        self.objects.create(kindtable.NAMESPACES, "", {"metadata": {"name": "ns"}})
         self.model: dict[str, tuple[str, tuple[str, ...], bool]] = {}
         self.changes: list[Change] = []
         self.store.listen(CM, self.changes.append)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_lab.devcluster import kinds, patches, statuses
-from penstock_lab.devcluster.store import Entry
+from penstock_lab.devcluster import kindtable, patches, statuses
+from penstock_lab.devcluster.objectstore import Entry
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("abc", max_size=3)
 NAMES = st.text("abcxyz", min_size=1, max_size=2)
@@ -183,7 +183,7 @@ class Applied:
         self.managers: dict[str, patches.Fields] = {}
 
     def apply(self, manager: str, *, force: bool = False, **wanted: Any) -> dict[str, Any]:
-        entry = Entry(kinds.CONFIGMAPS, self.live, msgspec.json.encode(self.live), 1)
+        entry = Entry(kindtable.CONFIGMAPS, self.live, msgspec.json.encode(self.live), 1)
         self.live = patches.apply(entry, manager, wanted, self.managers, force=force)
         self.managers[manager] = patches.fields(wanted)
         return {name: value for name, value in self.live.items() if name != "metadata"}

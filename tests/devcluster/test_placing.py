@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_lab.devcluster import collector
+from penstock_lab.devcluster import garbage
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 
@@ -83,7 +83,7 @@ def test_kubelet_rejects_a_wrong_node(api: testing.Client) -> None:
 
 def test_pod_on_an_unknown_node_is_collected(api: testing.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The binding is accepted, the pod stays Pending, and after a while it is removed."""
-    monkeypatch.setattr(collector, "ORPHAN_DELAY", 2.0)
+    monkeypatch.setattr(garbage, "ORPHAN_DELAY", 2.0)
     api.create("pods", pod("p", "true", schedulerName="x"))
     assert bind(api, "p", "atlantis")["status"] == "Success"
     time.sleep(0.2)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_lab.devcluster import kinds, statuses, watching
-from penstock_lab.devcluster.store import Change, Entry, Store
+from penstock_lab.devcluster import kindtable, statuses, watches
+from penstock_lab.devcluster.objectstore import Change, Entry, Store
 
-CM = kinds.CONFIGMAPS
+CM = kindtable.CONFIGMAPS
 
 
 def thing(name: str, **more: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def test_versions_are_one_rising_counter() -> None:
     """Every write of any kind takes the next number."""
     store = Store()
     first = store.put(CM, thing("a"))
-    second = store.put(kinds.SECRETS, thing("a"))
+    second = store.put(kindtable.SECRETS, thing("a"))
     third = store.remove(CM, "ns", "a")
     assert [second.version - first.version, third.version - second.version] == [1, 1]
     assert third.obj["metadata"]["resourceVersion"] == str(third.version)
@@ -74,7 +74,7 @@ def test_listeners_hear_their_kind_until_they_leave() -> None:
     leave = store.listen(CM, of_kind.append)
     store.listen(None, of_all.append)
     store.put(CM, thing("a"))
-    store.put(kinds.SECRETS, thing("a"))
+    store.put(kindtable.SECRETS, thing("a"))
     leave()
     store.remove(CM, "ns", "a")
     assert [change.type for change in of_kind] == ["ADDED"]
@@ -88,7 +88,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y", No
 def test_list_then_watch_always_leads_to_the_present(steps: list[tuple[str, str | None]], begin: int) -> None:
     """Whoever lists at any moment and replays the watch from there knows exactly what matches now."""
     store = Store()
-    request = watching.WatchRequest(CM, "ns", matches=lambda obj: obj["colour"] == "x")
+    request = watches.WatchRequest(CM, "ns", matches=lambda obj: obj["colour"] == "x")
     known: dict[str, Entry] = {}
     listed = store.version
     for number, (name, colour) in enumerate(steps):
@@ -100,7 +100,7 @@ def test_list_then_watch_always_leads_to_the_present(steps: list[tuple[str, str 
         elif store.get(CM, "ns", name):
             store.remove(CM, "ns", name)
     for change in store.since(CM, listed):
-        event = watching.seen(change, request)
+        event = watches.seen(change, request)
         if event == "DELETED":
             del known[change.entry.key[1]]
         elif event:

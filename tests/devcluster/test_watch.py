@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock_lab.devcluster import watching as watching_module
+from penstock_lab.devcluster import watches as watching_module
 from tests.devcluster import clusters as testing
 from tests.devcluster.clusters import pod
 

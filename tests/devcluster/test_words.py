@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_lab.devcluster import (
+    apirequests,
     containers,
-    kinds,
-    nodes,
+    kindtable,
+    nodeobjects,
     podstatus,
     protobuf,
-    requests,
-    resources,
+    quotas,
     statuses,
     tables,
-    watching,
+    watches,
 )
 
 
@@ -56,15 +56,15 @@ def labelled(**labels: str) -> dict[str, Any]:
 )
 def test_label_selectors(selector: str, matching: dict[str, str], other: dict[str, str]) -> None:
     """Every operator of the label selector language."""
-    assert watching.selector(selector)(labelled(**matching))
-    assert not watching.selector(selector)(labelled(**other))
+    assert watches.selector(selector)(labelled(**matching))
+    assert not watches.selector(selector)(labelled(**other))
 
 
 @pytest.mark.parametrize("selector", ["a=b=c", "a in 1", "(", "a in (1", "a b"])
 def test_nonsense_selectors(selector: str) -> None:
     """What cannot be parsed is a bad request, not an empty list."""
     with pytest.raises(statuses.ApiError) as refused:
-        watching.selector(selector)
+        watches.selector(selector)
     assert refused.value.code == 400
 
 
@@ -73,17 +73,17 @@ def test_selectors_never_crash(text: str) -> None:
     """Any text is either understood or refused."""
     for words in ((text, ""), ("", text)):
         with only_refusals(400):
-            assert watching.selector(*words)({"metadata": {}}) in (True, False)
+            assert watches.selector(*words)({"metadata": {}}) in (True, False)
 
 
 def test_field_selectors() -> None:
     """Nested fields, missing fields as empty, booleans in lower case."""
     obj = {"spec": {"nodeName": "n1", "unschedulable": True}, "status": {}}
-    assert watching.selector("", "spec.nodeName=n1,status.phase!=Running")(obj)
-    assert watching.selector("", "spec.nodeName!=,status.phase=")(obj)
-    assert watching.selector("", "spec.unschedulable=true")(obj)
-    assert not watching.selector("", "spec.nodeName=n2")(obj)
-    assert watching.selector()(obj)
+    assert watches.selector("", "spec.nodeName=n1,status.phase!=Running")(obj)
+    assert watches.selector("", "spec.nodeName!=,status.phase=")(obj)
+    assert watches.selector("", "spec.unschedulable=true")(obj)
+    assert not watches.selector("", "spec.nodeName=n2")(obj)
+    assert watches.selector()(obj)
 
 
 @pytest.mark.parametrize(
@@ -105,29 +105,29 @@ def test_field_selectors() -> None:
 )
 def test_quantities(text: object, thousandths: int) -> None:
     """Decimal, binary and exponent forms; what is finer than a thousandth is rounded up."""
-    assert resources.parse(text) == thousandths
+    assert quotas.parse(text) == thousandths
 
 
 @pytest.mark.parametrize("text", ["", "m", "1 Gi", "1gi", "0x1", "1e", None, "1Gi1"])
 def test_quantities_that_are_none(text: object) -> None:
     """Anything else is a bad request."""
     with pytest.raises(statuses.ApiError):
-        resources.parse(text)
+        quotas.parse(text)
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
 def test_canonical_quantities_mean_the_same(amount: int, resource: str) -> None:
     """Another way to write the same amount, and only one such way."""
-    for text in (f"{amount}m", resources.show(amount, resource)):
-        written = resources.canonical(text)
-        assert resources.parse(written) == amount
-        assert resources.canonical(written) == written
+    for text in (f"{amount}m", quotas.show(amount, resource)):
+        written = quotas.canonical(text)
+        assert quotas.parse(written) == amount
+        assert quotas.canonical(written) == written
 
 
 @given(amount=st.integers(0, 10**18), resource=st.sampled_from(["cpu", "memory", "pods"]))
 def test_shown_quantities_mean_the_same(amount: int, resource: str) -> None:
     """Showing and parsing again loses nothing."""
-    assert resources.parse(resources.show(amount, resource)) == amount
+    assert quotas.parse(quotas.show(amount, resource)) == amount
 
 
 def test_requests_of_a_pod() -> None:
@@ -140,20 +140,20 @@ def test_requests_of_a_pod() -> None:
         ],
         "initContainers": [{"resources": {"requests": {"cpu": "3", "x/y": "1"}}}, {"resources": None}],
     }
-    assert resources.of_pod({"spec": spec}) == {"cpu": 3000, "memory": 1024_000, "x/y": 1000}
-    assert resources.of_pod({"spec": spec}, "limits") == {"cpu": 2000, "memory": 1024_000}
+    assert quotas.of_pod({"spec": spec}) == {"cpu": 3000, "memory": 1024_000, "x/y": 1000}
+    assert quotas.of_pod({"spec": spec}, "limits") == {"cpu": 2000, "memory": 1024_000}
 
 
 def test_what_a_node_lacks() -> None:
     """The first resource that is too little is named with its amounts, one that a node does not have too."""
-    node = nodes.node_object(nodes.NodeSpec("n", cpus=2, memory_mb=1))
+    node = nodeobjects.node_object(nodeobjects.NodeSpec("n", cpus=2, memory_mb=1))
 
     def pod(**requests: str) -> dict[str, Any]:
         return {"spec": {"containers": [{"resources": {"requests": requests}}]}}
 
-    assert resources.shortage(node, pod(cpu="1500m"), {"cpu": 1500}) == ("cpu", 1500, 1500, 2000)
-    assert resources.shortage(node, pod(cpu="1500m"), {}) is None
-    assert resources.shortage(node, pod(gpu="1"), {}) == ("gpu", 1000, 0, 0)
+    assert quotas.shortage(node, pod(cpu="1500m"), {"cpu": 1500}) == ("cpu", 1500, 1500, 2000)
+    assert quotas.shortage(node, pod(cpu="1500m"), {}) is None
+    assert quotas.shortage(node, pod(gpu="1"), {}) == ("gpu", 1000, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_expansion_without_variables_only_halves_dollars(text: str) -> None:
 )
 def test_paths(path: str, expected: tuple[str, str | None, str, str]) -> None:
     """Namespaced or not, with name and subresource."""
-    found = requests.target_of(path, kinds.Registry())
+    found = apirequests.target_of(path, kindtable.Registry())
     assert (found.kind.plural, found.namespace, found.name, found.subresource) == expected
 
 
@@ -214,7 +214,7 @@ def test_paths(path: str, expected: tuple[str, str | None, str, str]) -> None:
 def test_paths_to_nowhere(path: str) -> None:
     """What does not name something served is 404."""
     with pytest.raises(statuses.ApiError) as refused:
-        requests.target_of(path, kinds.Registry())
+        apirequests.target_of(path, kindtable.Registry())
     assert refused.value.code == 404
 
 
@@ -332,7 +332,7 @@ def test_quota_counts_under_every_name() -> None:
     """A pod counts as pod, as object, and with its requests and limits; a finished one only as object."""
     container = {"resources": {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "2"}}}
     pod = {"status": {"phase": "Running"}, "spec": {"containers": [container]}}
-    assert resources.usage_of(kinds.PODS, pod) == {
+    assert quotas.usage_of(kindtable.PODS, pod) == {
         "count/pods": 1000,
         "pods": 1000,
         "cpu": 1000,
@@ -340,4 +340,4 @@ def test_quota_counts_under_every_name() -> None:
         "requests.nvidia.com/gpu": 2000,
         "limits.nvidia.com/gpu": 2000,
     }
-    assert resources.usage_of(kinds.PODS, {**pod, "status": {"phase": "Failed"}}) == {"count/pods": 1000}
+    assert quotas.usage_of(kindtable.PODS, {**pod, "status": {"phase": "Failed"}}) == {"count/pods": 1000}

@@ -10,7 +10,7 @@ from typing import Any
 from tests.e2e import labs
 
 from penstock.render import yamltext
-from penstock.site import loading, reading, schema
+from penstock.site import loader, schema, yamlreader
 from penstock_lab import testing
 
 Lab = testing.RunningLab
@@ -20,13 +20,13 @@ NODE = "n4"
 
 def site_of(lab: Lab, **sections: Any) -> schema.Site:
     """The lab's site, with other words in some sections."""
-    document = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
+    document = dict(yamlreader.read(lab.place.site_yaml.read_bytes()).data)
     for section, values in sections.items():
         known = document.get(section, {})
         document[section] = {
             key: _merged(known.get(key), value) for key, value in {**known, **values}.items()
         }
-    return loading.loads(yamltext.document(document).encode())
+    return loader.loads(yamltext.document(document).encode())
 
 
 def its_kubeconfig(lab: Lab) -> Path:

@@ -34,7 +34,7 @@ from tests.e2e.ailing import (
 
 from penstock import wellknown
 from penstock.model import releases
-from penstock.site import checking, schema
+from penstock.site import crosschecks, schema
 from penstock_lab import components, processes, spec, supervision, testing
 from penstock_lab.kubernetes import controlplane
 from penstock_lab.slurm import programs
@@ -212,7 +212,7 @@ def node_deleted(lab: Lab) -> Iterator[schema.Site]:
 @contextlib.contextmanager
 def label_gone(lab: Lab) -> Iterator[schema.Site]:
     """A node has lost the label by which its type of GPU is known."""
-    names = sorted(checking.nodes_of(site_of(lab).node_groups["workers"]))
+    names = sorted(crosschecks.nodes_of(site_of(lab).node_groups["workers"]))
     lab.run(("kubectl", "label", "node", *names, "gpu=a100"))
     site = site_of(
         lab, gpus={"a100": {"labels": {"gpu": "a100"}}}, node_groups={"workers": {"gpu_type": "a100"}}

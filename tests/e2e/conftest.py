@@ -11,7 +11,7 @@ import pytest
 from tests.e2e import labs
 
 from penstock_lab import paths, spec, testing
-from penstock_lab.faultproxy import control
+from penstock_lab.faultproxy import controlsocket
 
 FAILED = pytest.StashKey[bool]()
 
@@ -79,9 +79,9 @@ def stormy_lab(request: pytest.FixtureRequest) -> Iterator[testing.RunningLab]:
 
 
 @pytest.fixture
-def switch(stormy_lab: testing.RunningLab) -> Iterator[control.Control]:
+def switch(stormy_lab: testing.RunningLab) -> Iterator[controlsocket.Control]:
     """Faults on demand; none is left."""
-    found = control.Control(stormy_lab.place.fault_proxy_control)
+    found = controlsocket.Control(stormy_lab.place.fault_proxy_control)
     found.seed(7)
     yield found
     found.clear()

@@ -15,10 +15,10 @@ from typing import Any
 import penstock
 from penstock.kube import kubeconfig
 from penstock.render import yamltext
-from penstock.site import reading
+from penstock.site import yamlreader
 from penstock_lab import spec, supervision, testing
 from penstock_lab.components import PENSTOCKD, all_components
-from penstock_lab.kubernetes import images
+from penstock_lab.kubernetes import localimages
 
 NODE = "n1"
 
@@ -31,7 +31,7 @@ def stop(lab: testing.RunningLab, name: str) -> None:
 
 def document_of(lab: testing.RunningLab) -> dict[str, Any]:
     """The lab's own site file, to be changed."""
-    found: dict[str, Any] = reading.read(lab.place.site_yaml.read_bytes()).data
+    found: dict[str, Any] = yamlreader.read(lab.place.site_yaml.read_bytes()).data
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # a deep copy
 
 
@@ -64,7 +64,7 @@ def deployment_site(lab: testing.RunningLab) -> Path:
     document["penstockd"] |= {
         "run": "deployment",
         "node": NODE,
-        "image": images.USERLAND,
+        "image": localimages.USERLAND,
         "host_paths": [*programs(), str(lab.place.directory)],
     }
     return write(lab, document, "deployed.yaml")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.intake import reporting, status
+from penstock.intake import publisher, status
 from penstock_lab import testing
 
 PLAIN = "#!/bin/sh\n#SBATCH --partition=host --output=/dev/null\ntrue\n"
@@ -135,7 +135,7 @@ def own_intake(lab: testing.RunningLab, *, folder: Path | None = None, **choices
     intake = OwnIntake(lab, drop, base, **choices)
     try:
         intake.start()
-        last_of_first_look = reporting.shared_path(str(drop))
+        last_of_first_look = publisher.shared_path(str(drop))
         testing.until(last_of_first_look.exists, seconds=60)
         yield intake
     finally:

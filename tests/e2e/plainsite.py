@@ -13,10 +13,10 @@ import msgspec
 
 from penstock import wellknown
 from penstock.render import slurmconf
-from penstock.site import clusters, loading, resolving
-from penstock_lab import listening, ports, sitefile, spec, supervision, testing
+from penstock.site import clusters, loader, nodegroups
+from penstock_lab import loopback, ports, sitefile, spec, supervision, testing
 from penstock_lab.components import COLLECTOR, INTAKE, PENSTOCKD, all_components
-from penstock_lab.kubernetes import images
+from penstock_lab.kubernetes import localimages
 from penstock_lab.slurm import programs
 
 SITE_LUA = """\
@@ -37,7 +37,7 @@ end
 
 return slurm.SUCCESS
 """
-IMAGE = images.USERLAND
+IMAGE = localimages.USERLAND
 NEW_NODE = "n2"
 """Kubernetes has it, and this Slurm does not know it yet."""
 
@@ -134,9 +134,9 @@ def _take_the_bridge_out(lab: testing.RunningLab) -> None:
         if path.is_file():
             path.unlink()
     plain = msgspec.structs.replace(choices, bridge=False)
-    address = listening.shared_address()
-    site = loading.loads(sitefile.render(place, plain, address=address).encode())
-    cluster = clusters.describe(site, resolving.groups(site), release=programs.release_of(place))
+    address = loopback.shared_address()
+    site = loader.loads(sitefile.render(place, plain, address=address).encode())
+    cluster = clusters.describe(site, nodegroups.groups(site), release=programs.release_of(place))
     without = tuple(node for node in cluster.nodes if node.name != NEW_NODE)
     names = tuple(node.name for node in without)
     partitions = tuple(dataclasses.replace(each, nodes=names) for each in cluster.partitions)

@@ -16,10 +16,10 @@ import pytest
 from tests.e2e import semantics
 
 from penstock_lab import processes, supervision
-from penstock_lab.faultproxy import rules
+from penstock_lab.faultproxy import faultrules
 
 Lab = semantics.Lab
-Rule = rules.Rule
+Rule = faultrules.Rule
 WHOLE = "PENSTOCK_TEST_STORM"
 LONG = pytest.mark.skipif(WHOLE not in os.environ, reason=f"long: `make storm` runs it ({WHOLE}=1)")
 LOOP = "#!/bin/sh\necho begin\nwhile [ ! -e stop ]; do sleep 0.1; done\necho end\nexit 5\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import labs, semantics
 
-from penstock.hooks import armed, wire
+from penstock.hooks import unsafeenv, wire
 from penstock.slurm import control
 from penstock_lab import testing
 
@@ -106,7 +106,7 @@ def test_no_login_shell_runs_on_the_node(lab: Lab, option: str) -> None:
     the variable as plain Slurm's would.
     """
     job_id = lab.sbatch('#!/bin/sh\necho "[$SLURM_GET_USER_ENV]"\n', option, "--hold")
-    kept = Path(armed.file_of(str(lab.place.controller_state), job_id)).read_bytes()[4:].split(b"\0")
+    kept = Path(unsafeenv.file_of(str(lab.place.controller_state), job_id)).read_bytes()[4:].split(b"\0")
     assert [entry for entry in kept if entry.startswith(b"SLURM_GET_USER_ENV=")] == [b"SLURM_GET_USER_ENV=0"]
     lab.run(("scontrol", "release", job_id))
     assert output_of(lab, job_id) == "[1]\n"

@@ -28,7 +28,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.sbatch import compiler, options, testing
+from penstock.sbatch import compiler, options, oracle
 from penstock_lab import testing as lab_testing
 
 PROJECT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def shown(lab: lab_testing.RunningLab, script: Path, arguments: tuple[str, ...])
         said = lab.run(("scontrol", "show", "job", "--oneliner", job_id)).stdout
     finally:
         lab.run(("scancel", job_id))
-    return testing.fields(said.splitlines()[0])
+    return oracle.fields(said.splitlines()[0])
 
 
 def overrides(done: compiler.Compilation) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def check(lab: lab_testing.RunningLab, conf: Path, script: Path) -> str:
     if spec is None:
         return f"{script}: refused with {arguments}"
     found = shown(lab, script, arguments)
-    different = testing.differences(spec, found, default_time=DEFAULT_TIME, release=ours.release)
+    different = oracle.differences(spec, found, default_time=DEFAULT_TIME, release=ours.release)
     return f"{script}: {different}" if different else ""
 
 

@@ -13,7 +13,7 @@ from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
 from penstock.site import schema
-from penstock_lab import inspecting, spec, testing
+from penstock_lab import labcheck, spec, testing
 
 CHECKS = {check.name: check for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
 DEV_ONLY = ("node too small", "node too large", "GPUs away", "node unknown to Kubernetes")
@@ -29,7 +29,7 @@ def found(name: str, site: schema.Site) -> list[checks.Result]:
 @pytest.fixture(scope="module")
 def ward(shared_lab: testing.RunningLab) -> Iterator[testing.RunningLab]:
     """The shared lab, where things are made wrong on purpose: a proof after each would find just that."""
-    with inspecting.its_programs(shared_lab.env):
+    with labcheck.its_programs(shared_lab.env):
         yield shared_lab
 
 

@@ -143,7 +143,7 @@ class TestFaults:
         """The check came too early: whoever runs out of space first, the message is the same."""
         with small_disk(place.directory, megabytes=megabytes):
             program = (
-                "from penstock_lab import places; places.NEW_LAB_MEGABYTES = 0;"
+                "from penstock_lab import directories; directories.NEW_LAB_MEGABYTES = 0;"
                 "from penstock.cli.main import main; main()"
             )
             argv = (sys.executable, "-c", program, "lab", "up", "--no-bridge", "--dir", str(place.directory))

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.install import sites
 
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import kubeconfig
-from penstock.site import objects
+from penstock.site import kubeobjects
 from penstock_lab import testing
 
 EVERYTHING = (
@@ -25,11 +25,11 @@ PROVISIONED = (("  claim: nas\n", "  claim: nas\n  provisioner: example.org/nfs\
 
 def manifests(*replacements: tuple[str, str]) -> tuple[dict[str, Any], ...]:
     site = sites.site(*EVERYTHING, *replacements)
-    return objects.all_objects(site, sites.known(site).groups)
+    return kubeobjects.all_objects(site, sites.known(site).groups)
 
 
 @contextlib.contextmanager
-def namespaces(cluster: access.Cluster, made: tuple[dict[str, Any], ...]) -> Iterator[None]:
+def namespaces(cluster: kubeadmin.Cluster, made: tuple[dict[str, Any], ...]) -> Iterator[None]:
     """The namespaces of these objects, for a while."""
     found = [each for each in made if each["kind"] == "Namespace"]
     for each in found:
@@ -43,7 +43,7 @@ def namespaces(cluster: access.Cluster, made: tuple[dict[str, Any], ...]) -> Ite
 
 def test_the_api_takes_every_kind_of_object(lab: testing.RunningLab) -> None:
     """Asked by a server-side dry run: nothing is made but the namespaces."""
-    cluster = access.Cluster(kubeconfig.load(lab.place.admin_kubeconfig))
+    cluster = kubeadmin.Cluster(kubeconfig.load(lab.place.admin_kubeconfig))
     made = (*manifests(), *manifests(*PROVISIONED))
     with namespaces(cluster, made):
         for each in made:

@@ -13,7 +13,7 @@ from tests.e2e import semantics
 from tests.e2e.test_results import results_of
 
 from penstock.render import yamltext
-from penstock.site import reading
+from penstock.site import yamlreader
 from penstock_lab import testing
 
 Lab = testing.RunningLab
@@ -28,7 +28,7 @@ HOLD = "example.org/hold"
 def chosen() -> Iterator[Lab]:
     """A lab whose partition cpu has an image and a toleration of its own; its pods pull with a Secret."""
     with testing.temporary_lab() as lab:
-        document: dict[str, Any] = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
+        document: dict[str, Any] = dict(yamlreader.read(lab.place.site_yaml.read_bytes()).data)
         document["registry"]["pull_secrets"] = ["regcred"]
         cpu = document["partitions"]["cpu"]
         cpu["image"], cpu["tolerations"] = IMAGE, [{"key": TOLERATION["key"]}]

@@ -15,10 +15,10 @@ import pytest
 from tests.e2e import plainsite
 
 from penstock import wellknown
-from penstock.bridge import sweeping
-from penstock.install import rendering
-from penstock.site import loading
-from penstock_lab import listening, paths, spec, supervision, testing
+from penstock.bridge import sweeps
+from penstock.install import sitefiles
+from penstock.site import loader
+from penstock_lab import loopback, paths, spec, supervision, testing
 from penstock_lab.components import COLLECTOR, all_components
 
 WORKER = "n1"
@@ -80,7 +80,7 @@ def start_slurmd(
 def _start_slurmd(directory: Path, node: str, conf: Path | None, hide: Path | None) -> None:
     place = paths.LabPaths(directory)
     known = next(each for each in all_components(place, spec.load(place)) if each.name == f"slurmd-{node}")
-    read = str(listening.slurm_conf(place))
+    read = str(loopback.slurm_conf(place))
     argv = tuple(str(conf) if conf and word == read else word for word in known.argv)
     if hide is not None:
         empty = f'mount -t tmpfs none "{hide}" && exec "$0" "$@"'
@@ -196,7 +196,7 @@ def see_drains_stay(site: plainsite.PlainSite) -> None:
     """Those of the site's own Epilog, on its worker and on the bridged node; penstockd has looked twice."""
     fail_epilog(site, WORKER, "host")
     fail_epilog(site, plainsite.NEW_NODE, "k8s")
-    time.sleep(2 * sweeping.INTERVAL + 5)
+    time.sleep(2 * sweeps.INTERVAL + 5)
     assert (state_of(site, WORKER), state_of(site, plainsite.NEW_NODE)) == (DRAINED, DRAINED)
     for node in (WORKER, plainsite.NEW_NODE):
         site.lab.run(("scontrol", "update", f"NodeName={node}", "State=RESUME"))
@@ -220,7 +220,7 @@ def test_plain_partitions_do_not_notice(site: plainsite.PlainSite) -> None:
     require_plain_jobs(site, "before")
     bridge_the_new_node(site)
     change(site, "apply")
-    start_slurmd(site, plainsite.NEW_NODE, conf=rendering.slurmd_conf(loading.load(site.file)))
+    start_slurmd(site, plainsite.NEW_NODE, conf=sitefiles.slurmd_conf(loader.load(site.file)))
     require_plain_jobs(site, "installed")
     shown = site.lab.run(("scontrol", "show", "config")).stdout
     assert f"Epilog                  = {site.lab.place.directory}/site-epilog\n" in shown

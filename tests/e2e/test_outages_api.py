@@ -12,7 +12,7 @@ from tests.e2e import semantics, storms
 from tests.e2e.storms import Rule
 
 from penstock.bridge import follower
-from penstock_lab.faultproxy import control
+from penstock_lab.faultproxy import controlsocket
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")
@@ -33,7 +33,7 @@ AWAY = {
 }
 
 
-def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
+def test_an_api_that_is_away(lab: Lab, switch: controlsocket.Control) -> None:
     """Running jobs run on, also those that end meanwhile; new ones wait and run afterwards."""
     lives, ends = storms.start(lab), storms.start(lab, "-N2")
     waiting = []
@@ -52,7 +52,7 @@ def test_an_api_that_is_away(lab: Lab, switch: control.Control) -> None:
     assert storms.drained(lab) == []
 
 
-def struck(switch: control.Control, rule: Rule) -> int:
+def struck(switch: controlsocket.Control, rule: Rule) -> int:
     """How often such a fault has met a request so far."""
     return switch.figures().struck.get(rule.fault, 0)
 
@@ -65,7 +65,7 @@ def jobs_come_and_go(lab: Lab) -> str:
     return gang
 
 
-def test_an_api_that_is_slow(lab: Lab, switch: control.Control) -> None:
+def test_an_api_that_is_slow(lab: Lab, switch: controlsocket.Control) -> None:
     """Every answer takes its time: so do jobs, and nothing else changes."""
     lives, slow = storms.start(lab), Rule(fault="delay", seconds=1)
     before = struck(switch, slow)
@@ -77,7 +77,7 @@ def test_an_api_that_is_slow(lab: Lab, switch: control.Control) -> None:
     assert struck(switch, slow) > before
 
 
-def test_an_api_whose_answers_are_lost(lab: Lab, switch: control.Control) -> None:
+def test_an_api_whose_answers_are_lost(lab: Lab, switch: controlsocket.Control) -> None:
     """The API does what it is asked and the answer never comes, comes in half, or late: no pod twice."""
     folder = semantics.folder(lab)
     broken = (
@@ -108,7 +108,7 @@ def is_refused_again(lab: Lab, job_id: str) -> bool:
     return "refused" in [step["name"] for step in shown["timeline"]]
 
 
-def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> None:
+def test_lists_that_lack_what_is_there(lab: Lab, switch: controlsocket.Control) -> None:
     """Neither a running nor a new penstockd takes them for the truth: nothing goes, nothing is overbooked."""
     pod = storms.foreign_pod("notebook", "n3", gpus=3)
     lab.run(("kubectl", "apply", "-f", "-"), stdin=json.dumps(pod))
@@ -136,7 +136,7 @@ def test_lists_that_lack_what_is_there(lab: Lab, switch: control.Control) -> Non
     assert semantics.record(lab, greedy) == DONE
 
 
-def test_an_empty_list_ends_no_job(lab: Lab, switch: control.Control) -> None:
+def test_an_empty_list_ends_no_job(lab: Lab, switch: controlsocket.Control) -> None:
     """Also when a look at the job's own pod is due: it is asked for by name."""
     job, before = storms.start(lab), struck(switch, LISTS[0])
     with switch.during(LISTS[0], Rule(fault="gone", times=2)):
@@ -158,7 +158,7 @@ WATCHES = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=storms.LONG if name == "frozen" else ()) for name in WATCHES]
 )
-def test_watches_that_do_not_tell_the_truth(lab: Lab, switch: control.Control, name: str) -> None:
+def test_watches_that_do_not_tell_the_truth(lab: Lab, switch: controlsocket.Control, name: str) -> None:
     """Jobs start, end and are released as if the events had been right."""
     lives = storms.start(lab)
     with switch.during(WATCHES[name]):

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e import labs, semantics, storms
 
 from penstock_lab import files, testing
-from penstock_lab.faultproxy import control
+from penstock_lab.faultproxy import controlsocket
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")
@@ -144,7 +144,7 @@ def day(seconds: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(time.time() + seconds))
 
 
-def test_the_clock_jumps(lab: Lab, offset: Path, switch: control.Control) -> None:
+def test_the_clock_jumps(lab: Lab, offset: Path, switch: controlsocket.Control) -> None:
     """Years ahead and years back, with the API there and away: nobody waits longer or less."""
     lives = storms.start(lab)
     for seconds in (FAR, -FAR):

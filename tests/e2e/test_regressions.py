@@ -12,7 +12,7 @@ from tests.e2e.labs import GUEST
 
 from penstock import wellknown
 from penstock.hooks import wire
-from penstock_lab.faultproxy import control
+from penstock_lab.faultproxy import controlsocket
 
 Lab = semantics.Lab
 DONE = semantics.Record("COMPLETED", "0:0")
@@ -133,7 +133,9 @@ def test_a_job_that_was_refused_is_not_starved(lab: Lab) -> None:
     assert set(semantics.records(lab, later).values()) == {DONE}
 
 
-def test_a_job_cancelled_and_a_pod_deleted_while_the_api_is_down(lab: Lab, switch: control.Control) -> None:
+def test_a_job_cancelled_and_a_pod_deleted_while_the_api_is_down(
+    lab: Lab, switch: controlsocket.Control
+) -> None:
     """The node is freed only when the pod is known to be gone; a pod deleted by hand is told as such."""
     cancelled, deleted = storms.start(lab), storms.start(lab)
     (pod,) = semantics.pods(lab, deleted.job_id)
@@ -156,7 +158,7 @@ LOST_ANSWER = (
 )
 
 
-def test_a_pod_deleted_after_its_binding_went_unanswered(lab: Lab, switch: control.Control) -> None:
+def test_a_pod_deleted_after_its_binding_went_unanswered(lab: Lab, switch: controlsocket.Control) -> None:
     """penstockd cannot know that the script runs, and does not start it a second time."""
     folder = semantics.folder(lab)
     with switch.during(*LOST_ANSWER):

@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 from tests.e2e import semantics
 
-from penstock.checking import history as history_of
+from penstock.audit import history as history_of
 from penstock.judge import rights
 from penstock.kube import podview
 from penstock.model import resources

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e import plainsite
 
 from penstock import wellknown
-from penstock.site import loading
+from penstock.site import loader
 from penstock_lab import testing
 
 WAITING = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.2; done\n"
@@ -83,7 +83,7 @@ def see_what_differs(site: plainsite.PlainSite) -> None:
     epilog = site.lab.place.libexec / wellknown.EPILOG
     before = epilog.read_bytes()
     epilog.write_bytes(before + b"# mine\n")
-    name = f"penstockd-{loading.load(site.file).cluster}"
+    name = f"penstockd-{loader.load(site.file).cluster}"
     role = ("kubectl", "label", "clusterrole", name, "--overwrite")
     site.lab.run((*role, "app.kubernetes.io/managed-by=me"))
     odd = site.penstock("render", "--diff", *parts, check=False)

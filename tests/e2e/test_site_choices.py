@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.render import yamltext
-from penstock.site import reading
+from penstock.site import yamlreader
 from penstock_lab import testing
 
 AMD, MIG = "amd.com/gpu", "nvidia.com/mig-1g.10gb"
@@ -31,7 +31,7 @@ def patch_node(lab: testing.RunningLab, node: str, amounts: dict[str, str | None
 
 def typed_site(lab: testing.RunningLab) -> Path:
     """The lab's own site file, with a node group for each type of GPU."""
-    document: dict[str, Any] = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
+    document: dict[str, Any] = dict(yamlreader.read(lab.place.site_yaml.read_bytes()).data)
     whole = document["node_groups"]["workers"]
     first = whole["slurmd"]["first_port"]
     groups: dict[str, Any] = {}

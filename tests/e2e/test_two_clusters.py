@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e import clusters, semantics
 
-from penstock.bridge import sweeping
+from penstock.bridge import sweeps
 from penstock_lab import spec, testing
 
 Lab = semantics.Lab
@@ -44,7 +44,7 @@ def test_neither_touches_the_others_pods(lab: Lab, second: Lab) -> None:
     before = names(lab)
     words = f"1 free of 2 needed, held by user-{lab.user}/slurm-job-{first_job}"
     semantics.wait_until(lambda: words in semantics.field(second, waiting, "Comment"), "the third waits")
-    time.sleep(2 * sweeping.INTERVAL + 2)
+    time.sleep(2 * sweeps.INTERVAL + 2)
     assert names(lab) == before
     lab.run_as_user(("scancel", first_job))
     lab.wait_for(first_job, "CANCELLED")

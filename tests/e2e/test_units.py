@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import ailing, deployed
 
-from penstock.install import facts, rendering
+from penstock.install import facts, sitefiles
 from penstock.render import units
 from penstock_lab import components, testing
 
@@ -26,7 +26,7 @@ Unit = dict[str, str]
 def rendered(shared_lab: testing.RunningLab) -> dict[str, Unit]:
     """What `penstock apply` would put into /etc/systemd/system for this lab, by the units' names."""
     site = ailing.site_of(shared_lab, penstockd={"run": "systemd", "units": str(shared_lab.place.etc)})
-    files = rendering.all_files(site, facts.gather(site))
+    files = sitefiles.all_files(site, facts.gather(site))
     return {each.path.name: service_part(each.content.decode()) for each in files if each.kind == "units"}
 
 

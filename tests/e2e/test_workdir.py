@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.e2e import intakes, semantics
 
-from penstock.render import folders, yamltext
-from penstock.site import reading
+from penstock.render import workdirs, yamltext
+from penstock.site import yamlreader
 from penstock_lab import testing
 
 Lab = testing.RunningLab
@@ -113,7 +113,7 @@ def test_a_home_that_pods_do_not_see_is_there_all_the_same(lab: Lab, guest: pwd.
 def lenient() -> Iterator[Lab]:
     """A lab whose site lets such jobs run."""
     with testing.temporary_lab() as lab:
-        document: dict[str, Any] = dict(reading.read(lab.place.site_yaml.read_bytes()).data)
+        document: dict[str, Any] = dict(yamlreader.read(lab.place.site_yaml.read_bytes()).data)
         document["nas"] = {**document["nas"], "missing_workdir": "tmp"}
         path = lab.place.etc / "lenient.yaml"
         path.write_text(yamltext.document(document) + "\n")
@@ -139,6 +139,6 @@ def test_a_site_may_let_such_jobs_run_in_tmp(lenient: Lab, outside: Path) -> Non
     results = lenient.place.nas_results / job_id
     testing.until((results / "checksums.txt").exists, seconds=60)
     summary = json.loads((results / "job_summary.json").read_text())
-    assert (summary["workdir"], summary["lost_workdir"]) == (folders.TMP, str(outside))
-    words = f"{folders.TMP} of the pod, gone with it: pods do not see {outside}"
+    assert (summary["workdir"], summary["lost_workdir"]) == (workdirs.TMP, str(outside))
+    words = f"{workdirs.TMP} of the pod, gone with it: pods do not see {outside}"
     assert words in (results / "job_summary.txt").read_text()

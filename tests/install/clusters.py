@@ -8,14 +8,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import client, kinds
 
 T = TypeVar("T")
 Manifest = dict[str, Any]
 
 
-class Cluster(access.Cluster):
+class Cluster(kubeadmin.Cluster):
     """As an administrator's commands have it; `request` answers in the place of the API."""
 
     def request(self, method: str, path: str, *, body: Any = None) -> Manifest:

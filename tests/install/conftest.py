@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.install.hosts import Host
 
-from penstock.install import applying
+from penstock.install import installers
 
 
 @pytest.fixture
@@ -18,5 +18,5 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         pytest.skip("files get owners: needs root")
     made = Host(tmp_path)
     monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(applying, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(installers, "SYSTEMD", tmp_path)
     return made

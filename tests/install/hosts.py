@@ -9,7 +9,7 @@ import click.testing
 from tests.install.places import Place
 
 from penstock.cli import sites
-from penstock.install import applying
+from penstock.install import installers
 
 QUESTIONS = ("squeue ", "scontrol ping", "scontrol show")
 
@@ -56,7 +56,7 @@ class Host(Place):
         return [line for line in lines if line and not line.startswith(QUESTIONS)]
 
     def take_back(self) -> None:
-        installer = applying.Installer(self.site, kubernetes=False)
+        installer = installers.Installer(self.site, kubernetes=False)
         with installer.store.locked():
             installer.recover()
             installer.uninstall(installer.plan_uninstall())

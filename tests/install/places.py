@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.install import planning, records, transactions
-from penstock.site import loading, schema
+from penstock.install import inventory, plans, transactions
+from penstock.site import loader, schema
 
 CONF = """\
 ClusterName=hall
@@ -52,18 +52,18 @@ class Place:
         for name in ("scontrol", "squeue", "penstock"):
             (self.commands / name).write_text("#!/bin/sh\n")
             (self.commands / name).chmod(0o755)
-        self.store = records.Store(root / "state" / "installed")
+        self.store = inventory.Store(root / "state" / "installed")
         self.restarts = 0
 
     @property
     def site(self) -> schema.Site:
-        return loading.loads(self.text.encode())
+        return loader.loads(self.text.encode())
 
     @property
-    def planner(self) -> planning.Planner:
-        return planning.Planner(self.site, self.store, None)
+    def planner(self) -> plans.Planner:
+        return plans.Planner(self.site, self.store, None)
 
-    def run(self, plan: planning.Plan) -> planning.Plan:
+    def run(self, plan: plans.Plan) -> plans.Plan:
         def restart() -> None:
             self.restarts += 1
 
@@ -71,11 +71,11 @@ class Place:
         transaction.run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
         return plan
 
-    def install(self) -> planning.Plan:
+    def install(self) -> plans.Plan:
         with self.store.locked():
             return self.run(self.planner.install())
 
-    def uninstall(self) -> planning.Plan:
+    def uninstall(self) -> plans.Plan:
         with self.store.locked():
             return self.run(self.planner.uninstall())
 

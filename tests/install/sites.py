@@ -7,11 +7,11 @@ from pathlib import Path
 from penstock.install import facts
 from penstock.model import resources
 from penstock.render import includes
-from penstock.site import clusters, loading, resolving, schema
+from penstock.site import clusters, loader, nodegroups, schema
 
 GOOD = Path(__file__).parents[1] / "sitefile" / "good.yaml"
 MEMBERS = tuple(
-    resolving.Member(
+    nodegroups.Member(
         name=f"s{number}",
         labels={"pool": "small"},
         allocatable=resources.Amount(millicpus=7900, memory=30 * 2**30, gpus=0),
@@ -36,7 +36,7 @@ def site(*replacements: tuple[str, str]) -> schema.Site:
     for old, new in replacements:
         assert old in text
         text = text.replace(old, new)
-    return loading.loads(text.encode())
+    return loader.loads(text.encode())
 
 
 def known(
@@ -45,7 +45,7 @@ def known(
     """Facts that nobody had to be asked for."""
     return facts.Facts(
         release=(22, 5),
-        groups=resolving.groups(of, MEMBERS),
+        groups=nodegroups.groups(of, MEMBERS),
         existing=existing if of.slurm.manage == "include" else None,
         slurm_uid=64030,
         site_lua=site_lua,

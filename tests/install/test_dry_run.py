@@ -7,7 +7,7 @@ import pytest
 from tests.install.hosts import Host
 
 from penstock import errors
-from penstock.install import records, transactions
+from penstock.install import inventory, transactions
 
 
 def everything(host: Host) -> dict[str, tuple[int, int, int, bytes]]:
@@ -49,7 +49,7 @@ def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
 def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> None:
     """Its files stay as they are, and slurmctld is not restarted."""
     host.install()
-    was = records.look(host.conf, host.store)
+    was = inventory.look(host.conf, host.store)
     change = transactions.FileChange(str(host.conf), None, was)
     journal = transactions.Journal("1", files=[change], objects=[], restart=True, last=False)
     host.store.journal_path.write_bytes(msgspec.json.encode(journal))

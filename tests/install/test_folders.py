@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.install import folders
+from penstock.install import servicefolders
 
 
 def mode_of(path: Path) -> int:
@@ -19,7 +19,7 @@ def test_a_folder_is_made_with_what_is_above_it(tmp_path: Path) -> None:
     """Twice does no harm, and a mode that is wrong is put right."""
     wanted = tmp_path / "a" / "b" / "submit"
     for _ in range(2):
-        folders.make(wanted, 0o1777, os.geteuid())
+        servicefolders.make(wanted, 0o1777, os.geteuid())
         assert (mode_of(wanted), mode_of(wanted.parent)) == (0o1777, 0o755)
         wanted.chmod(0o700)
 
@@ -33,9 +33,9 @@ def test_a_users_link_leads_root_nowhere(tmp_path: Path) -> None:
     nas.chmod(0o1777)
     (nas / "slurm-jobs").symlink_to(private)
     with pytest.raises(OSError, match="slurm-jobs"):
-        folders.make(nas / "slurm-jobs" / "submit", 0o1777, os.geteuid())
+        servicefolders.make(nas / "slurm-jobs" / "submit", 0o1777, os.geteuid())
     with pytest.raises(OSError, match="slurm-jobs"):
-        folders.make(nas / "slurm-jobs", 0o1777, os.geteuid())
+        servicefolders.make(nas / "slurm-jobs", 0o1777, os.geteuid())
     assert mode_of(private) == 0o700
     assert list(private.iterdir()) == []
 
@@ -44,5 +44,5 @@ def test_an_administrators_link_is_followed(tmp_path: Path) -> None:
     """/nas may be a link to where the NAS is mounted: nobody else can have put it there."""
     (tmp_path / "mounted").mkdir()
     (tmp_path / "nas").symlink_to("mounted")
-    folders.make(tmp_path / "nas" / "results", 0o755, os.geteuid())
+    servicefolders.make(tmp_path / "nas" / "results", 0o755, os.geteuid())
     assert mode_of(tmp_path / "mounted" / "results") == 0o755

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.install import sites
-from tests.install.test_sharing import RBAC, Cluster, Manifest, Site
+from tests.install.test_sharedobjects import RBAC, Cluster, Manifest, Site
 
 from penstock import errors, wellknown
-from penstock.install import adopting, planning, records, transactions
+from penstock.install import adoption, inventory, plans, transactions
 from penstock.render import rbac
 
 
@@ -30,21 +30,21 @@ def cluster() -> Strict:
     return Strict()
 
 
-def planner(one: Site, folder: Path) -> planning.Planner:
+def planner(one: Site, folder: Path) -> plans.Planner:
     """Of the same site, with records elsewhere: none are there."""
-    return planning.Planner(one.site, records.Store(folder), one.cluster)
+    return plans.Planner(one.site, inventory.Store(folder), one.cluster)
 
 
-def adopted(one: Site, folder: Path) -> dict[str, records.ObjectRecord]:
+def adopted(one: Site, folder: Path) -> dict[str, inventory.ObjectRecord]:
     found = planner(one, folder)._finder
     return dict(found._objects(sites.known(one.site)))
 
 
-def taken_back(one: Site, objects: dict[str, records.ObjectRecord], folder: Path) -> None:
+def taken_back(one: Site, objects: dict[str, inventory.ObjectRecord], folder: Path) -> None:
     """What uninstall does with these records."""
-    changes, _ = planner(one, folder)._removals(objects, records.Installed(objects=objects))
-    transaction = transactions.Transaction(records.Store(folder), objects=one.cluster, restart=lambda: None)
-    transaction.run((), changes, restart=False, installed=records.Installed())
+    changes, _ = planner(one, folder)._removals(objects, inventory.Installed(objects=objects))
+    transaction = transactions.Transaction(inventory.Store(folder), objects=one.cluster, restart=lambda: None)
+    transaction.run((), changes, restart=False, installed=inventory.Installed())
 
 
 def test_objects_that_only_we_made_are_ours_again(cluster: Strict, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_without_knowing_who_made_it_nothing_but_roles_and_accounts_is_removed(
     kinds = {
         record.manifest["kind"] for record in adopted(one, tmp_path / "new").values() if not record.existed
     }
-    assert kinds == {*adopting.NAMED_BY_US}
+    assert kinds == {*adoption.NAMED_BY_US}
 
 
 def test_an_object_without_our_label_is_not_ours(cluster: Strict, tmp_path: Path) -> None:

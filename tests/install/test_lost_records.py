@@ -10,7 +10,7 @@ from tests.install.hosts import Host
 from tests.install.places import CONF, LUA
 
 from penstock import errors
-from penstock.install import facts, kubeconfigs, rendering
+from penstock.install import facts, kubeconfigs, sitefiles
 
 SITE_OWN = "-- the site's own\n"
 
@@ -163,14 +163,14 @@ def test_a_file_of_the_sites_under_a_common_name_stays_the_sites(host: Host) -> 
 def test_rendering_knows_whose_job_submit_is_whose(host: Host) -> None:
     """Before and after apply, and without any record."""
     lua = host.etc / "job_submit.lua"
-    assert rendering.has_site_lua(host.site)
+    assert sitefiles.has_site_lua(host.site)
     assert host.applied().exit_code == 0
     lose(host)
-    assert rendering.has_site_lua(host.site)
+    assert sitefiles.has_site_lua(host.site)
     (host.etc / "job_submit.site.lua").unlink()
-    assert not rendering.has_site_lua(host.site)
+    assert not sitefiles.has_site_lua(host.site)
     lua.unlink()
-    assert not rendering.has_site_lua(host.site)
+    assert not sitefiles.has_site_lua(host.site)
 
 
 def test_a_kubeconfig_is_ours_only_as_we_write_it(host: Host) -> None:
@@ -191,10 +191,10 @@ def test_every_file_under_a_common_name_has_the_mark(host: Host) -> None:
     host.text = host.text.replace("user: root,", f"user: root, pam_file: {host.etc}/pam-slurm,")
     for has_own in (False, True):
         known = facts.gather(host.site, site_lua=has_own)
-        named = {file.path: file.content for file in rendering.all_files(host.site, known)}
-        for path in rendering.common_names(host.site) & named.keys():
-            assert rendering.is_marked(named[path]), path
-        assert len(rendering.common_names(host.site) & named.keys()) == 3
+        named = {file.path: file.content for file in sitefiles.all_files(host.site, known)}
+        for path in sitefiles.common_names(host.site) & named.keys():
+            assert sitefiles.is_marked(named[path]), path
+        assert len(sitefiles.common_names(host.site) & named.keys()) == 3
 
 
 def test_a_copy_that_is_lost_is_named(host: Host) -> None:

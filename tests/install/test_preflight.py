@@ -8,9 +8,9 @@ from tests.install.hosts import Host
 
 from penstock import errors
 from penstock.cli import sites
-from penstock.install import access, applying, preflight
+from penstock.install import installers, kubeadmin, preflight
 from penstock.model import resources
-from penstock.site import resolving
+from penstock.site import nodegroups
 from penstock.slurm import conffile
 
 NODES = ("n1", "v1", "v2")
@@ -27,7 +27,7 @@ def refused(host: Host, *words: str) -> str:
 
 def mistakes(host: Host, members: tuple[str, ...] | None = None) -> list[str]:
     amount = resources.Amount(millicpus=8000, memory=2**35, gpus=0)
-    nodes = [resolving.Member(name=name, labels={}, allocatable=amount) for name in members or ()]
+    nodes = [nodegroups.Member(name=name, labels={}, allocatable=amount) for name in members or ()]
     found = preflight.look(host.site, nodes if members is not None else None)
     return list(preflight.shown(found, host.site_file))
 
@@ -96,7 +96,7 @@ def test_systemd_is_asked_for_nothing_where_it_does_not_run(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """systemctl may be installed there all the same."""
-    monkeypatch.setattr(applying, "SYSTEMD", host.root / "none")
+    monkeypatch.setattr(installers, "SYSTEMD", host.root / "none")
     said = "\n".join(mistakes(host))
     assert "slurm.restart: `systemctl restart slurmctld`, but systemd does not run this host" in said
     assert "penstockd.run: `systemd`, but systemd does not run this host" in said
@@ -233,5 +233,5 @@ def test_a_cluster_that_does_not_answer_is_the_plans_affair(
     def away(site: object) -> None:
         raise errors.KubeUnavailable("no answer")
 
-    monkeypatch.setattr(access, "members", away)
+    monkeypatch.setattr(kubeadmin, "members", away)
     assert preflight.members(host.site) is None

@@ -7,14 +7,14 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.install import places, test_drafting
+from tests.install import places, test_draft
 
 from penstock import errors
 from penstock.doctor import all_checks, checks, slurmds
 from penstock.doctor.live import Live
-from penstock.install import drafting, facts, reach, rendering
+from penstock.install import draft, facts, reach, sitefiles
 from penstock.model import releases
-from penstock.site import clusters, loading, resolving, schema
+from penstock.site import clusters, loader, nodegroups, schema
 from penstock.slurm import conffile
 
 HERE = {"head", "127.0.0.1", "n1"}
@@ -36,17 +36,17 @@ def site(
     *, slurm: str = "{manage: include}", host: str = "head", old: str = "w[1-3]", mode: str = "host"
 ) -> schema.Site:
     text = VIRTUAL.format(slurm=slurm, host=host, old=old, mode=mode)
-    return loading.loads(text.encode())
+    return loader.loads(text.encode())
 
 
 def known(of: schema.Site, conf: str = CONF, release: releases.Release = (22, 5)) -> facts.Facts:
     read = conffile.parse(conf, include=lambda name: "") if of.slurm.manage == "include" else None
     existing = facts.existing_from(read, release) if read else None
-    return facts.Facts(release=release, groups=resolving.groups(of), existing=existing, conf=read)
+    return facts.Facts(release=release, groups=nodegroups.groups(of), existing=existing, conf=read)
 
 
 def rendered(of: schema.Site, conf: str = CONF, release: releases.Release = (22, 5)) -> dict[str, str]:
-    files = rendering.all_files(of, known(of, conf, release))
+    files = sitefiles.all_files(of, known(of, conf, release))
     return {
         file.path.name: file.content.decode() for file in files if file.kind in ("slurm", "units", "hooks")
     }
@@ -211,10 +211,10 @@ def test_the_address_of_a_node_is_read_as_slurm_reads_it() -> None:
 # -- init ----------------------------------------------------------------------------------------------------
 def test_nodes_that_both_know_are_left_out_when_slurmds_are_elsewhere() -> None:
     """New nodes are proposed instead, and the others are named."""
-    members = [test_drafting.member("n1"), test_drafting.member("k9")]
-    seen = dataclasses.replace(test_drafting.seen(["n1", "w1"], members), elsewhere=frozenset({"w1"}))
-    made = drafting.draft(seen, drafting.Wishes())
-    assert loading.loads(made.text.encode()).node_groups["kubernetes"].nodes == "k9"
+    members = [test_draft.member("n1"), test_draft.member("k9")]
+    seen = dataclasses.replace(test_draft.seen(["n1", "w1"], members), elsewhere=frozenset({"w1"}))
+    made = draft.draft(seen, draft.Wishes())
+    assert loader.loads(made.text.encode()).node_groups["kubernetes"].nodes == "k9"
     assert (made.matched, made.left_out, made.only_slurm) == ((), ("n1",), ("w1",))
     assert made.only_kubernetes == ("k9",)
 
@@ -222,10 +222,10 @@ def test_nodes_that_both_know_are_left_out_when_slurmds_are_elsewhere() -> None:
 def test_init_says_that_no_node_can_be_bridged() -> None:
     """Rather than a site file that `apply` would refuse."""
     seen = dataclasses.replace(
-        test_drafting.seen(["n1"], [test_drafting.member("n1")]), elsewhere=frozenset({"n1"})
+        test_draft.seen(["n1"], [test_draft.member("n1")]), elsewhere=frozenset({"n1"})
     )
     with pytest.raises(errors.InstallError, match="slurmds run on other hosts \\(n1\\)"):
-        drafting.draft(seen, drafting.Wishes())
+        draft.draft(seen, draft.Wishes())
 
 
 # -- doctor --------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def diagnosed(
     live = Live(of)
     found = known(of, conf)
     names = [node.name for node in clusters.bridged_nodes(of, found.groups)]
-    nodes = {name: dataclasses.replace(test_drafting.node(name), address=address) for name in names}
+    nodes = {name: dataclasses.replace(test_draft.node(name), address=address) for name in names}
     live.answers |= {"facts": (found, None), "slurm_nodes": (nodes, None), "settings": ({}, None)}
     return list(checks.run([each for each in all_checks.ALWAYS if each.name == check], live))
 

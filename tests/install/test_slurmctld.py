@@ -10,7 +10,7 @@ import pytest
 from tests.install.places import CONF, Place
 
 from penstock import errors
-from penstock.install import planning, slurmctld
+from penstock.install import plans, slurmctld
 
 DOWN = """\
 echo 'Slurmctld(primary) at head is DOWN'
@@ -94,7 +94,7 @@ def test_the_way_back_from_a_failed_reconfigure_is_a_restart(host: Host) -> None
     assert host.calls.read_text().startswith("again slurmctld\n")
 
 
-def words(plan: planning.Plan) -> list[str]:
+def words(plan: plans.Plan) -> list[str]:
     return [word for word, _, name in plan.lines() if name == "slurmctld"]
 
 

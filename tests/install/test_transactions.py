@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from penstock import errors
-from penstock.install import records, transactions
+from penstock.install import inventory, transactions
 
 Manifest = dict[str, Any]
 
@@ -56,7 +56,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
         self.root.mkdir()
-        self.store = records.Store(folder / "store")
+        self.store = inventory.Store(folder / "store")
         self.disk = Disk(folder / "objects.json")
         (self.root / "changed").write_text("before")
         (self.root / "changed").chmod(0o640)
@@ -71,19 +71,19 @@ class World:
         for name, content in goals.items():
             path = self.root / name
             after = (
-                records.state_of(content, mode=0o600, owner="root", store=self.store)
+                inventory.state_of(content, mode=0o600, owner="root", store=self.store)
                 if content is not None
                 else None
             )
-            files.append(transactions.FileChange(str(path), records.look(path, self.store), after))
+            files.append(transactions.FileChange(str(path), inventory.look(path, self.store), after))
         objects = [
             transactions.ObjectChange("/new", None, thing("new", 1)),
             transactions.ObjectChange("/old", thing("old", 1), thing("old", 2)),
         ]
         return files, objects
 
-    def installed(self) -> records.Installed:
-        return records.Installed(objects={"/new": records.ObjectRecord(thing("new", 1))})
+    def installed(self) -> inventory.Installed:
+        return inventory.Installed(objects={"/new": inventory.ObjectRecord(thing("new", 1))})
 
     def run(self, observe: transactions.Observer, restart: Callable[[], None] = lambda: None) -> None:
         files, objects = self.plan()
@@ -220,7 +220,7 @@ def test_a_journal_with_objects_is_not_put_right_without_kubernetes(world: World
 
 def test_two_calls_do_not_mix(world: World) -> None:
     """The second is told to wait."""
-    other = records.Store(world.store.directory)
+    other = inventory.Store(world.store.directory)
     with (
         world.store.locked(),
         pytest.raises(errors.InstallError, match="another `penstock apply`"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.install import sites
 
-from penstock.install import rendering
+from penstock.install import sitefiles
 
 ELSEWHERE = (
     (
@@ -25,7 +25,7 @@ ELSEWHERE = (
 
 def units(*replacements: tuple[str, str]) -> dict[str, str]:
     site = sites.site(*replacements)
-    files = rendering.all_files(site, sites.known(site))
+    files = sitefiles.all_files(site, sites.known(site))
     return {file.path.name: file.content.decode() for file in files if file.kind == "units"}
 
 

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import msgspec
 
 from penstock.model import attempts, jobs
-from penstock.nas import acting
-from penstock.results import collecting, settings, summary
+from penstock.nas import asuser
+from penstock.results import collection, settings, summary
 
 IS_ROOT = os.geteuid() == 0
-USER = acting.User.of(pwd.getpwnam("games").pw_uid if IS_ROOT else os.geteuid())
-OTHER = acting.User.of(pwd.getpwnam("nobody").pw_uid)
+USER = asuser.User.of(pwd.getpwnam("games").pw_uid if IS_ROOT else os.geteuid())
+OTHER = asuser.User.of(pwd.getpwnam("nobody").pw_uid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Stage:
     def results(self) -> Path:
         return self.base / "results"
 
-    def own(self, path: Path, user: acting.User = USER) -> Path:
+    def own(self, path: Path, user: asuser.User = USER) -> Path:
         """Give it to the user."""
         os.chown(path, user.uid, user.gid, follow_symlinks=False)
         return path
@@ -100,7 +100,7 @@ class Stage:
         path = self.settings.state / "ended" / attempt.name
         if not path.exists():
             self.leave(attempt)
-        return collecting.collect(self.settings, path, record_of(attempt, shown=shown))
+        return collection.collect(self.settings, path, record_of(attempt, shown=shown))
 
     def summary(self, name: str = "17") -> summary.Summary:
         return msgspec.json.decode(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.results import copying
+from penstock.results import filecopy
 from tests.results import stage as staging
 from tests.results.stage import Stage
 
@@ -65,7 +65,7 @@ def test_incomplete_folder_that_cannot_be_looked_at_now_is_waited_for(
     attempt = stage.attempt()
     stage.output_folder(attempt, model="precious")
     with monkeypatch.context() as patch:
-        patch.setattr(copying, "copy", staging.full)
+        patch.setattr(filecopy, "copy", staging.full)
         assert not stage.collect(attempt)
     with monkeypatch.context() as patch:
         patch.setattr(os, "lstat", broken(os.lstat, number, "/results/17", times=1))

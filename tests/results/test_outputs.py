@@ -14,8 +14,8 @@ from hypothesis import strategies
 
 from penstock import wellknown
 from penstock.model import attempts
-from penstock.nas import acting
-from penstock.results import copying, globbing, outputs, placing, settings
+from penstock.nas import asuser
+from penstock.results import filecopy, globs, outputs, resultsroot, settings
 from tests.results import stage as staging
 from tests.results.stage import Stage
 
@@ -53,7 +53,7 @@ def test_patterns(tmp_path: Path, pattern: str, found: set[str]) -> None:
     """As a shell has them, and `**`, which follows no links."""
     tree(tmp_path, "a.csv", "b c.csv", ".hidden.csv", "d/a.csv", "d/e/a.csv", "[")
     (tmp_path / "l").symlink_to("d")
-    assert set(globbing.matches(str(tmp_path), pattern)) == found
+    assert set(globs.matches(str(tmp_path), pattern)) == found
 
 
 PARTS = strategies.sampled_from(["*", "**", "a", "b", "?", "[ab]", "a*", ".*", ".", "**/**"])
@@ -74,7 +74,7 @@ def test_patterns_mean_what_python_takes_them_for(parts: list[str], names: set[s
         for name in names:
             if not (root / name).exists():
                 tree(root, name)
-        found = set(globbing.matches(place, pattern))
+        found = set(globs.matches(place, pattern))
         assert all((root / name).exists() for name in found)
         if any(part.startswith(".") for part in parts):
             return
@@ -91,7 +91,7 @@ def test_rings_of_links_end(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "again").symlink_to("..")
     tree(tmp_path, "a/x")
-    assert set(globbing.matches(str(tmp_path), "**/x")) == {"a/x"}
+    assert set(globs.matches(str(tmp_path), "**/x")) == {"a/x"}
 
 
 def finder(stage: Stage, **limits: int) -> outputs.Finder:
@@ -190,9 +190,9 @@ def test_files_are_the_same_by_content(tmp_path: Path, ours: str, theirs: str, s
     for name, content in (("a", ours), ("b", theirs)):
         (tmp_path / name).write_text(content)
         os.utime(tmp_path / name, (1000, 1000))
-    assert copying.is_same(tmp_path / "a", tmp_path / "b") is same
+    assert filecopy.is_same(tmp_path / "a", tmp_path / "b") is same
     os.utime(tmp_path / "b", (1002, 1002))
-    assert not copying.is_same(tmp_path / "a", tmp_path / "b")
+    assert not filecopy.is_same(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.skipif(not staging.IS_ROOT, reason="root reads everything, so the test becomes another user")
@@ -314,7 +314,7 @@ def test_outputs_that_their_owner_protected_come_and_stay_protected(stage: Stage
 @pytest.mark.skipif(not staging.IS_ROOT, reason="needs a user that is not root, and root to become it")
 def test_protected_outputs_join_those_that_are_there(stage: Stage) -> None:
     """An earlier try has made the folder: protected entries are moved, also into a protected one."""
-    placing.prepare(stage.results, stage.settings.state)
+    resultsroot.prepare(stage.results, stage.settings.state)
     attempt = stage.attempt()
     source, target = protected(stage, attempt), stage.base / "partial" / "outputs"
     target.mkdir(parents=True)
@@ -322,7 +322,7 @@ def test_protected_outputs_join_those_that_are_there(stage: Stage) -> None:
     for path in (target.parent, target):
         stage.own(path)
     target.chmod(0o555)
-    acting.run_as(
+    asuser.run_as(
         staging.USER, lambda: outputs.take_folder(source, target, outputs.Notes()), type=bool, timeout=60
     )
     assert sorted(path.name for path in target.iterdir()) == ["model", "model.2", "sub"]
@@ -338,7 +338,7 @@ def test_protected_outputs_come_after_a_full_disk(stage: Stage, monkeypatch: pyt
     protected(stage, attempt)
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.results.copying.link_or_copy", staging.full)
+        patch.setattr("penstock.results.filecopy.link_or_copy", staging.full)
         assert not stage.collect(attempt)
     assert stage.collect(attempt)
     folder = stage.results / "17" / "outputs"
@@ -349,7 +349,7 @@ def test_protected_outputs_come_after_a_full_disk(stage: Stage, monkeypatch: pyt
 def test_copy_takes_no_more_than_asked(tmp_path: Path) -> None:
     """And says how much it left."""
     (tmp_path / "log").write_text("0123456789")
-    assert copying.copy(tmp_path / "log", tmp_path / "copy", at_most=4) == 6
+    assert filecopy.copy(tmp_path / "log", tmp_path / "copy", at_most=4) == 6
     assert (tmp_path / "copy").read_text() == "0123"
 
 
@@ -365,8 +365,8 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, kind: str) -> None:
         path.mkdir()
     else:
         path = Path("/dev/zero")
-    with pytest.raises(copying.NotAFile):
-        copying.open_file(path)
+    with pytest.raises(filecopy.NotAFile):
+        filecopy.open_file(path)
 
 
 def test_failed_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +378,7 @@ def test_failed_copy_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        copying.copy(tmp_path / "a", tmp_path / "b")
+        filecopy.copy(tmp_path / "a", tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -435,7 +435,7 @@ def test_outputs_that_only_look_like_ours_are_kept(
     stage.output_folder(attempt, **{name: "precious"})
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.results.copying.link_or_copy", staging.full)
+        patch.setattr("penstock.results.filecopy.link_or_copy", staging.full)
         assert not stage.collect(attempt)
     assert stage.collect(attempt)
     assert (stage.results / "17" / "outputs" / name).read_text() == "precious"

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import errors
 from penstock.model import descriptions, jobs
-from penstock.results import tailing
+from penstock.results import tails
 from penstock.views import logs, results
 from tests.results.stage import Stage
 from tests.unit import fakes
@@ -222,7 +222,7 @@ async def test_output_of_others_is_not_told(
 def test_tail_of_a_file_that_grows_and_begins_again(tmp_path: Path) -> None:
     """Every byte once; a new file from its beginning."""
     path = tmp_path / "out"
-    tail = tailing.Tail(path)
+    tail = tails.Tail(path)
     assert list(tail.more()) == []
     path.write_text("one")
     assert b"".join(tail.more()) == b"one"

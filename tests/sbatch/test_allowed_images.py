@@ -8,7 +8,7 @@ from penstock import errors
 from penstock.cli import mkinst
 from penstock.model.podpolicy import PodPolicy
 from penstock.model.siteview import SiteView
-from penstock.sbatch import compiler, images, pods
+from penstock.sbatch import compiler, images, poddirectives
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -93,6 +93,6 @@ def test_every_command_goes_by_the_same_prefixes(prefix: str) -> None:
 def test_a_forbidden_directive_is_named_with_its_line() -> None:
     """So that the job's note says what to remove."""
     script = b"#!/bin/sh\n#K8S_IMAGE=a/b\n#K8S_MOUNT=/a\ntrue\n"
-    assert pods.pod_of(script, forbidden=("SHM_SIZE",)).image == "a/b"
+    assert poddirectives.pod_of(script, forbidden=("SHM_SIZE",)).image == "a/b"
     with pytest.raises(errors.UsageError, match="line 3: #K8S_MOUNT is not allowed at this site"):
-        pods.pod_of(script, forbidden=("MOUNT",))
+        poddirectives.pod_of(script, forbidden=("MOUNT",))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sbatch import commands, compiler
+from penstock.sbatch import calledprograms, compiler
 
 
 def called(body: str, *, head: str = "#!/bin/bash\n#SBATCH -N2\n") -> dict[tuple[str, ...], tuple[int, ...]]:
@@ -14,7 +14,7 @@ def called(body: str, *, head: str = "#!/bin/bash\n#SBATCH -N2\n") -> dict[tuple
     data = (head + body).encode("utf-8", "surrogateescape")
     spec = compiler.compile_script(data).spec
     assert spec is not None
-    return {call.names: call.lines for call in commands.calls(data, spec)}
+    return {call.names: call.lines for call in calledprograms.calls(data, spec)}
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_any_text(text: str) -> None:
     data = b"#!/bin/sh\n" + text.encode("utf-8", "surrogatepass")
     spec = compiler.compile_script(b"#!/bin/sh\n").spec
     assert spec is not None
-    commands.calls(data, spec)
+    calledprograms.calls(data, spec)

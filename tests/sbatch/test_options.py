@@ -8,7 +8,7 @@ import pytest
 
 from penstock.sbatch import compatibility, options
 from penstock.sbatch.compiler import Context, compile_script
-from penstock.sbatch.values.registry import GRAMMARS, grammar
+from penstock.sbatch.values.grammars import GRAMMARS, grammar
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 

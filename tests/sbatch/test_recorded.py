@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.sbatch import compiler, testing
+from penstock.sbatch import compiler, oracle
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
 
@@ -42,7 +42,7 @@ def test_job_is_the_recorded_one(case: dict[str, Any]) -> None:
     """The JobSpec says what `scontrol show job` said."""
     spec = _compile(case["directive"]).spec
     assert spec is not None
-    assert testing.differences(spec, case["job"], default_time=60) == {}
+    assert oracle.differences(spec, case["job"], default_time=60) == {}
 
 
 def _script(case: dict[str, Any]) -> str:
@@ -57,7 +57,7 @@ def test_a_script_is_understood_as_recorded(case: dict[str, Any]) -> None:
     if case["accepted"]:
         spec = compiler.compile_script(data, name="s.sh", arguments=case["arguments"]).spec
         assert spec is not None
-        assert testing.differences(spec, case["job"], default_time=60) == {}
+        assert oracle.differences(spec, case["job"], default_time=60) == {}
 
 
 def test_a_wrong_job_would_be_noticed() -> None:
@@ -65,4 +65,4 @@ def test_a_wrong_job_would_be_noticed() -> None:
     case = next(case for case in CASES if case["directive"] == "-N2 -n4")
     spec = _compile("-N2 -n5").spec
     assert spec is not None
-    assert set(testing.differences(spec, case["job"], default_time=60)) == {"tasks", "cpus"}
+    assert set(oracle.differences(spec, case["job"], default_time=60)) == {"tasks", "cpus"}

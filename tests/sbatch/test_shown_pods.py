@@ -15,7 +15,7 @@ from penstock.model import jobs, launches, resources
 from penstock.model.siteview import NodeKind, SiteView
 from penstock.render import pods
 from penstock.sbatch import compiler, siteviews
-from penstock.site import daemons, loading
+from penstock.site import daemonsettings, loader
 from penstock.views import pods as shown_pods
 
 TEXT = """\
@@ -39,15 +39,15 @@ quota: {pods: 100}
 
 def view() -> SiteView:
     """The site as `penstock apply` writes it for those who check scripts."""
-    site = loading.loads(TEXT.encode())
-    made = daemons.view(site, sites.known(site, existing=None).groups, release=(22, 5))
+    site = loader.loads(TEXT.encode())
+    made = daemonsettings.view(site, sites.known(site, existing=None).groups, release=(22, 5))
     return msgspec.json.decode(msgspec.json.encode(made), type=SiteView)
 
 
 def test_all_settings_of_pods_are_penstockds() -> None:
     """None is left at its default; the cluster's name is what penstockd asks slurmctld for."""
-    site = loading.loads(TEXT.encode())
-    document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
+    site = loader.loads(TEXT.encode())
+    document = json.dumps(daemonsettings.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
     assert shown_pods.policy_of(view()) == of_penstockd
 
@@ -75,8 +75,8 @@ def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
 
 def test_shown_pod_is_the_one_that_penstockd_makes() -> None:
     """From what Slurm allocates and the launcher says of the same job."""
-    site = loading.loads(TEXT.encode())
-    told = msgspec.convert(daemons.penstockd(site, slurm_uid=0), settings.Settings).pods
+    site = loader.loads(TEXT.encode())
+    told = msgspec.convert(daemonsettings.penstockd(site, slurm_uid=0), settings.Settings).pods
     owner = shown_pods.owner_named()
     share = jobs.NodeShare(
         node="n1",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock.site import loading, reading
+from penstock.site import loader, yamlreader
 from penstock.site.findings import SiteError
 
 GOOD = Path(__file__).with_name("good.yaml").read_text()
@@ -223,13 +223,13 @@ CASES: dict[str, tuple[str, str, str, str]] = {
 
 def findings(text: str | bytes) -> SiteError:
     with pytest.raises(SiteError) as caught:
-        loading.loads(text if isinstance(text, bytes) else text.encode())
+        loader.loads(text if isinstance(text, bytes) else text.encode())
     return caught.value
 
 
 def test_the_good_one_is_good() -> None:
     """All broken files differ from one that is right, and a time in it stays a time."""
-    site = loading.loads(GOOD.encode())
+    site = loader.loads(GOOD.encode())
     assert site.partitions["gpu"].max_time == "1:30:00"
     assert site.partitions["gpu"].default_time == "60"
 
@@ -272,7 +272,7 @@ def test_a_bomb_of_aliases_does_not_go_off() -> None:
 def test_deep_and_large_files_are_refused() -> None:
     """Neither fills the stack or the memory."""
     assert "levels" in findings("x: " + "[" * 5000).message
-    assert "bytes" in findings("#" * (reading.MAX_BYTES + 1)).message
+    assert "bytes" in findings("#" * (yamlreader.MAX_BYTES + 1)).message
     assert "says nothing" in findings("# only a comment\n").message
 
 
@@ -290,7 +290,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     """With what to do next."""
     with pytest.raises(errors.UsageError, match="cannot read the site file") as caught:
-        loading.load(tmp_path / "none.yaml")
+        loader.load(tmp_path / "none.yaml")
     assert "penstock init" in caught.value.hint
 
 
@@ -298,7 +298,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 def test_no_text_is_a_traceback(at: int, piece: str) -> None:
     """Whatever is put anywhere into the file, the answer is a site or a list of mistakes."""
     try:
-        loading.loads((GOOD[:at] + piece + GOOD[at + len(piece) :]).encode(errors="surrogatepass"))
+        loader.loads((GOOD[:at] + piece + GOOD[at + len(piece) :]).encode(errors="surrogatepass"))
     except SiteError as error:
         assert all(each.line >= 1 and each.remedy for each in error.findings)  # noqa: PT017  # either is right
 
@@ -307,4 +307,4 @@ def test_no_text_is_a_traceback(at: int, piece: str) -> None:
 def test_no_bytes_are_a_traceback(content: bytes) -> None:
     """Nor are any bytes."""
     with pytest.raises(SiteError):
-        loading.loads(content)
+        loader.loads(content)

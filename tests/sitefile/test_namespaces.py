@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.unit import fakes
 
 from penstock import errors
-from penstock.model import homes, launches
+from penstock.model import launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import namespaces as rendering
-from penstock.site import loading, namespaces, objects, schema
+from penstock.site import kubeobjects, loader, schema, sitenamespaces
 from penstock.site.findings import SiteError
 
 GOOD = Path(__file__).with_name("good.yaml").read_text()
@@ -29,7 +29,7 @@ def site(*replacements: tuple[str, str]) -> schema.Site:
     for old, new in replacements:
         assert old in text
         text = text.replace(old, new)
-    return loading.loads(text.encode())
+    return loader.loads(text.encode())
 
 
 def mistakes(*replacements: tuple[str, str]) -> str:
@@ -43,10 +43,10 @@ def test_an_account_has_its_namespace_and_quota() -> None:
     found = site(*TEAMS)
     quota = found.accounts["research"].quota
     assert quota is not None
-    assert namespaces.all_homes(found) == {"team-research": quota}
+    assert sitenamespaces.all_homes(found) == {"team-research": quota}
     there = [
         each["kind"]
-        for each in objects.all_objects(found, {})
+        for each in kubeobjects.all_objects(found, {})
         if "team-research" in (each["metadata"].get("namespace"), each["metadata"]["name"])
     ]
     assert there == ["Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"]
@@ -59,7 +59,7 @@ def test_a_site_quota_is_every_accounts() -> None:
         (USERS, "  other: {quota: {pods: 3}}\n"),
         ("timeouts:\n", "quota: {pods: 7}\ntimeouts:\n"),
     )
-    found = namespaces.all_homes(site(*plain))
+    found = sitenamespaces.all_homes(site(*plain))
     assert {name: quota.pods for name, quota in found.items() if quota} == {
         "team-research": 7,
         "team-other": 3,
@@ -69,7 +69,7 @@ def test_a_site_quota_is_every_accounts() -> None:
 def test_numbers_are_not_guessed() -> None:
     """A namespace by uid is penstockd's to make: the file knows names only."""
     assert (
-        namespaces.all_homes(site(("user-{user}", "u{uid}"), ("{quota: {cpus: 128, memory: 1Ti}}", "{}")))
+        sitenamespaces.all_homes(site(("user-{user}", "u{uid}"), ("{quota: {cpus: 128, memory: 1Ti}}", "{}")))
         == {}
     )
 
@@ -112,7 +112,7 @@ OWNER = dataclasses.replace(fakes.OWNER, account="research")
 def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: str) -> None:
     """By what Slurm says it is charged to; a user called like another's number is called by his own."""
     policy = msgspec.structs.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
-    assert homes.namespace_of(owner, policy) == expected
+    assert namespacepattern.namespace_of(owner, policy) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, w
         fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=("penstock-system",)
     )
     with pytest.raises(errors.UsageError, match=words):
-        homes.namespace_of(dataclasses.replace(OWNER, account=account), policy)
+        namespacepattern.namespace_of(dataclasses.replace(OWNER, account=account), policy)
 
 
 def test_a_shared_namespace_says_whose_it_is() -> None:
@@ -147,12 +147,14 @@ def test_a_shared_namespace_says_whose_it_is() -> None:
 )
 def test_owners_never_share_by_accident(pattern: str, owners: list[tuple[str, int, str]]) -> None:
     """Different users have different namespaces, different accounts too, in every pattern that is allowed."""
-    shared = homes.is_shared(pattern)
+    shared = namespacepattern.is_shared(pattern)
     found: list[str] = []
     for user, uid, account in owners:
         try:
             owner = launches.Owner(name=user, uid=uid, gid=uid, groups=(), account=account)
-            found.append(homes.namespace_of(owner, PodPolicy(namespace_pattern=pattern, cluster="c")))
+            found.append(
+                namespacepattern.namespace_of(owner, PodPolicy(namespace_pattern=pattern, cluster="c"))
+            )
         except errors.UsageError:
             return
     names = {owner[0] for owner in owners}

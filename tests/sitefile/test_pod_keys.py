@@ -19,7 +19,7 @@ from penstock.cli import explain, mkinst
 from penstock.daemon import settings
 from penstock.model import launches
 from penstock.model.podpolicy import PartitionPolicy, PodPolicy
-from penstock.site import daemons, loading
+from penstock.site import daemonsettings, loader
 from penstock.site.schema import Registry, Site
 from penstock.views import pods as shown_pods
 
@@ -190,12 +190,12 @@ def site_with(key: str, value: Any) -> Site:
         parent = parent.setdefault(step, {}) if isinstance(parent, dict) else parent[step]
     if value is not None:
         parent[place[-1]] = value
-    return loading.loads(json.dumps(document).encode())
+    return loader.loads(json.dumps(document).encode())
 
 
 def told(site: Site) -> PodPolicy:
     """The policy that penstockd reads."""
-    document = json.dumps(daemons.penstockd(site, slurm_uid=64030)).encode()
+    document = json.dumps(daemonsettings.penstockd(site, slurm_uid=64030)).encode()
     return msgspec.json.decode(document, type=settings.Settings).pods
 
 
@@ -207,7 +207,7 @@ class Shown(NamedTuple):
 
 
 def shown(site: Site, change: Change, folder: Path) -> Shown:
-    view = daemons.view(site, sites.known(site, existing=None).groups, release=(22, 5))
+    view = daemonsettings.view(site, sites.known(site, existing=None).groups, release=(22, 5))
     (folder / "site.json").write_bytes(msgspec.json.encode(view))
     (folder / "job.sh").write_text(f"#!/bin/sh\n#SBATCH --gres=gpu:1 --chdir=/scratch\n{change.line}\n")
     words = ("gpu1", "std", "alice", "--job-id", "17", *change.words)

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["penstock.cli.main", "penstock.cli.validate", "penstock.cli.explain", "penstock.daemon.running"],
+    ["penstock.cli.main", "penstock.cli.validate", "penstock.cli.explain", "penstock.daemon.penstockd"],
 )
 def test_pydantic_is_not_loaded(module: str) -> None:
     """Nor is it by penstockd, whose memory counts."""

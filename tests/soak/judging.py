@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from penstock.checking import booking, snapshots
+from penstock.audit import booking, snapshots
 from penstock.kube import podview
 
 

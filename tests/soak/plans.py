@@ -11,7 +11,7 @@ import random
 import typing
 from collections.abc import Iterator, Mapping
 
-from penstock_lab.faultproxy import rules
+from penstock_lab.faultproxy import faultrules
 
 WEIGHTS = {
     "submit": 40,
@@ -30,7 +30,7 @@ WEIGHTS = {
 }
 GENTLE = {kind: WEIGHTS[kind] for kind in ("submit", "array", "gang", "cancel", "foreign", "kill-penstockd")}
 """Nothing of it may end a job that has begun, but for `cancel`."""
-FAULTS: tuple[str, ...] = typing.get_args(rules.Fault)
+FAULTS: tuple[str, ...] = typing.get_args(faultrules.Fault)
 PROBABILISTIC = {"cut": 0.3, "swallow": 0.3, "half": 0.3, "drop": 0.5, "reorder": 0.5, "delay": 0.5}
 
 

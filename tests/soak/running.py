@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock import clock, wellknown
-from penstock.checking import confirming, looking, rendering, snapshots
-from penstock.checking import running as checking
+from penstock.audit import checkruns as checking
+from penstock.audit import collect, confirmed, reports, snapshots
 from penstock.kube import client, kubeconfig
-from penstock_lab import inspecting, testing
+from penstock_lab import labcheck, testing
 from tests.soak import accounts, judging, plans
 from tests.soak import world as worlds
 
@@ -220,10 +220,10 @@ def watched(lab: testing.RunningLab, report: Report, log: EventLog) -> Iterator[
 async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop: threading.Event) -> None:
     variables = lab.env
     kube = client.KubeClient(kubeconfig.load(Path(variables[wellknown.ENV_KUBECONFIG])))
-    looker = looking.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
+    looker = collect.Looker(kube, variables[wellknown.ENV_SLURM_CONF], variables[wellknown.ENV_SOCKET])
     onlooker = Onlooker(looker, report, log)
     try:
-        with inspecting.its_programs(variables):
+        with labcheck.its_programs(variables):
             while not stop.is_set():
                 await onlooker.look()
                 await asyncio.sleep(LOOK_EVERY)
@@ -234,11 +234,11 @@ async def _look_on(lab: testing.RunningLab, report: Report, log: EventLog, stop:
 class Onlooker:
     """Looks, and tells what breaks an invariant from what somebody else's pod did."""
 
-    def __init__(self, looker: looking.Looker, report: Report, log: EventLog) -> None:
+    def __init__(self, looker: collect.Looker, report: Report, log: EventLog) -> None:
         self._looker, self._report, self._log = looker, report, log
         self._seen: snapshots.Snapshot | None = None
         self._unknown = ""
-        self._checker = checking.Checker(self._see, clock.SystemClock(), confirming.Confirmer(PATIENCE))
+        self._checker = checking.Checker(self._see, clock.SystemClock(), confirmed.Confirmer(PATIENCE))
 
     async def _see(self) -> snapshots.Snapshot:
         self._seen = await self._looker.look()
@@ -255,6 +255,6 @@ class Onlooker:
         for one in found.violations:
             if one.kind == "crowded" and self._seen and judging.is_room_for_all(self._seen, one.subject):
                 self._report.contended += 1
-            elif (text := rendering.as_text((one,))) not in self._report.violations:
+            elif (text := reports.as_text((one,))) not in self._report.violations:
                 self._report.violations.add(text)
                 self._log.note("violation", text=text)

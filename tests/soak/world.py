@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from penstock_lab import spec, testing
-from penstock_lab.faultproxy import control, rules
+from penstock_lab.faultproxy import controlsocket, faultrules
 from tests.e2e import breaking, semantics, storms
 from tests.soak import plans
 
@@ -38,7 +38,7 @@ class World:
         self.folder = semantics.folder(lab, "soak")
         self.name = f"{self.folder.name}-"
         """What the names of all jobs of this storm begin with; the exit code of the script follows."""
-        self.switch = control.Control(lab.place.fault_proxy_control)
+        self.switch = controlsocket.Control(lab.place.fault_proxy_control)
         self.requeue = requeue
         self.cancelled: set[str] = set()
         self.jobs: list[str] = []
@@ -171,7 +171,7 @@ class World:
     def _fault(self, step: plans.Step) -> None:
         chance = plans.PROBABILISTIC.get(step.fault, 1.0)
         wanted = {"fault": step.fault, "chance": chance, "seconds": 0.5, "status": 500 + step.amount}
-        rule = rules.Rule(**wanted)  # type: ignore[arg-type]  # a table of values of several types
+        rule = faultrules.Rule(**wanted)  # type: ignore[arg-type]  # a table of values of several types
         self._for(step.seconds, "api", lambda: self.switch.set(rule), self.switch.clear)
         self.note(step.kind, fault=step.fault, seconds=step.seconds)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import errors, wellknown
 from penstock.bridge import bridge as bridging
-from penstock.bridge import context, draining, epilogs
+from penstock.bridge import context, drains, epilogs
 from penstock.daemon import metrics
 from penstock.kube import kinds, reflectors, types
 from penstock.model import comments, jobs, launches, resources, sentences
@@ -366,7 +366,7 @@ def reserved(bridge: bridging.Bridge) -> tuple[int, ...]:
     return tuple(one.identity.job_id for one in bridge.context.store.reservations())
 
 
-def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> draining.Drainer:
+def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> drains.Drainer:
     """What drains and frees, with the notes of Epilogs in that folder."""
     return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), over={}, left={})
 

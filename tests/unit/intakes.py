@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.intake import clerk, settings
+from penstock.intake import cycle, settings
 from penstock.journal import database, entries
 from penstock.nas import dropfolder
 from penstock.slurm import answers, spools, submissions
@@ -149,7 +149,7 @@ class Desk:
 
     def start(self) -> None:
         journal = FaultyJournal(entries.Journal(self.connection), self.slurm.faults)
-        self.clerk = clerk.Clerk(self.site, journal, self.slurm, self.clock, instance=self.instance)
+        self.clerk = cycle.Clerk(self.site, journal, self.slurm, self.clock, instance=self.instance)
 
     async def die(self) -> None:
         """What the dead process had not begun yet is never done."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from penstock.render import environment, secrets
+from penstock.render import podenv, secrets
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 Process = subprocess.Popen[bytes]
@@ -50,14 +50,14 @@ class Stage:
         """Run a script of sh; settings are the agent's, by name."""
         (self.folder / "script").write_text(script)
         words = (b"/bin/sh", str(self.folder / "script").encode(), b"a b")
-        (self.folder / "arguments").write_bytes(environment.set_line(words))
+        (self.folder / "arguments").write_bytes(podenv.set_line(words))
         pairs = [(b"COLOUR", b"it's blue"), (b"SLURM_JOB_ID", b"17"), (b"PATH", path.encode())]
         pairs += [(name.encode(), value.encode()) for name, value in exported.items()]
-        (self.folder / "environment").write_bytes(environment.export_lines(pairs))
+        (self.folder / "environment").write_bytes(podenv.export_lines(pairs))
         known = {"workdir": str(self.folder), "umask": "", "stdin": "/dev/null"}
         known |= {"stdout": "", "stderr": "", "kept": "", "output_dir": "", "outputs": ""}
         values = {f"penstock_{name}": value.encode() for name, value in (known | settings).items()}
-        (self.folder / "settings").write_bytes(environment.assignments(values))
+        (self.folder / "settings").write_bytes(podenv.assignments(values))
         argv = [*self.shell, str(self.folder / "agent.sh")]
         env = {"PATH": start_path, **added}
         program = shutil.which(argv[0]) or argv[0]
@@ -221,7 +221,7 @@ def test_a_missing_interpreter_is_said(stage: Stage) -> None:
     """With a shell's exit code for it."""
     process = stage.start("true\n")
     finish(process)
-    (stage.folder / "arguments").write_bytes(environment.set_line((b"/opt/none", b"x")))
+    (stage.folder / "arguments").write_bytes(podenv.set_line((b"/opt/none", b"x")))
     argv = [*stage.shell, str(stage.folder / "agent.sh")]
     result = subprocess.run(argv, capture_output=True, timeout=60, check=False, text=True)
     assert result.returncode == 127

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from penstock import errors
+from penstock.bridge import attemptfiles
 from penstock.bridge import bridge as bridging
-from penstock.bridge import records
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import attempts as model
 from penstock.model import jobspec, launches, sentences
@@ -249,7 +249,7 @@ async def test_disk_that_takes_nothing_stops_no_job(world: World) -> None:
 
 async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(tmp_path: Path) -> None:
     """Nothing is promised that a pod could not reach."""
-    kept = records.AttemptRecords(
+    kept = attemptfiles.AttemptRecords(
         world_in(tmp_path).bridge.context, state_dir=str(tmp_path), results="/srv/results"
     )
     assert await kept.begin(fakes.allocation(), fakes.REQUEST) == ""
@@ -258,7 +258,7 @@ async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(
 def test_state_directory_that_is_not_there_is_said(world: World, tmp_path: Path) -> None:
     """At the start, in words."""
     with pytest.raises(errors.UsageError, match="No such file"):
-        records.AttemptRecords(world.bridge.context, state_dir=str(tmp_path / "none"))
+        attemptfiles.AttemptRecords(world.bridge.context, state_dir=str(tmp_path / "none"))
 
 
 def test_digest_and_times_of_a_pod() -> None:
@@ -268,7 +268,7 @@ def test_digest_and_times_of_a_pod() -> None:
         b'[{"name": "job", "imageID": "reg/x@sha256:12", "state": {"terminated": {"exitCode": 3, '
         b'"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:09Z", "reason": "Error"}}}]}}'
     )
-    facts = records.facts_of(msgspec.json.decode(text, type=types.Pod))
+    facts = attemptfiles.facts_of(msgspec.json.decode(text, type=types.Pod))
     assert (facts.rank, facts.image_id, facts.exit_code) == (1, "reg/x@sha256:12", 3)
     assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
 
@@ -293,7 +293,7 @@ async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: W
     time = world.bridge.context.time = Collecting(record, after=3.0)
     await world.bridge.attempts.wait_for_collector(fakes.identity(restart=2))
     assert not record.exists()
-    assert time.now() - 1000.0 < records.COLLECT_SECONDS
+    assert time.now() - 1000.0 < attemptfiles.COLLECT_SECONDS
 
 
 async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World)
     await world.bridge.attempts.wait_for_collector(fakes.identity(18, restart=0))
     assert clock.now() == 1000.0
     await world.bridge.attempts.wait_for_collector(fakes.identity(17, restart=1))
-    assert clock.now() - 1000.0 == pytest.approx(records.COLLECT_SECONDS, abs=records.LOOK_SECONDS)
+    assert clock.now() - 1000.0 == pytest.approx(attemptfiles.COLLECT_SECONDS, abs=attemptfiles.LOOK_SECONDS)
 
 
 class Collecting(fakes.ManualClock):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import admission, container, gang, launch, podremoval, sweeping
+from penstock.bridge import admission, container, gang, launch, podremoval, sweeps
 from penstock.bridge import bridge as bridging
 from penstock.judge import rights
 from penstock.kube import kinds, podview, reflectors, types
@@ -27,7 +27,7 @@ class World:
     slurm: fakes.FakeSlurm
     kube: fakes.FakeKube
     bridge: bridging.Bridge
-    sweeper: sweeping.Sweeper
+    sweeper: sweeps.Sweeper
 
     def add_pod(self, pod: types.Pod) -> None:
         """A pod that both the API and the picture have."""

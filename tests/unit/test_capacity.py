@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge import capacity, store
+from penstock.bridge import capacity, jobstore
 from penstock.kube import types
 from penstock.model import jobs, sentences
 from tests.unit import fakes
@@ -17,7 +17,7 @@ def refusals(
     nodes: tuple[types.Node, ...] = (),
     held: tuple[jobs.Allocation, ...] = (),
 ) -> tuple[str, ...]:
-    reserved = store.Store(lambda: 5.0)
+    reserved = jobstore.Store(lambda: 5.0)
     for other in held:
         reserved.reserve(other)
     known = {f"/{node.metadata.name}": node for node in nodes or (fakes.node("n1"), fakes.node("n2"))}
@@ -133,7 +133,7 @@ def test_no_sequence_of_admissions_overbooks_a_node(
 ) -> None:
     """I1: promises and foreign pods never exceed what a node has; foreign pods alone may."""
     pods = tuple(fakes.pod(f"f{n}", on=on, gpus=gpus) for n, (on, gpus) in enumerate(foreign))
-    reserved = store.Store(lambda: 5.0)
+    reserved = jobstore.Store(lambda: 5.0)
     nodes = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}
     for job_id, (gpus, on) in enumerate(asks, start=1):
         wish = fakes.allocation(job_id, on=on, cpus=0, gib=0, gpus=gpus)

@@ -22,14 +22,14 @@ from hypothesis import strategies as some
 from penstock import errors
 from penstock.bridge import gang, owners
 from penstock.kube import kinds, podview, reflectors, types
-from penstock.model import homes
+from penstock.model import namespacepattern
 from penstock.model.reasons import Outcome
 from tests.unit import fakes
 
 NODES = ("n1", "n2", "n3")
 ALLOCATION = fakes.allocation(on=NODES)
 JOB = ALLOCATION.identity
-NAMESPACE = homes.namespace_of(asyncio.run(owners.Owners().of(JOB.uid)), fakes.SETTINGS)
+NAMESPACE = namespacepattern.namespace_of(asyncio.run(owners.Owners().of(JOB.uid)), fakes.SETTINGS)
 RANK_0 = ("pods", NAMESPACE, "slurm-job-17")
 SECRET = ("secrets", NAMESPACE, "slurm-job-17")
 TRIES = 20

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import crashpoints, wellknown
 from penstock.hooks import points
-from penstock.render import crashing, hooks
+from penstock.render import crashhooks, hooks
 from penstock_lab import testing
 
 SETTINGS = hooks.HookSettings(
@@ -75,7 +75,7 @@ def test_a_point_can_hold_until_it_is_let_go(tmp_path: Path) -> None:
 def test_installed_hooks_have_no_crash_points() -> None:
     """What a site gets is the source as it is, and points.py is not among it."""
     rendered = {one.name: one.content for one in hooks.render_hooks(SETTINGS)}
-    assert not any(name.endswith(crashing.POINTS) for name in rendered)
+    assert not any(name.endswith(crashhooks.POINTS) for name in rendered)
     assert not any(b"points.reach" in content or b".reached" in content for content in rendered.values())
 
 
@@ -86,7 +86,7 @@ def test_hooks_of_the_matrix_differ_in_their_points_only() -> None:
         one.name: one.content
         for one in hooks.render_hooks(dataclasses.replace(SETTINGS, crash_points="/x/points"))
     }
-    assert set(tested) - set(plain) == {f"{hooks.PACKAGE}/{crashing.POINTS}"}
+    assert set(tested) - set(plain) == {f"{hooks.PACKAGE}/{crashhooks.POINTS}"}
     for name, content in plain.items():
         steps = re.findall(rb"crash point: ([a-z.-]+)", content)
         assert all(tested[name].count(b"'%s" % step + b"'") or b"/" + step in tested[name] for step in steps)

@@ -68,7 +68,7 @@ def test_a_log_without_the_output_is_named() -> None:
 A_DEMO = """
 import asyncio, contextlib, sys, time
 from penstock_lab.cli import demo
-from penstock_lab.demo import running
+from penstock_lab.demo import demorun
 from penstock_lab import actions, bringup, privilege, progress, spec
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ async def run(self):
     await asyncio.sleep(SECONDS)
 
 progress.listener = listener
-running.Demo.run = run
+demorun.Demo.run = run
 privilege.require_root = lambda arguments: None
 lab = spec.LabSpec(name="demo", port_base=21000, user="daemon", user_created=False)
 bringup.bring_up = lambda *arguments, **more: lab

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.daemon import logs, running, settings
+from penstock.daemon import logformat, penstockd, settings
 
 USUAL = 256
 
@@ -21,12 +21,12 @@ def test_penstockd_takes_all_descriptors_it_may_have(monkeypatch: pytest.MonkeyP
 
     path = tmp_path / "penstockd.json"
     path.write_text('{"socket": "s", "kubeconfig": "k", "slurm_conf": "c", "hook_uids": [], "pods": {}}')
-    monkeypatch.setattr(running, "_run", look)
-    monkeypatch.setattr(logs, "configure", lambda **how: None)
+    monkeypatch.setattr(penstockd, "_run", look)
+    monkeypatch.setattr(logformat, "configure", lambda **how: None)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL, hard))
     try:
-        running.start(settings.load(path))
+        penstockd.start(settings.load(path))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert found == [hard]

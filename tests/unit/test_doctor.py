@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock import pinging
-from penstock.doctor import all_checks, bridge, checks
+from penstock import pings
+from penstock.doctor import all_checks, checks, penstock_side
 from penstock.doctor.live import Live, once
 from penstock.kube import kubeconfig, types
 from penstock.model import cluster, nodes
@@ -165,16 +165,16 @@ def test_one_slow_answer_is_a_busy_moment(
 ) -> None:
     """Of the host's, as any host has: penstockd is slow when it is so again and again."""
     answers = iter(times)
-    monkeypatch.setattr(pinging, "ping", lambda path: (pinging.WELL, next(answers)))
+    monkeypatch.setattr(pings, "ping", lambda path: (pings.WELL, next(answers)))
     assert found(Live(sites.site()), "penstockd") == [told]
 
 
 def test_a_penstockd_that_was_just_started_is_given_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so until it knows what runs; only one that goes on saying it is not well."""
-    answers = iter(["starting", "starting", pinging.WELL])
-    monkeypatch.setattr(pinging, "ping", lambda path: (next(answers), 0.01))
+    answers = iter(["starting", "starting", pings.WELL])
+    monkeypatch.setattr(pings, "ping", lambda path: (next(answers), 0.01))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    assert bridge._ping("/s") == (pinging.WELL, 0.01)
-    monkeypatch.setattr(bridge, "STARTING_SECONDS", 0.0)
-    monkeypatch.setattr(pinging, "ping", lambda path: ("starting", 0.01))
-    assert bridge._ping("/s") == ("starting", 0.01)
+    assert penstock_side._ping("/s") == (pings.WELL, 0.01)
+    monkeypatch.setattr(penstock_side, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(pings, "ping", lambda path: ("starting", 0.01))
+    assert penstock_side._ping("/s") == ("starting", 0.01)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock import errors, pinging
+from penstock import errors, pings
 from penstock.cli import doctor as command
-from penstock.doctor import all_checks, bridge, checks
+from penstock.doctor import all_checks, checks, penstock_side
 from penstock.doctor.checks import Check, NotChecked, Problem
 from penstock.doctor.live import Live
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import kubeconfig
 from penstock.model import cluster, nodes, resources
 from tests.install import sites
@@ -98,8 +98,8 @@ def test_a_penstockd_out_of_touch_is_told_only_when_both_sides_answer(
     monkeypatch: pytest.MonkeyPatch, away: str, see: str
 ) -> None:
     """Else the side that does not answer is the cause."""
-    monkeypatch.setattr(bridge, "STARTING_SECONDS", 0.0)
-    monkeypatch.setattr(pinging, "ping", lambda path: ("starting", 0.01))
+    monkeypatch.setattr(penstock_side, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(pings, "ping", lambda path: ("starting", 0.01))
     live = Live(sites.site())
     for name in ("settings", "kube_nodes"):
         live.answers[name] = (None, errors.PenstockError("away")) if name == away else ({}, None)
@@ -134,7 +134,7 @@ def test_credentials_that_are_not_accepted_are_named_with_the_remedy(stranger: s
     """Which file they are in, and how to get new ones."""
     live = Live(sites.site())
     origin = "/etc/penstock/penstockd.kubeconfig"
-    whose = access.Cluster(kubeconfig.Access(server=stranger), origin=origin, renew="Make a new one.")
+    whose = kubeadmin.Cluster(kubeconfig.Access(server=stranger), origin=origin, renew="Make a new one.")
     live.answers["as_penstockd"] = (whose, None)
     (result,) = checks.run([CHECKS["rbac"]], live)
     assert result.status == "unknown"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.doctor import bridge, checks
+from penstock.doctor import checks, penstock_side
 from penstock.doctor.live import Live
 from tests.install import sites
 
-CHECKS = {check.name: check for check in bridge.registry}
+CHECKS = {check.name: check for check in penstock_side.registry}
 
 
 @pytest.fixture

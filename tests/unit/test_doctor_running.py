@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import pinging, presence, wellknown
-from penstock.doctor import all_checks, checks, kubernetes
+from penstock import pings, presence, wellknown
+from penstock.doctor import all_checks, checks, kubernetes_side
 from penstock.doctor.live import Live
 from penstock.install import facts
 from penstock.model import cluster, nodes, resources
@@ -97,10 +97,10 @@ def test_sizes_that_differ_are_found_either_way(
 def test_what_is_reserved_or_no_whole_cpu_is_not_idle() -> None:
     """The site file keeps it from Slurm, or Slurm cannot count it."""
     small, large = resources.Amount(millicpus=1000), resources.Amount(millicpus=4000)
-    assert not list(kubernetes._unused(small, resources.Amount(millicpus=1900), resources.Amount()))
+    assert not list(kubernetes_side._unused(small, resources.Amount(millicpus=1900), resources.Amount()))
     whole = resources.Amount(millicpus=64000)
-    assert not list(kubernetes._unused(large, whole, resources.Amount(millicpus=60000)))
-    assert [each.what for each in kubernetes._unused(large, whole, resources.Amount())] == ["cpu"]
+    assert not list(kubernetes_side._unused(large, whole, resources.Amount(millicpus=60000)))
+    assert [each.what for each in kubernetes_side._unused(large, whole, resources.Amount())] == ["cpu"]
 
 
 def daemons(folder: Path) -> Live:
@@ -150,7 +150,7 @@ def test_a_penstockd_that_was_not_restarted_is_found(tmp_path: Path, monkeypatch
     live = daemons(tmp_path)
     config = tmp_path / "penstockd.json"
     read = presence.fingerprint(config)
-    monkeypatch.setattr(pinging, "fingerprint", lambda path: read)
+    monkeypatch.setattr(pings, "fingerprint", lambda path: read)
     assert [each.status for each in found(live, "penstockd-settings")] == ["ok"]
     config.write_text('{"new": 1}')
     (old,) = found(live, "penstockd-settings")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock import errors, wellknown
-from penstock.intake import names
-from penstock.nas import dropfolder, events, listing, moving
+from penstock.intake import filenames
+from penstock.nas import dropfolder, events, listing, renames
 
 
 def prepare(path: Path, known: str = "") -> str:
@@ -124,7 +124,7 @@ class TestFolder:
         marker = prepare(tmp_path)
         before = len(list(Path("/proc/self/fd").iterdir()))
         with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
-            listing.take(folder, hidden=names.is_hidden, user_folders=True)
+            listing.take(folder, hidden=filenames.is_hidden, user_folders=True)
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
     def test_users_folders_are_looked_into_when_wanted(self, tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ class TestFolder:
         (own / ".b.sh").write_text("x")
         (tmp_path / "submit" / "link").symlink_to("alice")
         with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
-            found = listing.take(folder, hidden=names.is_hidden, user_folders=True)
-            without = listing.take(folder, hidden=names.is_hidden, user_folders=False)
+            found = listing.take(folder, hidden=filenames.is_hidden, user_folders=True)
+            without = listing.take(folder, hidden=filenames.is_hidden, user_folders=False)
         assert {(one.folder, one.name, one.regular) for one in found.sights} == {
             ("alice", "a.sh", True),
             ("", "link", False),
@@ -160,7 +160,7 @@ class TestMoving:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
         monkeypatch.setattr(os, "rename", rename_and_lose)
-        assert moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"), inode=inode)
+        assert renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"), inode=inode)
         assert (tmp_path / "b").read_text() == "x"
 
     def test_a_true_error_stays_one(
@@ -175,12 +175,12 @@ class TestMoving:
 
         monkeypatch.setattr(os, "rename", full)
         with pytest.raises(OSError, match="No space"):
-            moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"), inode=1)
+            renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"), inode=1)
         assert (tmp_path / "b").read_text() == "other"
 
     def test_nothing_to_move_is_said(self, directory: int) -> None:
         """The file was deleted meanwhile."""
-        assert not moving.move(moving.Spot(directory, "a"), moving.Spot(directory, "b"))
+        assert not renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"))
 
 
 class TestEvents:

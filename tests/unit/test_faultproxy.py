@@ -15,9 +15,17 @@ from hypothesis import strategies as st
 from penstock import errors
 from penstock.kube import client, kinds, kubeconfig
 from penstock_lab import components, paths, spec
-from penstock_lab.faultproxy import control, lies, messages, proxy, requests, rules, setup
+from penstock_lab.faultproxy import (
+    controlsocket,
+    faultrules,
+    kuberequests,
+    labcomponent,
+    lies,
+    messages,
+    proxy,
+)
 
-Rule = rules.Rule
+Rule = faultrules.Rule
 ITEMS = [{"metadata": {"name": f"p{number}", "namespace": "a", "uid": str(number)}} for number in range(20)]
 
 
@@ -87,7 +95,7 @@ async def world() -> AsyncIterator[World]:
     api = Api()
     async with await asyncio.start_server(api.serve, "127.0.0.1", 0) as server:
         upstream = proxy.Upstream("127.0.0.1", server.sockets[0].getsockname()[1], None)
-        serving = proxy.Proxy(upstream, rules.Faults(seed=3))
+        serving = proxy.Proxy(upstream, faultrules.Faults(seed=3))
         async with await asyncio.start_server(serving.serve, "127.0.0.1", 0) as front:
             port = front.sockets[0].getsockname()[1]
             kube = client.KubeClient(kubeconfig.Access(server=f"http://127.0.0.1:{port}", token="t"))
@@ -193,8 +201,8 @@ async def test_a_running_watch_breaks_with_the_network(world: World) -> None:
 async def test_orders_come_over_a_socket(world: World, tmp_path: Path) -> None:
     """Rules in, figures out; nonsense is refused in one line."""
     path = tmp_path / "c"
-    async with await asyncio.start_unix_server(control.Server(world.proxy).serve, path):
-        switch = control.Control(path)
+    async with await asyncio.start_unix_server(controlsocket.Server(world.proxy).serve, path):
+        switch = controlsocket.Control(path)
         await asyncio.to_thread(switch.set, Rule(fault="status"))
         with pytest.raises(errors.KubeUnavailable):
             await world.names()
@@ -207,7 +215,7 @@ async def test_orders_come_over_a_socket(world: World, tmp_path: Path) -> None:
         assert b"Invalid enum value" in await reader.readline()
         writer.close()
     with pytest.raises(errors.LabError, match="does not answer"):
-        control.Control(tmp_path / "none").figures()
+        controlsocket.Control(tmp_path / "none").figures()
 
 
 @pytest.mark.parametrize(
@@ -228,14 +236,14 @@ async def test_orders_come_over_a_socket(world: World, tmp_path: Path) -> None:
 )
 def test_requests_are_understood(method: str, target: str, meaning: tuple[str, str, str]) -> None:
     """Verb, resource and name, as the API means them."""
-    found = requests.understand(method, target)
+    found = kuberequests.understand(method, target)
     assert (found.verb, found.resource, found.name) == meaning
 
 
 @given(method=st.sampled_from(["GET", "POST", "PUT", "HEAD"]), target=st.text())
 def test_no_target_confuses_it(method: str, target: str) -> None:
     """Whatever a client asks for is something that a rule can name."""
-    assert requests.understand(method, target).verb
+    assert kuberequests.understand(method, target).verb
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 30))
@@ -243,19 +251,19 @@ def test_the_same_seed_strikes_the_same_requests(seed: int, count: int) -> None:
     """A storm can be had again."""
 
     def strikes() -> list[bool]:
-        faults = rules.Faults(seed=seed)
+        faults = faultrules.Faults(seed=seed)
         faults.set((Rule(fault="cut", chance=0.5),))
-        return [faults.strikes("cut", requests.Request("get", "pods")) is not None for _ in range(count)]
+        return [faults.strikes("cut", kuberequests.Request("get", "pods")) is not None for _ in range(count)]
 
     assert strikes() == strikes()
 
 
 def test_what_is_no_list_is_left_alone() -> None:
     """A refusal in place of a list has no items."""
-    faults = rules.Faults()
+    faults = faultrules.Faults()
     faults.set((Rule(fault="empty"),))
     body = lies.status_body(403)
-    assert lies.shorten(body, requests.Request("list", "pods"), faults) == body
+    assert lies.shorten(body, kuberequests.Request("list", "pods"), faults) == body
 
 
 LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=False, fault_proxy=True)
@@ -269,8 +277,8 @@ def test_a_lab_puts_it_before_penstockd(kubernetes: str) -> None:
     daemons = {part.name: part for part in components.all_components(place, lab)}
     assert daemons["faultproxy"].port == 21000 + spec.port_count(4, kubernetes)
     assert "faultproxy" in daemons["penstockd"].after
-    (access,) = setup.all_steps(place, lab, after=components.cluster_ready_after(lab))
+    (access,) = labcomponent.all_steps(place, lab, after=components.cluster_ready_after(lab))
     assert access.name in daemons["faultproxy"].after
     plain = msgspec.structs.replace(lab, fault_proxy=False)
     assert "faultproxy" not in {part.name for part in components.all_components(place, plain)}
-    assert setup.all_steps(place, plain, after=()) == ()
+    assert labcomponent.all_steps(place, plain, after=()) == ()

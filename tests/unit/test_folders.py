@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from penstock.model.jobspec import Mount, PodSpec
-from penstock.render import folders, pods, secrets
+from penstock.render import pods, secrets, workdirs
 from tests.unit import fakes
 
 SHARED = ("/nas", "/scratch")
-OWN = folders.OWN_HOME
+OWN = workdirs.OWN_HOME
 
 
 @pytest.mark.parametrize(
@@ -30,33 +30,33 @@ OWN = folders.OWN_HOME
 def test_where_a_script_starts(workdir: bytes, pod: PodSpec, found: bytes, lost: bytes) -> None:
     """In its working directory if the pod sees it, where it says itself, else in /tmp, which is said."""
     request = dataclasses.replace(fakes.REQUEST, workdir=workdir, pod=pod)
-    assert folders.workdir_of(request, SHARED) == found
-    assert folders.lost_workdir(request, SHARED) == lost
+    assert workdirs.workdir_of(request, SHARED) == found
+    assert workdirs.lost_workdir(request, SHARED) == lost
 
 
 @pytest.mark.parametrize(
     ("home", "expected"),
     [
-        ("/nas/home/alice", folders.Home("/nas/home/alice", made=False)),
-        ("/home/alice", folders.Home("/home/alice", made=True)),
-        ("/var/lib/service", folders.Home("/var/lib/service", made=True)),
-        *((home, folders.Home(OWN, made=True)) for home in ("", "/", "/root", "/nonexistent", "/usr/games")),
-        *((home, folders.Home(OWN, made=True)) for home in ("/home/../etc", "/home/a:b", "/home/a\nb")),
-        *((home, folders.Home(OWN, made=True)) for home in ("/proc/self", "/penstock/x", "relative/x")),
+        ("/nas/home/alice", workdirs.Home("/nas/home/alice", made=False)),
+        ("/home/alice", workdirs.Home("/home/alice", made=True)),
+        ("/var/lib/service", workdirs.Home("/var/lib/service", made=True)),
+        *((home, workdirs.Home(OWN, made=True)) for home in ("", "/", "/root", "/nonexistent", "/usr/games")),
+        *((home, workdirs.Home(OWN, made=True)) for home in ("/home/../etc", "/home/a:b", "/home/a\nb")),
+        *((home, workdirs.Home(OWN, made=True)) for home in ("/proc/self", "/penstock/x", "relative/x")),
     ],
 )
-def test_a_home_is_there_and_can_be_written(home: str, expected: folders.Home) -> None:
+def test_a_home_is_there_and_can_be_written(home: str, expected: workdirs.Home) -> None:
     """The user's own where pods see it, else an empty one in the same place, else where it harms nobody."""
     owner = dataclasses.replace(fakes.OWNER, home=home)
-    assert folders.home_of(owner, PodSpec(), SHARED) == expected
+    assert workdirs.home_of(owner, PodSpec(), SHARED) == expected
 
 
 def test_a_home_with_a_shared_mount_in_it_is_not_covered() -> None:
     """Whoever mounts in his home, and whoever has mounted his home himself."""
     owner = dataclasses.replace(fakes.OWNER, home="/home/alice")
-    assert folders.home_of(owner, PodSpec(), ("/home/alice/nas",)).path == OWN
+    assert workdirs.home_of(owner, PodSpec(), ("/home/alice/nas",)).path == OWN
     mounted = PodSpec(mounts=(Mount("/nas/a", "/home/alice"),))
-    assert folders.home_of(owner, mounted, SHARED) == folders.Home("/home/alice", made=False)
+    assert workdirs.home_of(owner, mounted, SHARED) == workdirs.Home("/home/alice", made=False)
 
 
 def test_the_pod_and_its_environment_agree_on_the_home() -> None:
@@ -71,7 +71,7 @@ def test_the_pod_and_its_environment_agree_on_the_home() -> None:
 
     assert mounts(0)["home"] == "/home/alice"
     assert "home" not in mounts(1)
-    home = folders.home_of(owner, PodSpec(), fakes.SETTINGS.shared_mounts)
+    home = workdirs.home_of(owner, PodSpec(), fakes.SETTINGS.shared_mounts)
     lines = secrets.secret_files(fakes.REQUEST, fakes.SETTINGS, home)["environment"].split(b"\n")
     assert b"export HOME='/home/alice'" in lines
     assert b"export TMPDIR='/tmp'" in lines
@@ -81,7 +81,7 @@ def test_a_home_that_was_exported_by_name_is_the_users() -> None:
     """As with every variable that describes the host."""
     entries = (b"HOME=/opt/me", b"TMPDIR=/opt/t", b"SLURM_EXPORT_ENV=HOME,TMPDIR")
     request = dataclasses.replace(fakes.REQUEST, environment=entries)
-    home = folders.Home("/home/alice", made=True)
+    home = workdirs.Home("/home/alice", made=True)
     lines = secrets.secret_files(request, fakes.SETTINGS, home)["environment"].split(b"\n")
     assert {b"export HOME='/opt/me'", b"export TMPDIR='/opt/t'"} < set(lines)
     assert b"export HOME='/home/alice'" not in lines

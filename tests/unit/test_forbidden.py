@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.bridge import output
+from penstock.bridge import joboutput
 from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
@@ -103,10 +103,10 @@ async def test_output_is_not_given_up_while_the_api_forbids_for_a_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other failures of the command in the container count, this one hardly."""
-    monkeypatch.setattr(output, "AT_ONCE", 0.001)
-    monkeypatch.setattr(output, "LONGEST", 0.001)
+    monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
+    monkeypatch.setattr(joboutput, "LONGEST", 0.001)
     world.run(7)
-    world.kube.refuse = test_sessions.RunsOut(("stream", "pods"), iter([FORBIDDEN] * (2 * output.TRIES)))
+    world.kube.refuse = test_sessions.RunsOut(("stream", "pods"), iter([FORBIDDEN] * (2 * joboutput.TRIES)))
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7, stdout="/home/o")
     assert await peer.hear() == [b"started"]

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from penstock import errors, wellknown
-from penstock.bridge import records
+from penstock.bridge import attemptfiles
 from penstock.judge import outcomes
-from penstock.kube import codec, execs, lists, podview, refusals, types, warnings
+from penstock.kube import apierrors, codec, execs, lists, podevents, podview, types
 from penstock.model import sentences
 
 JSON = some.recursive(
@@ -62,7 +62,7 @@ KINDS: tuple[Any, ...] = (
     types.Pod,
     types.Node,
     lists.Page[types.Pod],
-    lists.Page[warnings.Event],
+    lists.Page[podevents.Event],
     execs.ExecStatus,
 )
 
@@ -99,7 +99,7 @@ def test_any_answer_is_read_or_means_that_nothing_is_known(answer: bytes, kind: 
 def test_any_refusal_is_an_error_of_ours(body: bytes, code: int, wait: str) -> None:
     """Whatever stands in the body and in Retry-After."""
     with pytest.raises(errors.KubeError) as caught:
-        refusals.raise_for(body, code, {"Retry-After": wait})
+        apierrors.raise_for(body, code, {"Retry-After": wait})
     assert caught.value.retry_after >= 0
 
 
@@ -115,7 +115,7 @@ def test_a_job_is_known_by_our_labels_only(pod: types.Pod) -> None:
 @given(pods())
 def test_any_pod_has_facts_and_at_most_one_end(pod: types.Pod) -> None:
     """One line of words, a code that Slurm can record."""
-    assert records.facts_of(pod).rank >= 0
+    assert attemptfiles.facts_of(pod).rank >= 0
     outcome = outcomes.outcome_of(pod)
     assert outcome is None or (0 <= outcome.exit_code <= 255 and 0 <= outcome.signal < 128)
     assert outcome is None or "\n" not in sentences.outcome(outcome)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock import errors
-from penstock.checking import history
-from penstock.install import records, transactions
+from penstock.audit import history
+from penstock.install import inventory, transactions
 from penstock.journal import database
 from penstock.model import attempts as model
 from tests.unit.test_attempts import world_in
@@ -73,7 +73,7 @@ def test_a_damaged_attempt_keeps_penstockd_from_nothing(content: bytes, other: m
 def test_a_damaged_journal_of_an_installation_is_an_error(content: bytes) -> None:
     """Nothing is taken back by a plan that nobody made."""
     with tempfile.TemporaryDirectory() as folder:
-        store = records.Store(Path(folder))
+        store = inventory.Store(Path(folder))
         store.journal_path.write_bytes(content)
         before = sorted(Path(folder).iterdir())
         with contextlib.suppress(errors.InstallError):

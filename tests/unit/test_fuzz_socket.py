@@ -23,7 +23,7 @@ from penstock.hooks import wire
 from penstock.render import pods as rendering
 from penstock.render import secrets
 from penstock.sbatch import k8s
-from penstock.sbatch import pods as pods_of_scripts
+from penstock.sbatch import poddirectives as pods_of_scripts
 from tests.unit import fakes, test_sessions
 
 VERBS = (

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.bridge import gang, namespaces
+from penstock.bridge import gang, jobnamespaces
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from tests.unit import fakes
@@ -179,7 +179,7 @@ async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
 async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
     """The second job of a user costs no request for the namespace, unless a pod says that it is missing."""
     kube = fakes.FakeKube()
-    known = namespaces.Namespaces(kube, fakes.SETTINGS)
+    known = jobnamespaces.Namespaces(kube, fakes.SETTINGS)
     for _ in range(3):
         await known.ensure(fakes.OWNER)
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 1
@@ -190,7 +190,7 @@ async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
 async def test_a_conflict_about_a_quota_leaves_no_namespace_open() -> None:
     """Nothing was made: without its NetworkPolicy the namespace would stay open to everybody's pods."""
     kube = fakes.FakeKube()
-    known = namespaces.Namespaces(kube, fakes.SETTINGS)
+    known = jobnamespaces.Namespaces(kube, fakes.SETTINGS)
     words = 'Operation cannot be fulfilled on resourcequotas "site": the object has been modified'
     kube.refuse["create", str(kinds.NETWORK_POLICIES)] = errors.KubeConflict(words, reason="Conflict")
     with pytest.raises(errors.KubeUnavailable, match="resourcequotas"):

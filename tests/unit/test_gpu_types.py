@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge import capacity, store
-from penstock.checking import booking, snapshots
+from penstock.audit import booking, snapshots
+from penstock.bridge import capacity, jobstore
 from penstock.kube import podview, types
 from penstock.model import audits, jobs, resources, sentences
 from penstock.model.podpolicy import PodPolicy
@@ -74,7 +74,7 @@ def test_a_pod_asks_for_the_resource_of_its_type() -> None:
 
 def refused(gres: str, there: types.Node, *others: types.Pod) -> tuple[str, ...]:
     allocation = dataclasses.replace(fakes.allocation(), shares=(share_of(gres),))
-    empty = store.Store(lambda: 5.0)
+    empty = jobstore.Store(lambda: 5.0)
     found = capacity.refusals(allocation, nodes={"/n1": there}, pods=others, reserved=empty)
     return tuple(map(sentences.refusal, found))
 
@@ -92,7 +92,7 @@ def test_a_gpu_of_another_name_is_no_room() -> None:
 
 def test_what_is_promised_is_counted_by_name() -> None:
     """A promise of one type leaves the other type's room alone."""
-    reserved = store.Store(lambda: 5.0)
+    reserved = jobstore.Store(lambda: 5.0)
     held = dataclasses.replace(fakes.allocation(9), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
     reserved.reserve(held)
     both = {"/n1": node(**{"nvidia.com/gpu": "2", AMD: "2"})}

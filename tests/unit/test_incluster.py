@@ -13,9 +13,9 @@ import pytest
 
 from penstock import errors
 from penstock.daemon import settings
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import client, incluster, kinds, kubeconfig, types
-from penstock.site import daemons, loading
+from penstock.site import daemonsettings, loader
 from penstock_lab import certificates
 from tests.install import sites
 
@@ -108,7 +108,7 @@ async def test_a_renewed_token_is_used_at_once(api: Api, account: Account) -> No
 
 def test_commands_use_it_as_well(api: Api, account: Account) -> None:
     """The administrator's cluster asks with the same files."""
-    cluster = access.Cluster(incluster.load(account.folder, api.environ))
+    cluster = kubeadmin.Cluster(incluster.load(account.folder, api.environ))
     assert cluster.items(kinds.NODES, types.Node) == ()
     account.renew("second")
     with pytest.raises(errors.KubeError):
@@ -187,11 +187,11 @@ def test_the_site_file_says_so_to_penstockd(
         ),
         ("penstockd:\n", "penstockd:\n  run: deployment\n"),
     )
-    (tmp_path / "penstockd.json").write_text(json.dumps(daemons.penstockd(site, slurm_uid=1)))
+    (tmp_path / "penstockd.json").write_text(json.dumps(daemonsettings.penstockd(site, slurm_uid=1)))
     found = settings.load(tmp_path / "penstockd.json").access()
     assert (found.server, found.bearer) == (f"https://127.0.0.1:{api.server.server_port}", "first")
-    assert access.admin(site).items(kinds.NODES, types.Node) == ()
-    assert access.as_penstockd(site).items(kinds.NODES, types.Node) == ()
+    assert kubeadmin.admin(site).items(kinds.NODES, types.Node) == ()
+    assert kubeadmin.as_penstockd(site).items(kinds.NODES, types.Node) == ()
 
 
 @pytest.mark.parametrize(
@@ -205,5 +205,5 @@ def test_the_site_file_says_so_to_penstockd(
 def test_a_contradiction_is_told(old: str, new: str, words: str) -> None:
     """Where it stands, and what to write instead."""
     with pytest.raises(errors.UsageError) as caught:
-        loading.loads(sites.GOOD.read_text().replace(old, new).encode())
+        loader.loads(sites.GOOD.read_text().replace(old, new).encode())
     assert words in caught.value.message

@@ -16,7 +16,7 @@ from penstock import wellknown
 from penstock.doctor import all_checks, checks
 from penstock.intake import status
 from penstock.model import descriptions
-from penstock.results import checksums, finding
+from penstock.results import checksums, resultpaths
 from penstock.views import jobs, nodes, results
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
@@ -27,7 +27,7 @@ DOCUMENTED: dict[str, type[msgspec.Struct]] = {
     "Pod": descriptions.PodView,
     "Shown job": jobs.ShownJob,
     "Step": jobs.Step,
-    "Found": finding.Found,
+    "Found": resultpaths.Found,
     "Checked": checksums.Verdict,
     "Inbox": status.Inbox,
     "File": status.Item,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock import errors
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import addresses, client, kinds, kubeconfig, types
 
 PREFIX = "/k8s/clusters/c-1"
@@ -91,7 +91,7 @@ def test_an_administrators_questions_go_behind_the_path(host: str) -> None:
     """Objects, and the time."""
     named = f"[{host}]" if ":" in host else host
     with listening(host) as (port, asked):
-        cluster = access.Cluster(kubeconfig.Access(server=f"http://{named}:{port}{PREFIX}/"))
+        cluster = kubeadmin.Cluster(kubeconfig.Access(server=f"http://{named}:{port}{PREFIX}/"))
         assert cluster.items(kinds.NODES, types.Node) == ()
         assert cluster.ask(lambda kube: kube.server_time()) > 0
     assert asked == [

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from penstock import errors
-from penstock.install import access
-from penstock.kube import client, kinds, kubeconfig, refusals, types
+from penstock.install import kubeadmin
+from penstock.kube import apierrors, client, kinds, kubeconfig, types
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
 PAGE = b"<html>Please log in</html>"
@@ -54,7 +54,7 @@ def answering(code: int, body: bytes) -> Iterator[str]:
 def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> None:
     """No traceback, and nothing counts as made, removed or not there."""
     with answering(code, body) as server:
-        cluster = access.Cluster(kubeconfig.Access(server=server))
+        cluster = kubeadmin.Cluster(kubeconfig.Access(server=server))
         for ask in (cluster.get, cluster.get_settled, cluster.apply, cluster.delete):
             with pytest.raises(errors.KubeUnavailable):
                 ask(POD)
@@ -66,7 +66,7 @@ def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> N
 def test_an_empty_object_is_neither_an_object_nor_a_list(body: bytes) -> None:
     """A list that is none is not a list of nothing."""
     with answering(200, body) as server:
-        cluster = access.Cluster(kubeconfig.Access(server=server))
+        cluster = kubeadmin.Cluster(kubeconfig.Access(server=server))
         for ask in (lambda: cluster.get(POD), lambda: cluster.items(kinds.NODES, types.Node)):
             with pytest.raises(errors.KubeUnavailable):
                 ask()
@@ -87,7 +87,7 @@ def test_silence_has_the_words_of_its_cause(error: Exception, words: str) -> Non
     """Libraries in between say only that it went wrong."""
     silence = httpx2.ConnectError("All connection attempts failed")
     silence.__cause__ = error
-    assert words in refusals.why(silence)
+    assert words in apierrors.why(silence)
 
 
 async def test_an_administrator_is_told_where_nobody_answers() -> None:

@@ -19,7 +19,7 @@ import pytest
 from penstock import errors
 from penstock.kube import kinds, kubeconfig
 from penstock_lab import actions, files, paths, spec
-from penstock_lab.kubernetes import api, choosing, foreign, layout, pretending, setup
+from penstock_lab.kubernetes import api, externalcluster, kwok, labcluster, layout, variants
 from tests.install import clusters
 from tests.unit.test_kubernetes_layout import cluster
 
@@ -92,12 +92,12 @@ def pretended() -> layout.Cluster:
 class TestChoosing:
     def test_our_own_clusters_have_no_members_yet(self) -> None:
         """Their nodes are made as the lab wants them."""
-        assert [choosing.members(choice) for choice in (spec.DEV, spec.REAL, spec.KWOK)] == [(), (), ()]
+        assert [variants.members(choice) for choice in (spec.DEV, spec.REAL, spec.KWOK)] == [(), (), ()]
 
     def test_what_is_neither_word_nor_file_is_a_wrong_call(self, tmp_path: Path) -> None:
         """One line says what would do."""
         with pytest.raises(errors.UsageError, match="neither dev, real or kwok nor a file") as failure:
-            choosing.members(str(tmp_path / "nowhere"))
+            variants.members(str(tmp_path / "nowhere"))
         assert failure.value.exit_code == 2
 
     @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ class TestChoosing:
     ) -> None:
         """Only a cluster of the lab's own is built; a plain Slurm has none at all."""
         lab = msgspec.structs.replace(LAB, kubernetes=choice, bridge=bridge)
-        assert (choosing.needs_building(lab), lab.foreign) == (builds, is_foreign)
+        assert (variants.needs_building(lab), lab.foreign) == (builds, is_foreign)
 
     def test_a_lab_without_own_cluster_waits_for_none(self) -> None:
         """No step, no daemon, nothing to clear."""
-        assert choosing.all_components(PLACE, LAB) == ()
-        assert choosing.all_steps(PLACE, LAB) == ()
-        assert choosing.ready_after(LAB) == ()
+        assert variants.all_components(PLACE, LAB) == ()
+        assert variants.all_steps(PLACE, LAB) == ()
+        assert variants.ready_after(LAB) == ()
 
     def test_members_are_the_labs_nodes(self) -> None:
         """Their names and sizes, with ports of the lab's own."""
@@ -145,7 +145,7 @@ class TestForeign:
         taint = {"key": "control-plane", "effect": "NoSchedule"}
         items = [node("a"), node("b", cordoned=True), node("c", taints=[taint]), node("d", ready="Unknown")]
         answers["/api/v1/nodes"] = (200, json.dumps({"metadata": {}, "items": items}).encode())
-        (member,) = foreign.members(tmp_path / "config")
+        (member,) = externalcluster.members(tmp_path / "config")
         assert (member.name, member.cpus, member.memory_mb, member.gpus) == ("a", 7, 32768, 2)
 
     def test_a_cluster_without_nodes_is_no_use(
@@ -154,19 +154,19 @@ class TestForeign:
         """Said before anything is made."""
         answers["/api/v1/nodes"] = (200, b'{"metadata": {}, "items": []}')
         with pytest.raises(errors.UsageError, match="no node that is Ready"):
-            foreign.members(tmp_path / "config")
+            externalcluster.members(tmp_path / "config")
 
     def test_a_soft_taint_keeps_nobody_away(self) -> None:
         """PreferNoSchedule is a wish."""
         taint = {"key": "x", "effect": "PreferNoSchedule"}
-        assert foreign.is_usable(node("a", taints=[taint]))
+        assert externalcluster.is_usable(node("a", taints=[taint]))
 
     def test_another_users_kubeconfig_has_everything_inside(self, tmp_path: Path) -> None:
         """Files that the first one names are not there for the second."""
         (tmp_path / "ca.crt").write_bytes(b"PEM")
         path = tmp_path / "config"
         path.write_text(json.dumps(config("https://k:6443", **{"certificate-authority": "ca.crt"})))
-        made = json.loads(foreign.render_kubeconfig(path, user={"token": "other"}))
+        made = json.loads(externalcluster.render_kubeconfig(path, user={"token": "other"}))
         assert made["clusters"][0]["cluster"] == {
             "server": "https://k:6443",
             "certificate-authority-data": base64.b64encode(b"PEM").decode(),
@@ -177,7 +177,7 @@ class TestForeign:
         """The same server, the new token."""
         (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
         (tmp_path / "new").write_bytes(
-            foreign.render_kubeconfig(tmp_path / "config", user={"token": "other"})
+            externalcluster.render_kubeconfig(tmp_path / "config", user={"token": "other"})
         )
         access = kubeconfig.load(tmp_path / "new")
         assert (access.server, access.token) == ("http://127.0.0.1:1", "other")
@@ -188,11 +188,11 @@ class TestForeign:
         path = tmp_path / "config"
         path.write_text(text)
         with pytest.raises(errors.UsageError, match="is not a kubeconfig that can be used"):
-            foreign.render_kubeconfig(path, user={})
+            externalcluster.render_kubeconfig(path, user={})
 
 
 class TestRemovingForeign:
-    NAME = foreign.namespace_of(PLACE, LAB)
+    NAME = externalcluster.namespace_of(PLACE, LAB)
     NAMESPACE = f"/api/v1/namespaces/{NAME}"
 
     def lab(self, config: Path) -> spec.LabSpec:
@@ -211,7 +211,7 @@ class TestRemovingForeign:
             spec.save(place, self.lab(tmp_path / "config"))
             assert actions.take_down(place)
             assert not place.directory.exists()
-            name = foreign.namespace_of(place, LAB)
+            name = externalcluster.namespace_of(place, LAB)
         bindings = f"clusterrolebinding/{name}-penstockd clusterrolebinding/{name}-viewer"
         roles = f"clusterrole/{name}-penstockd clusterrole/{name}-viewer"
         assert f"kubectl delete {bindings} {roles} namespace/{name}," in caplog.text
@@ -222,7 +222,7 @@ class TestRemovingForeign:
     ) -> None:
         """The bindings were gone; the namespace is refused, in the API's own words."""
         answers[self.NAMESPACE] = (403, b'{"kind": "Status", "message": "not today"}')
-        foreign.remove(PLACE, self.lab(tmp_path / "config"))
+        externalcluster.remove(PLACE, self.lab(tmp_path / "config"))
         assert "not today" in caplog.text
         assert f"kubectl delete namespace/{self.NAME}," in caplog.text
 
@@ -231,7 +231,7 @@ class TestRemovingForeign:
     ) -> None:
         """Removed now, or before."""
         answers[self.NAMESPACE] = (200, b"{}")
-        foreign.remove(PLACE, self.lab(tmp_path / "config"))
+        externalcluster.remove(PLACE, self.lab(tmp_path / "config"))
         assert caplog.text == ""
 
     def test_what_is_made_there_is_removed_and_nothing_else_is_touched(
@@ -254,9 +254,9 @@ class TestRemovingForeign:
             place = paths.LabPaths(Path(short))
             place.etc.mkdir()
             owner = files.Owner(os.geteuid(), os.getegid())
-            foreign.install(place, self.lab(tmp_path / "config"), penstockd_owner=owner)
-            foreign.remove(place, self.lab(tmp_path / "config"))
-        inside = f"/api/v1/namespaces/{foreign.namespace_of(place, LAB)}/"
+            externalcluster.install(place, self.lab(tmp_path / "config"), penstockd_owner=owner)
+            externalcluster.remove(place, self.lab(tmp_path / "config"))
+        inside = f"/api/v1/namespaces/{externalcluster.namespace_of(place, LAB)}/"
         assert {path for path in applied if not path.startswith(inside)} == set(removed)
 
     def test_labs_of_the_same_name_have_nothing_in_common_there(
@@ -264,11 +264,11 @@ class TestRemovingForeign:
     ) -> None:
         """Everybody's lab is called default: whoever takes down his own must not end another's."""
         (tmp_path / "machine-id").write_text("f00\n")
-        elsewhere = foreign.namespace_of(paths.LabPaths(Path("/lab2")), LAB)
-        monkeypatch.setattr(foreign, "MACHINE_ID", tmp_path / "machine-id")
-        on_another_machine = foreign.namespace_of(PLACE, LAB)
+        elsewhere = externalcluster.namespace_of(paths.LabPaths(Path("/lab2")), LAB)
+        monkeypatch.setattr(externalcluster, "MACHINE_ID", tmp_path / "machine-id")
+        on_another_machine = externalcluster.namespace_of(PLACE, LAB)
         assert len({self.NAME, elsewhere, on_another_machine}) == 3
-        assert on_another_machine == foreign.namespace_of(PLACE, LAB)
+        assert on_another_machine == externalcluster.namespace_of(PLACE, LAB)
 
 
 def asked(config: Path, name: str) -> bytes:
@@ -333,33 +333,33 @@ class TestApi:
 class TestPretending:
     def test_a_pretended_cluster_has_no_kubelet(self) -> None:
         """kwok plays them all."""
-        names = [part.name for part in setup.all_components(pretended())]
+        names = [part.name for part in labcluster.all_components(pretended())]
         assert names == ["etcd", "apiserver", "controllers", "scheduler", "kwok"]
 
     def test_steps_wait_only_for_what_there_is(self) -> None:
         """As with real nodes."""
         made = pretended()
-        steps = setup.all_steps(
+        steps = labcluster.all_steps(
             made, penstockd_owner=files.ROOT, user="root", namespace_pattern="user-{user}"
         )
-        parts = setup.all_components(made)
+        parts = labcluster.all_components(made)
         names = {step.name for step in steps} | {part.name for part in parts}
-        waits = [step.after for step in steps] + [part.after for part in parts] + [setup.READY_AFTER]
+        waits = [step.after for step in steps] + [part.after for part in parts] + [labcluster.READY_AFTER]
         assert {name for after in waits for name in after} <= names
 
     def test_a_pretended_node_has_the_labs_size(self) -> None:
         """And the mark by which kwok knows it."""
-        made = pretending.render_node(cluster().machines[0])
+        made = kwok.render_node(cluster().machines[0])
         assert made["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
         assert made["status"]["capacity"]["memory"] == "32768Mi"
         assert made["status"]["allocatable"]["nvidia.com/gpu"] == "4"
 
     def test_only_jobs_end_by_themselves(self) -> None:
         """Everybody else's pods run on, as the room that they hold."""
-        stages = {stage["metadata"]["name"]: stage["spec"] for stage in pretending.stages()}
+        stages = {stage["metadata"]["name"]: stage["spec"] for stage in kwok.stages()}
         keys = [one["key"] for one in stages["pod-end"]["selector"]["matchExpressions"]]
         assert '.metadata.labels["app"]' in keys
-        assert stages["pod-end"]["delay"]["durationMilliseconds"] == pretending.RUN_MILLISECONDS
+        assert stages["pod-end"]["delay"]["durationMilliseconds"] == kwok.RUN_MILLISECONDS
         assert stages["pod-go"]["next"] == {"delete": True}
         assert list(stages) == ["node-ready", "pod-run", "pod-end", "pod-go"]
 

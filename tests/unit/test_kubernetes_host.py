@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from penstock import errors, wellknown
 from penstock_lab import processes
 from penstock_lab.kubernetes import (
-    building,
+    builds,
     cgroups,
     hostnote,
     layout,
-    mounting,
+    mountcalls,
     nodeview,
     remains,
     requirements,
@@ -187,12 +187,12 @@ class TestView:
         view = tmp_path / "view"
         nodeview.prepare(view, cpus=5, memory_mb=12345)
         replaced = {str(target) for target in nodeview.replacements(view)}
-        before = mounting.mount_points() & replaced  # labs nearby mount and unmount their own
+        before = mountcalls.mount_points() & replaced  # labs nearby mount and unmount their own
         argv = [sys.executable, "-m", nodeview.__name__, str(view), "/bin/cat", "/proc/meminfo"]
         said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
         assert f"{12345 * 1024} kB" in said.splitlines()[0]
         assert nodeview.MEMORY.read_text().splitlines()[0] != said.splitlines()[0]
-        assert mounting.mount_points() & replaced == before
+        assert mountcalls.mount_points() & replaced == before
 
 
 class TestMounts:
@@ -201,7 +201,7 @@ class TestMounts:
         """Blanks and backslashes are written as octal numbers there."""
         escaped = "".join(f"\\{ord(letter):03o}" if letter in " \t\n\\" else letter for letter in path)
         line = f"36 35 98:0 /mnt1 /{escaped} rw,noatime master:1 - ext3 /dev/root rw"
-        assert mounting.parse_mount_point(line) == f"/{path}"
+        assert mountcalls.parse_mount_point(line) == f"/{path}"
 
     def test_somebodys_mount_may_be_called_anything(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -209,18 +209,18 @@ class TestMounts:
         """Names are bytes, and one in Latin-1 must not keep anybody from looking at the others."""
         line = b"36 35 98:0 / /media/%s rw,noatime - ext3 /dev/root rw\n"
         (tmp_path / "mountinfo").write_bytes(line % b"caf\xe9" + line % "café\x85".encode())
-        monkeypatch.setattr(mounting, "_MOUNTINFO", tmp_path / "mountinfo")
-        assert mounting.all_mounts() == [os.fsdecode(b"/media/caf\xe9"), "/media/café\x85"]
+        monkeypatch.setattr(mountcalls, "_MOUNTINFO", tmp_path / "mountinfo")
+        assert mountcalls.all_mounts() == [os.fsdecode(b"/media/caf\xe9"), "/media/café\x85"]
 
     def test_the_mount_of_a_path_is_the_nearest_one(self) -> None:
         """/proc/sys lies on /proc."""
-        assert mounting.mount_holding(Path("/proc/sys/kernel")) == Path("/proc")
-        assert str(mounting.mount_holding(Path("/usr/bin"))) in mounting.mount_points()
+        assert mountcalls.mount_holding(Path("/proc/sys/kernel")) == Path("/proc")
+        assert str(mountcalls.mount_holding(Path("/usr/bin"))) in mountcalls.mount_points()
 
     def test_a_mount_that_fails_names_the_place(self, tmp_path: Path) -> None:
         """The error is the kernel's, with the target."""
         with pytest.raises(OSError, match="nowhere"):
-            mounting.bind(tmp_path, tmp_path / "nowhere")
+            mountcalls.bind(tmp_path, tmp_path / "nowhere")
 
 
 class TestRemains:
@@ -317,7 +317,7 @@ class TestRequirements:
         """A machine with neither Go nor containerd nor a checkout."""
         monkeypatch.setenv(wellknown.ENV_LAB_PATH, str(tmp_path))
         monkeypatch.setattr(requirements, "PROGRAMS", {"containerd": "containerd", "runc": "runc"})
-        monkeypatch.setattr(building, "USUAL_GO_PLACES", ())
+        monkeypatch.setattr(builds, "USUAL_GO_PLACES", ())
 
     @pytest.mark.usefixtures("nothing_here")
     def test_everything_that_is_missing_is_said_at_once(self) -> None:

@@ -9,19 +9,19 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_lab.kubernetes import images
+from penstock_lab.kubernetes import localimages
 
 
 def layer(**contents: object) -> tarfile.TarFile:
     """The layer of contents, which are given by name."""
-    made = images.Contents(**contents)  # type: ignore[arg-type]  # fields are given by name, right or not at all
-    return tarfile.open(fileobj=io.BytesIO(images.layer_of(made)))
+    made = localimages.Contents(**contents)  # type: ignore[arg-type]  # fields are given by name, right or not at all
+    return tarfile.open(fileobj=io.BytesIO(localimages.layer_of(made)))
 
 
 def test_the_same_files_are_the_same_bytes() -> None:
     """No date, no owner of the building host in it."""
-    made = images.Contents(texts={"a": "1", "b/c": "2"}, folders={"tmp": 0o1777})
-    assert images.layer_of(made) == images.layer_of(made)
+    made = localimages.Contents(texts={"a": "1", "b/c": "2"}, folders={"tmp": 0o1777})
+    assert localimages.layer_of(made) == localimages.layer_of(made)
 
 
 NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
@@ -53,7 +53,7 @@ def test_links_and_their_targets_both_come(tmp_path: Path) -> None:
 
 def test_the_userland_has_a_shell_and_what_it_needs() -> None:
     """bash, sh, coreutils and the loader."""
-    with tarfile.open(fileobj=io.BytesIO(images.layer_of(images.userland()))) as found:
+    with tarfile.open(fileobj=io.BytesIO(localimages.layer_of(localimages.userland()))) as found:
         names = set(found.getnames())
     assert {"usr/bin/sh", "usr/bin/awk", "tmp"} <= names
     assert any(name.endswith("bin/bash") for name in names)
@@ -62,7 +62,7 @@ def test_the_userland_has_a_shell_and_what_it_needs() -> None:
 
 def test_an_image_knows_the_hosts_users() -> None:
     """As one of the site would; and it may know its own name."""
-    texts = images.names(image="lab/x\n").texts
+    texts = localimages.names(image="lab/x\n").texts
     assert "root:x:0:0:" in texts["etc/passwd"]
     assert texts["etc/group"].startswith("root:x:0:")
     assert texts["etc/image"] == "lab/x\n"
@@ -70,6 +70,6 @@ def test_an_image_knows_the_hosts_users() -> None:
 
 def test_libraries_are_found_by_the_loader_itself() -> None:
     """What `ldd` names, and only files."""
-    found = images.libraries_of([Path("/bin/bash")])
+    found = localimages.libraries_of([Path("/bin/bash")])
     assert any(path.name.startswith("libc.so") for path in found)
     assert all(path.is_absolute() for path in found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.model import cluster as model
 from penstock_lab import files
-from penstock_lab.kubernetes import controlplane, layout, machines, setup
+from penstock_lab.kubernetes import controlplane, labcluster, layout, machines
 
 
 def cluster(nodes: int = 2, *, api_port: int = 26002, first_port: int = 26010) -> layout.Cluster:
@@ -85,17 +85,19 @@ def test_unix_sockets_are_short_enough() -> None:
 def test_steps_wait_only_for_what_there_is() -> None:
     """Every name that something waits for is a step, a component, or one of the lab's own."""
     made = cluster()
-    steps = setup.all_steps(made, penstockd_owner=files.ROOT, user="root", namespace_pattern="user-{user}")
-    parts = setup.all_components(made)
+    steps = labcluster.all_steps(
+        made, penstockd_owner=files.ROOT, user="root", namespace_pattern="user-{user}"
+    )
+    parts = labcluster.all_components(made)
     names = {step.name for step in steps} | {part.name for part in parts}
-    waits = [step.after for step in steps] + [part.after for part in parts] + [setup.READY_AFTER]
+    waits = [step.after for step in steps] + [part.after for part in parts] + [labcluster.READY_AFTER]
     awaited = {name for after in waits for name in after}
     assert awaited <= names
 
 
 def test_the_order_lets_a_cluster_be_stopped_backwards() -> None:
     """etcd comes first and so goes last: an API server without it holds its port for a minute."""
-    names = [part.name for part in setup.all_components(cluster(1))]
+    names = [part.name for part in labcluster.all_components(cluster(1))]
     assert names == [
         "etcd",
         "apiserver",

@@ -15,7 +15,7 @@ import pytest
 from penstock import errors
 from penstock.kube import client, kinds, kubeconfig
 from penstock.render import rbac
-from penstock_lab.kubernetes import authority, controlplane, joining, machines, registry
+from penstock_lab.kubernetes import authority, bootstrap, controlplane, machines, registry
 from tests import goldens
 from tests.unit.test_kubernetes_layout import cluster
 
@@ -74,7 +74,7 @@ def test_the_control_planes_command_lines() -> None:
         ("penstockd-role.json", rbac.render_role()),
         ("penstockd-binding.json", rbac.render_binding(rbac.service_account("penstockd", "penstock"))),
         ("user-role.json", rbac.render_user_role()),
-        ("viewer-role.json", joining.viewer_role()),
+        ("viewer-role.json", bootstrap.viewer_role()),
         ("audit-policy.json", controlplane.audit_policy()),
     ],
 )
@@ -115,18 +115,18 @@ def test_penstockd_reads_no_secret_and_changes_nothing_that_exists() -> None:
 
 def test_a_nodes_status_is_completed() -> None:
     """A loopback address that no kubelet would report, and GPUs that no device plugin has."""
-    status = joining.node_status("n1", gpus=4)
+    status = bootstrap.node_status("n1", gpus=4)
     assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
     assert status["capacity"] == status["allocatable"] == {"nvidia.com/gpu": "4"}
 
 
-@pytest.mark.parametrize("conflicts", [0, 1, joining.TRIES])
+@pytest.mark.parametrize("conflicts", [0, 1, bootstrap.TRIES])
 async def test_a_taint_is_not_put_back_over_the_controllers(
     conflicts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes from the node as it was read, or the node is read again."""
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-    clouds = {"key": joining.UNINITIALIZED, "effect": "NoSchedule"}
+    clouds = {"key": bootstrap.UNINITIALIZED, "effect": "NoSchedule"}
     node: dict[str, Any] = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [clouds, not_ready]}}
     left = [conflicts]
 
@@ -144,15 +144,15 @@ async def test_a_taint_is_not_put_back_over_the_controllers(
             node["spec"] = changes["spec"]
             return b"{}"
 
-    monkeypatch.setattr(joining, "TRY_AGAIN_SECONDS", 0)
-    with pytest.raises(errors.KubeConflict) if conflicts == joining.TRIES else contextlib.nullcontext():
-        await joining._remove_taint(Kube(kubeconfig.Access(server="http://nowhere")), "n1")
+    monkeypatch.setattr(bootstrap, "TRY_AGAIN_SECONDS", 0)
+    with pytest.raises(errors.KubeConflict) if conflicts == bootstrap.TRIES else contextlib.nullcontext():
+        await bootstrap._remove_taint(Kube(kubeconfig.Access(server="http://nowhere")), "n1")
         assert node["spec"]["taints"] == ([] if conflicts else [not_ready])
 
 
 def test_only_the_clouds_taint_is_taken_away() -> None:
     """Others keep pods away for good reason."""
-    mine = {"key": joining.UNINITIALIZED, "effect": "NoSchedule"}
+    mine = {"key": bootstrap.UNINITIALIZED, "effect": "NoSchedule"}
     other = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-    assert joining.without_taint({"spec": {"taints": [mine, other]}}) == [other]
-    assert joining.without_taint({"spec": {}}) == []
+    assert bootstrap.without_taint({"spec": {"taints": [mine, other]}}) == [other]
+    assert bootstrap.without_taint({"spec": {}}) == []

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import errors
 from penstock_lab import processes
-from penstock_lab.kubernetes import archives, images, stores
+from penstock_lab.kubernetes import archives, localimages, stores
 
 pytestmark = [
     pytest.mark.needs("containerd", "ctr", package="containerd"),
@@ -65,7 +65,7 @@ def store_with(folder: Path, content: bytes) -> stores.Store:
     made = stores.Store(folder)
     folder.mkdir()
     (folder / "file").write_bytes(content)
-    layer = images.layer_of(images.Contents(programs={"file": folder / "file"}))
+    layer = localimages.layer_of(localimages.Contents(programs={"file": folder / "file"}))
     lower = archives.Blob.of(layer)
     made.layer.write_bytes(layer)
     made.note.write_bytes(msgspec.json.encode(stores.Lower(lower.digest, lower.size)))
@@ -80,11 +80,11 @@ def test_a_node_filled_before_an_upgrade_of_the_host_gets_the_whole_userland(fol
 
         def load(store: stores.Store) -> None:
             image = store.userland(whole=not stores.has_lower_layer(store, root))
-            stores.load(socket, image, images.USERLAND, kind="native", scratch=folder)
+            stores.load(socket, image, localimages.USERLAND, kind="native", scratch=folder)
 
         for store in (old, old, new):
             load(store)
         assert stores.has_lower_layer(new, root)
         image = store_with(folder / "newest", b"3").userland()
         with pytest.raises(errors.LabError, match="ctr failed"):
-            stores.load(socket, image, images.USERLAND, kind="native", scratch=folder)
+            stores.load(socket, image, localimages.USERLAND, kind="native", scratch=folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripts import test_kubernetes
 
-from penstock_lab.kubernetes import watches
+from penstock_lab.kubernetes import inotify
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPat
     memory.write_text("MemTotal: 80000000 kB\nMemAvailable: 64000000 kB\n")
     monkeypatch.setattr(test_kubernetes, "MEMORY", memory)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    monkeypatch.setattr(watches, "limit", lambda: 1024)
-    monkeypatch.setattr(watches, "used", lambda: 0)
+    monkeypatch.setattr(inotify, "limit", lambda: 1024)
+    monkeypatch.setattr(inotify, "used", lambda: 0)
     return monkeypatch
 
 
@@ -41,7 +41,7 @@ def test_too_few_instances_are_said(
     machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: int, expected: int
 ) -> None:
     """With what to do about it."""
-    machine.setattr(watches, "limit", lambda: limit)
+    machine.setattr(inotify, "limit", lambda: limit)
     assert test_kubernetes.workers(test_kubernetes.wanted()) == expected
     assert f"8 workers may take 270: going on with {expected}" in capsys.readouterr().out
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
-from penstock_lab import certificates, environment, paths, privilege, wrapper
+from penstock_lab import certificates, paths, privilege, shellenv, wrapper
 
 PLACE = paths.LabPaths(Path("/lab"))
 
@@ -32,7 +32,7 @@ class TestEnvironment:
     @pytest.mark.parametrize(("root", "kubeconfig"), [(True, "admin"), (False, "viewer")])
     def test_a_shell_understands_every_line(self, root: bool, kubeconfig: str) -> None:
         """And everybody gets the kubeconfig they may read."""
-        lines = environment.shell_lines(PLACE, root=root)
+        lines = shellenv.shell_lines(PLACE, root=root)
         said = dict(line.split("=", 1) for line in sh(f"{lines}\nenv").splitlines() if "=" in line)
         assert said["PENSTOCK_LAB"] == "/lab"
         assert said["SLURM_CONF"] == "/lab/etc/slurm.conf"
@@ -43,7 +43,7 @@ class TestEnvironment:
 
     def test_a_path_with_blanks_survives(self) -> None:
         """What the person already had on PATH stays as it is."""
-        lines = environment.shell_lines(PLACE, root=True)
+        lines = shellenv.shell_lines(PLACE, root=True)
         assert sh(f'{lines}\nprintf %s "$PATH"', PATH="/usr/bin:/my tools") == "/lab/bin:/usr/bin:/my tools"
 
 

@@ -17,15 +17,15 @@ import pytest
 from penstock import errors
 from penstock_lab import (
     bringup,
+    directories,
     files,
     paths,
-    places,
     ports,
     preparations,
     processes,
     spec,
-    steps,
     supervision,
+    taskgraph,
     teardown,
     users,
 )
@@ -61,14 +61,14 @@ def doing(monkeypatch: pytest.MonkeyPatch, place: paths.LabPaths) -> dict[str, D
     """The one step there is; and no Slurm is needed on this machine."""
     step: dict[str, Doing] = {"run": lambda: "done"}
 
-    def all_steps(*_: object) -> tuple[steps.Step, ...]:
-        return (steps.Step(name="step", run=lambda: step["run"]()),)
+    def all_steps(*_: object) -> tuple[taskgraph.Step, ...]:
+        return (taskgraph.Step(name="step", run=lambda: step["run"]()),)
 
     def make_directories(where: paths.LabPaths, lab: spec.LabSpec) -> None:
         where.run.mkdir(exist_ok=True)
 
     monkeypatch.setattr(preparations, "require_programs", lambda: None)
-    monkeypatch.setattr(places, "make_directories", make_directories)
+    monkeypatch.setattr(directories, "make_directories", make_directories)
     monkeypatch.setattr(bringup, "all_steps", all_steps)
     return step
 
@@ -174,7 +174,7 @@ class TestNew:
     ) -> None:
         """slurmdbd calls it "Unspecified error"."""
         free = iter([1000])
-        monkeypatch.setattr(places, "free_megabytes", lambda directory: next(free, 1))
+        monkeypatch.setattr(directories, "free_megabytes", lambda directory: next(free, 1))
         doing["run"] = fail
         with pytest.raises(errors.LabError, match=r"no space left on the lab's disk \(slurmctld ended"):
             bring_up(place)

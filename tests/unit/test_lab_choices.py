@@ -17,7 +17,7 @@ from penstock import errors
 from penstock.model import cluster as model
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import slurmconf
-from penstock.site import clusters, daemons, loading, resolving, schema
+from penstock.site import clusters, daemonsettings, loader, nodegroups, schema
 from penstock_lab import bringup, components, passwd, paths, ports, sitefile, spec, users
 
 PLACE = paths.LabPaths(Path("/lab"))
@@ -26,13 +26,13 @@ LAB = spec.LabSpec(name="default", port_base=21000, user="alice", user_created=F
 
 def site_of(lab: spec.LabSpec, *, address: str | None = None) -> schema.Site:
     """The site that the lab's own site.yaml describes."""
-    return loading.loads(sitefile.render(PLACE, lab, address=address).encode())
+    return loader.loads(sitefile.render(PLACE, lab, address=address).encode())
 
 
 def described(lab: spec.LabSpec, *, address: str | None = None) -> model.SlurmCluster:
     """The cluster that its slurm.conf is rendered from."""
     site = site_of(lab, address=address)
-    return clusters.describe(site, resolving.groups(site), release=(22, 5))
+    return clusters.describe(site, nodegroups.groups(site), release=(22, 5))
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ class TestConfiguration:
     def test_penstockd_is_told_everything_it_needs(self) -> None:
         """All keys, and the same KillWait as Slurm."""
         cluster = described(LAB, address="127.0.0.1")
-        config = daemons.penstockd(site_of(LAB), slurm_uid=64030)
+        config = daemonsettings.penstockd(site_of(LAB), slurm_uid=64030)
         assert msgspec.convert(config["pods"], PodPolicy).kill_wait == cluster.kill_wait
         assert json.loads(json.dumps(config)) == {
             "socket": "/lab/run/penstockd/penstockd.sock",

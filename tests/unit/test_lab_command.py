@@ -21,7 +21,6 @@ from penstock_lab import (
     accounts,
     actions,
     bringup,
-    commands,
     components,
     health,
     paths,
@@ -30,6 +29,7 @@ from penstock_lab import (
     progress,
     spec,
     state,
+    subprocesses,
     supervision,
 )
 from penstock_lab.cli import lab as command
@@ -186,7 +186,7 @@ class FakeAccounting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pairs: list[str] = []
         self.added: list[tuple[str, ...]] = []
-        monkeypatch.setattr(commands, "run", self.run)
+        monkeypatch.setattr(subprocesses, "run", self.run)
 
     def run(self, argv: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[str]:
         words = [word for word in argv[1:] if not word.startswith("--")]
@@ -251,7 +251,7 @@ class TestHealth:
     ) -> None:
         """A drained node serves what runs on it; one that does not answer serves nothing."""
         answer = subprocess.CompletedProcess((), 0, f"{sinfo}\n{sinfo}\n", "")
-        monkeypatch.setattr(commands, "run", lambda *_, **__: answer)
+        monkeypatch.setattr(subprocesses, "run", lambda *_, **__: answer)
         monkeypatch.setattr(ports, "is_listening", lambda port: True)
         assert (health.node(place, "n1", 1) == "") is healthy
         assert (health.drained(place, "n1") != "") is drained

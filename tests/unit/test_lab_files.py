@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import errors
-from penstock_lab import commands, files, locking, places
+from penstock_lab import directories, files, lock, subprocesses
 
 
 def mode(path: Path) -> int:
@@ -117,7 +117,7 @@ class TestPlace:
         """Nothing in it may be touched."""
         (tmp_path / "thesis.tex").touch()
         with pytest.raises(errors.UsageError, match="neither empty nor a lab"):
-            places.require_ours(tmp_path)
+            directories.require_ours(tmp_path)
         assert (tmp_path / "thesis.tex").exists()
 
     @pytest.mark.parametrize("content", [[], ["lab.json", "etc"], [".lab.json.x8y7"]])
@@ -127,33 +127,33 @@ class TestPlace:
         """lab.json says it is ours; its unfinished copy is nobody else's."""
         for name in content:
             (tmp_path / name).touch()
-        places.require_ours(tmp_path)
+        directories.require_ours(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(content)
 
     def test_a_file_is_refused(self, tmp_path: Path) -> None:
         """A lab is a directory."""
         (tmp_path / "f").touch()
         with pytest.raises(errors.UsageError, match="is not a directory"):
-            places.require_ours(tmp_path / "f")
+            directories.require_ours(tmp_path / "f")
 
     def test_too_little_space_says_how_much_is_needed(self, tmp_path: Path) -> None:
         """Asked of the nearest directory that exists."""
         with pytest.raises(errors.LabError, match=r"MB free.*needs 999999999 MB") as caught:
-            places.require_space(tmp_path / "not" / "yet", megabytes=999_999_999)
+            directories.require_space(tmp_path / "not" / "yet", megabytes=999_999_999)
         assert "--dir" in caught.value.hint
-        places.require_space(tmp_path / "not" / "yet", megabytes=0)
+        directories.require_space(tmp_path / "not" / "yet", megabytes=0)
 
 
 class TestLock:
     def test_two_at_once_are_kept_apart(self, tmp_path: Path) -> None:
         """The second is told so; afterwards the lab is free again."""
         with (
-            locking.lock(tmp_path),
+            lock.lock(tmp_path),
             pytest.raises(errors.LabError, match="another penstock is working"),
-            locking.lock(tmp_path),
+            lock.lock(tmp_path),
         ):
             raise AssertionError("both are in")
-        with locking.lock(tmp_path):
+        with lock.lock(tmp_path):
             assert list(tmp_path.iterdir()) == []
 
     def test_a_directory_that_was_removed_meanwhile_is_not_locked(
@@ -168,9 +168,9 @@ class TestLock:
             lab.mkdir()
 
         monkeypatch.setattr(fcntl, "flock", flock)
-        with pytest.raises(errors.LabError, match="just removed"), locking.lock(lab):
+        with pytest.raises(errors.LabError, match="just removed"), lock.lock(lab):
             pass
-        with pytest.raises(errors.LabError, match="just removed"), locking.lock(tmp_path / "nowhere"):
+        with pytest.raises(errors.LabError, match="just removed"), lock.lock(tmp_path / "nowhere"):
             pass
 
 
@@ -178,29 +178,29 @@ class TestCommands:
     def test_a_failure_is_told_in_the_programs_own_last_words(self) -> None:
         """One line, not a traceback."""
         with pytest.raises(errors.LabError, match="sh failed: the reason"):
-            commands.run(("sh", "-c", "echo noise; echo the reason >&2; exit 4"))
+            subprocesses.run(("sh", "-c", "echo noise; echo the reason >&2; exit 4"))
 
     def test_the_first_that_is_marked_as_an_error_is_the_reason(self) -> None:
         """MariaDB goes on for a page after it, and ends with that it ends."""
         said = "echo begin; echo 'ERROR: 6  Error on delete'; echo '[ERROR] Aborting'; echo advice; exit 1"
         with pytest.raises(errors.LabError, match="sh failed: ERROR: 6  Error on delete"):
-            commands.run(("sh", "-c", said))
+            subprocesses.run(("sh", "-c", said))
 
     def test_a_silent_failure_tells_its_exit_code(self) -> None:
         """Better than nothing."""
         with pytest.raises(errors.LabError, match="false failed: exit code 1"):
-            commands.run(("false",))
+            subprocesses.run(("false",))
 
     def test_a_program_that_hangs_is_ended(self) -> None:
         """Every outside call has a limit."""
         with pytest.raises(errors.LabError, match="did not end within 0 s"):
-            commands.run(("sleep", "60"), timeout=0.1)
+            subprocesses.run(("sleep", "60"), timeout=0.1)
 
     def test_a_missing_program_names_its_package(self) -> None:
         """Nobody should have to guess what to install."""
-        assert "slurmctld" in commands.package_hint("slurmctld")
+        assert "slurmctld" in subprocesses.package_hint("slurmctld")
         with pytest.raises(errors.LabError, match="no-such-program is not installed"):
-            commands.run(("no-such-program",))
+            subprocesses.run(("no-such-program",))
 
     @pytest.mark.parametrize(
         "said",
@@ -213,12 +213,12 @@ class TestCommands:
     def test_a_full_disk_is_recognised_in_any_words(self, said: str) -> None:
         """MariaDB, Slurm and libc all say it differently."""
         with pytest.raises(errors.LabError, match="no space left on the lab's disk"):
-            commands.run(("sh", "-c", 'echo "$0"; exit 1', said))
+            subprocesses.run(("sh", "-c", 'echo "$0"; exit 1', said))
 
     def test_the_callers_environment_stays_outside(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Formats and clusters that a person has set must not change what we read."""
         monkeypatch.setenv("SLURM_CONF", "/elsewhere")
         monkeypatch.setenv("SQUEUE_FORMAT", "%i")
-        said = commands.run(("env",), environment={"A": "b"}).stdout.split()
+        said = subprocesses.run(("env",), environment={"A": "b"}).stdout.split()
         assert "A=b" in said
         assert not [word for word in said if word.startswith(("SLURM_CONF", "SQUEUE_FORMAT"))]

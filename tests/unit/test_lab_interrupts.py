@@ -78,11 +78,11 @@ def test_under_nohup_a_hangup_stops_nothing() -> None:
 
 HELPED = """
 import sys
-from penstock_lab import commands, interrupts
+from penstock_lab import interrupts, subprocesses
 interrupts.heed()
 with interrupts.put_off():
     argv = ("sh", "-c", 'touch "$0"; until [ -e "$0.go" ]; do sleep 0.05; done; echo done', sys.argv[1])
-    print(commands.run(argv).stdout, end="", flush=True)
+    print(subprocesses.run(argv).stdout, end="", flush=True)
 """
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from penstock import errors
 from penstock.model import releases
-from penstock_lab import caching, commands, components, inspecting, paths, spec
-from penstock_lab.slurm import fetching, firststate, programs, suites, unpacking
-from tests.unit import test_kubernetes_building as building
+from penstock_lab import cache, components, labcheck, paths, spec, subprocesses
+from penstock_lab.slurm import debpackages, downloads, firststate, programs, suites
+from tests.unit import test_kubernetes_builds as building
 
 LAB = spec.LabSpec(name="x", port_base=21000, user="alice", user_created=False, nodes=1, slurm="24.11")
 APT = """\
@@ -70,7 +70,7 @@ def lay_out(root: Path) -> None:
         (libraries / name).touch()
     (root / "lib" / TRIPLET).mkdir(parents=True)
     (root / "lib" / TRIPLET / "libold.so.1").touch()
-    for folder, names in (("sbin", unpacking.DAEMONS), ("bin", (*unpacking.CLIENTS, "patchelf", "perl"))):
+    for folder, names in (("sbin", debpackages.DAEMONS), ("bin", (*debpackages.CLIENTS, "patchelf", "perl"))):
         (root / "usr" / folder).mkdir()
         for name in names:
             (root / "usr" / folder / (f"{name}-wlm" if name == "slurmctld" else name)).touch()
@@ -82,8 +82,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     played = Machine()
     keyring = tmp_path / "keyring.gpg"
     keyring.touch()
-    monkeypatch.setattr(commands, "run", played.run)
-    monkeypatch.setattr(caching, "SYSTEM_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(subprocesses, "run", played.run)
+    monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(suites, "KEYRING", keyring)
     return played
@@ -153,7 +153,10 @@ class TestMaking:
         """All programs under their plain names; the rest of the suite is thrown away."""
         found = ensure(tmp_path)
         assert sorted(path.name for path in found.iterdir()) == ["bin", "lib", "packages", "plugins"]
-        assert {path.name for path in (found / "bin").iterdir()} == {*unpacking.DAEMONS, *unpacking.CLIENTS}
+        assert {path.name for path in (found / "bin").iterdir()} == {
+            *debpackages.DAEMONS,
+            *debpackages.CLIENTS,
+        }
         assert {path.name for path in (found / "lib").iterdir()} == {
             "ld-linux-x86-64.so.2",
             "libc.so.6",
@@ -204,7 +207,7 @@ class TestMaking:
         machine.fails = step
         with pytest.raises(errors.LabError, match="could not connect"):
             ensure(tmp_path)
-        kept = caching.root({"XDG_CACHE_HOME": str(tmp_path)})
+        kept = cache.root({"XDG_CACHE_HOME": str(tmp_path)})
         assert [path.suffix for path in kept.iterdir() if path.name.startswith((".slurm", "slurm"))] == [
             ".lock"
         ]
@@ -237,7 +240,7 @@ class TestMaking:
         """With what apt said and where to look."""
         machine.fails = "update"
         with pytest.raises(errors.LabError, match="cannot fetch Slurm's packages: apt-get failed") as failure:
-            fetching.fetch("24.11", tmp_path / "apt", environment={})
+            downloads.fetch("24.11", tmp_path / "apt", environment={})
         assert "apt-get update" in failure.value.hint
 
 
@@ -266,7 +269,7 @@ class TestChoosing:
         for _ in range(2):
             programs.link(place, lab)
         assert (place.bin / "sbatch").readlink() == Path("/cache/slurm/bin/sbatch")
-        assert {path.name for path in place.bin.iterdir()} == {*unpacking.DAEMONS, *unpacking.CLIENTS}
+        assert {path.name for path in place.bin.iterdir()} == {*debpackages.DAEMONS, *debpackages.CLIENTS}
         daemons = {part.name: part for part in components.all_components(place, lab)}
         for name in ("slurmctld", "slurmdbd", "slurmd-n1", "penstockd"):
             assert daemons[name].environment["PATH"].startswith(f"{place.bin}:")
@@ -293,7 +296,7 @@ class TestFirstState:
             calls.append(argv)
             (place.controller_state / "assoc_usage").touch()
 
-        monkeypatch.setattr(commands, "run", run)
+        monkeypatch.setattr(subprocesses, "run", run)
         monkeypatch.setattr(programs, "release_of", lambda _: (26, 5))
         return calls
 
@@ -339,6 +342,6 @@ class TestFirstState:
 def test_a_look_at_a_lab_uses_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within, the lab's are first on the PATH; afterwards all is as before."""
     monkeypatch.setenv("PATH", "/usr/bin")
-    with inspecting.its_programs({"PATH": "/lab/bin:/usr/bin"}):
+    with labcheck.its_programs({"PATH": "/lab/bin:/usr/bin"}):
         assert os.environ["PATH"] == "/lab/bin:/usr/bin"
     assert os.environ["PATH"] == "/usr/bin"

@@ -18,8 +18,8 @@ import pytest
 
 from penstock import errors
 from penstock_lab import actions, components, paths, processes, spec, supervision, teardown
-from penstock_lab.devcluster import processes as devcluster
-from penstock_lab.kubernetes import cgroups, layout, mounting
+from penstock_lab.devcluster import podprocesses as devcluster
+from penstock_lab.kubernetes import cgroups, layout, mountcalls
 
 LAB = spec.LabSpec(name="x", port_base=21000, user="daemon", user_created=False, nodes=1, bridge=False)
 
@@ -289,11 +289,11 @@ class TestFiles:
         for name in ("größe", "with blank"):
             point = place.directory / name
             point.mkdir()
-            mounting.bind(tmp_path, point)
+            mountcalls.bind(tmp_path, point)
         try:
             teardown.tear_down(place, None)
         finally:
-            left = [point for point in mounting.all_mounts() if point.startswith(f"{place.directory}/")]
+            left = [point for point in mountcalls.all_mounts() if point.startswith(f"{place.directory}/")]
             for still in left:
                 subprocess.run(["umount", "--lazy", still], check=False, timeout=30)
         assert left == []
@@ -309,13 +309,13 @@ class TestFiles:
         inner.mkdir(parents=True)
         place.spec.touch()
         (tmp_path / "precious").touch()
-        mounting.bind(tmp_path, inner)
-        mounting.bind(tmp_path, inner.parent)
+        mountcalls.bind(tmp_path, inner)
+        mountcalls.bind(tmp_path, inner.parent)
         try:
             teardown.tear_down(place, None)
         finally:
             for point in (inner.parent, inner):
-                if str(point) in mounting.mount_points():
+                if str(point) in mountcalls.mount_points():
                     subprocess.run(["umount", "--lazy", point], check=False, timeout=30)
         assert (tmp_path / "precious").exists()
         assert not place.directory.exists()
@@ -328,7 +328,7 @@ class TestFiles:
         precious = place.nas / "precious"
         precious.mkdir(parents=True)
         place.spec.touch()
-        monkeypatch.setattr(mounting, "all_mounts", lambda: [str(place.nas)])
+        monkeypatch.setattr(mountcalls, "all_mounts", lambda: [str(place.nas)])
         with pytest.raises(errors.LabError, match="still mounted, so nothing below"):
             teardown.tear_down(place, None)
         assert precious.exists()

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import errors
 from penstock.bridge import follower, unattended
-from penstock.kube import codec, kinds, lists, podview, reflectors, refusals, types, versions
+from penstock.kube import apierrors, codec, kinds, lists, podview, reflectors, types, versions
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
@@ -208,7 +208,7 @@ def test_only_the_api_can_say_that_something_is_not_there(
 ) -> None:
     """A load balancer's 404 is no knowledge."""
     with pytest.raises(errors.KubeError) as caught:
-        refusals.raise_for(body, code)
+        apierrors.raise_for(body, code)
     assert type(caught.value) is kind
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from penstock import errors
-from penstock.bridge import gang, store
+from penstock.bridge import gang, jobstore
 from penstock.kube import kinds
 from penstock.model import jobs
 from tests.unit import fakes
@@ -47,7 +47,7 @@ async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: W
 
 def test_who_leaves_is_forgotten_with_the_attempt() -> None:
     """A launcher that connects again in the midst of it changes nothing; the next attempt does."""
-    reserved = store.Store(lambda: 5.0)
+    reserved = jobstore.Store(lambda: 5.0)
     reserved.leave(1, "n1")
     assert not reserved.is_leaving(1)
     reserved.reserve(TWO)

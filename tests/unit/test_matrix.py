@@ -11,7 +11,7 @@ from scripts import matrix, pin_kubernetes, rights
 from penstock import errors
 from penstock.model import releases
 from penstock_lab import testing
-from penstock_lab.kubernetes import building, requirements
+from penstock_lab.kubernetes import builds, requirements
 from penstock_lab.slurm import programs
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="{errors}" failures="{failures}"
@@ -127,8 +127,8 @@ def test_a_cell_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_version_of_kubernetes_is_pinned_as_it_is_called() -> None:
     """The directory's go.mod requires that minor version, with staging modules of the same."""
-    for minor, module in building.VERSIONS.items():
-        version = building.version_of(module)
+    for minor, module in builds.VERSIONS.items():
+        version = builds.version_of(module)
         assert version.startswith(f"v{minor}.")
         text = (module.source / "go.mod").read_text()
         staging = version.replace("v1.", "v0.")
@@ -156,7 +156,7 @@ def test_a_program_of_another_directory_counts_for_what_is_kept(tmp_path: Path) 
         (source / name).write_text(text)
     shared = tmp_path / "main.go"
     shared.write_text("package main\n")
-    module = building.Module("x", source, (building.Program("pause", "../main.go", 1),), "k8s.io/kubernetes")
-    before = building.fingerprint(module, "go1.26")
+    module = builds.Module("x", source, (builds.Program("pause", "../main.go", 1),), "k8s.io/kubernetes")
+    before = builds.fingerprint(module, "go1.26")
     shared.write_text("package main // changed\n")
-    assert building.fingerprint(module, "go1.26") != before
+    assert builds.fingerprint(module, "go1.26") != before

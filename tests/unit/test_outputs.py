@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock import errors
-from penstock.bridge import output
+from penstock.bridge import joboutput
 from tests.unit import fakes, test_sessions
 from tests.unit.test_sessions import World
 
@@ -20,10 +20,10 @@ async def test_the_agent_is_told_however_often_that_fails(
     """A script that takes all memory or processes of its container keeps commands out for a while; an agent
     that is never told would wait until the job's time is over.
     """
-    monkeypatch.setattr(output, "AT_ONCE", 0.001)
-    monkeypatch.setattr(output, "LONGEST", 0.001)
+    monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
+    monkeypatch.setattr(joboutput, "LONGEST", 0.001)
     world.run(7)
-    fails = [errors.KubeError("a command in pod p failed: cannot fork")] * (3 * output.TRIES)
+    fails = [errors.KubeError("a command in pod p failed: cannot fork")] * (3 * joboutput.TRIES)
     world.kube.refuse = test_sessions.RunsOut(("run", "pods"), iter(fails))
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7, stdout="/home/o")
@@ -71,13 +71,13 @@ async def test_output_that_cannot_be_read_in_the_container_is_given_up_in_words(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node's full disk: the job ends as its script did, instead of with its time limit."""
-    monkeypatch.setattr(output, "AT_ONCE", 0.001)
-    monkeypatch.setattr(output, "LONGEST", 0.001)
+    monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
+    monkeypatch.setattr(joboutput, "LONGEST", 0.001)
     world.run(7)
     world.kube.refuse["stream", "pods"] = errors.KubeError("a command in pod p failed: no space left")
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7, stdout="/home/o")
     assert await peer.hear() == [b"started"]
     async with asyncio.timeout(10):
-        assert await peer.hear() == [b"note", output.GIVEN_UP.encode()]
+        assert await peer.hear() == [b"note", joboutput.GIVEN_UP.encode()]
         assert await peer.hear() == [b"sync"]

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.model import homes
+from penstock.model import namespacepattern
 from penstock.model.jobspec import Mount, PodSpec
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import folders, namespaces, pods, secrets
-from penstock.sbatch import pods as scripts
+from penstock.render import namespaces, pods, secrets, workdirs
+from penstock.sbatch import poddirectives as scripts
 from penstock_lab.devcluster import containers
 from tests import goldens
 from tests.unit import fakes
 
 KEPT = "/penstock-output"
-HOME = folders.Home("/nas/home/alice", made=False)
+HOME = workdirs.Home("/nas/home/alice", made=False)
 
 
 def shown(manifest: pods.Manifest) -> str:
@@ -299,7 +299,7 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
 def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -> None:
     """Other user names fall back to the number."""
     owner = dataclasses.replace(fakes.OWNER, name=user)
-    assert homes.namespace_of(owner, fakes.SETTINGS) == namespace
+    assert namespacepattern.namespace_of(owner, fakes.SETTINGS) == namespace
 
 
 def test_the_sites_image_looks_for_folders() -> None:

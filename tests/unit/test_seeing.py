@@ -12,9 +12,9 @@ import pytest
 
 from penstock import joblog
 from penstock.bridge import bridge as bridging
-from penstock.bridge import store
+from penstock.bridge import jobstore
 from penstock.cli import jobs
-from penstock.daemon import describing, logs, metrics
+from penstock.daemon import logformat, metrics, queries
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import descriptions
 from penstock.model.reasons import NODE_LOST, Outcome, Refusal, RefusalKind
@@ -25,8 +25,8 @@ NO_ROOM = Refusal(kind=RefusalKind.NO_ROOM, node="n1", resource="gpu", wanted="2
 
 def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory stays bounded, owners included."""
-    monkeypatch.setattr(store, "LATEST_JOBS", 2)
-    kept = store.Store(lambda: 0.0)
+    monkeypatch.setattr(jobstore, "LATEST_JOBS", 2)
+    kept = jobstore.Store(lambda: 0.0)
     for job_id in (1, 2, 1, 3):
         kept.job(job_id).uid = 1001
         kept.note(job_id, "admitted")
@@ -36,8 +36,8 @@ def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.Monkey
 
 def test_as_many_jobs_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is forgotten before, however nearly full the memory is."""
-    monkeypatch.setattr(store, "LATEST_JOBS", 10)
-    kept = store.Store(lambda: 0.0)
+    monkeypatch.setattr(jobstore, "LATEST_JOBS", 10)
+    kept = jobstore.Store(lambda: 0.0)
     for job_id in range(1, 11):
         kept.note(job_id, "admitted")
         assert len(kept.all()) == job_id
@@ -47,8 +47,8 @@ def test_as_many_jobs_are_remembered_as_there_is_room_for(monkeypatch: pytest.Mo
 
 def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was touched."""
-    monkeypatch.setattr(store, "LATEST_JOBS", 2)
-    kept = store.Store(lambda: 0.0)
+    monkeypatch.setattr(jobstore, "LATEST_JOBS", 2)
+    kept = jobstore.Store(lambda: 0.0)
     kept.reserve(fakes.allocation(1))
     with kept.attending(2):
         for job_id in range(3, 9):
@@ -60,8 +60,8 @@ def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pyt
 
 def test_a_job_that_is_refused_for_days_is_remembered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its latest steps."""
-    monkeypatch.setattr(store, "LATEST_STEPS", 3)
-    kept = store.Store(lambda: 0.0)
+    monkeypatch.setattr(jobstore, "LATEST_STEPS", 3)
+    kept = jobstore.Store(lambda: 0.0)
     for number in range(5):
         kept.note_refusal(1, (NO_ROOM,), str(number))
     assert [step.text for step in kept.job(1).steps] == ["2", "3", "4"]
@@ -88,10 +88,10 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
     bridge.context.store.job(1).uid = 1001
     bridge.context.store.note(1, "admitted")
     for uid, sees_all, expected in ((1001, False, (1, 1)), (0, True, (1, 1)), (1002, False, (0, 0))):
-        (view,) = describing.describe(bridge, (1,), uid=uid, sees_all=sees_all)
+        (view,) = queries.describe(bridge, (1,), uid=uid, sees_all=sees_all)
         assert (len(view.pods), len(view.timeline)) == expected
-    assert describing.describe(bridge, (), uid=1001, sees_all=False)[0].pods[0].reason == "OOMKilled"
-    assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
+    assert queries.describe(bridge, (), uid=1001, sees_all=False)[0].pods[0].reason == "OOMKilled"
+    assert queries.describe(bridge, (), uid=1002, sees_all=False) == []
 
 
 async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge: bridging.Bridge) -> None:
@@ -109,8 +109,8 @@ async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge
             "message": "no\n  such folder",
             "lastTimestamp": f"2026-01-01T00:00:0{number}Z",
         }
-    found = describing.describe(bridge, (1, 2), uid=1001, sees_all=False)
-    waiting, running = await describing.with_warnings(bridge, found)
+    found = queries.describe(bridge, (1, 2), uid=1001, sees_all=False)
+    waiting, running = await queries.with_warnings(bridge, found)
     assert waiting.pods[0].warnings == ("Failed: no such folder", "FailedMount: no such folder")
     assert running.pods[0].warnings == ()
 
@@ -134,13 +134,13 @@ def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridgin
         (1001, False, [(NO_ROOM,)]),
         (0, True, [(NO_ROOM,)]),
     ):
-        found = describing.describe(bridge, (), uid=uid, sees_all=sees_all)
+        found = queries.describe(bridge, (), uid=uid, sees_all=sees_all)
         assert [view.refusals for view in found] == expected
         assert [view.timeline for view in found] == [()], "only a job asked for comes with its story"
-    assert describing.describe(bridge, (), uid=1002, sees_all=False) == []
-    assert describing.describe(bridge, (1,), uid=1002, sees_all=False)[0].refusals == ()
+    assert queries.describe(bridge, (), uid=1002, sees_all=False) == []
+    assert queries.describe(bridge, (1,), uid=1002, sees_all=False)[0].refusals == ()
     bridge.context.store.note(1, "admitted")
-    assert describing.describe(bridge, (), uid=0, sees_all=True) == []
+    assert queries.describe(bridge, (), uid=0, sees_all=True) == []
 
 
 def test_refusals_are_counted_by_kind() -> None:
@@ -192,7 +192,7 @@ def test_log_lines_for_machines_carry_the_job() -> None:
     """Whoever collects logs can ask for one job."""
     said = io.StringIO()
     handler = logging.StreamHandler(said)
-    handler.setFormatter(logs.JsonLines())
+    handler.setFormatter(logformat.JsonLines())
     log = logging.Logger("penstock.x")
     log.addHandler(handler)
     joblog.of(log, 17).warning("runs as %s, 100 %% sure", "pod")
@@ -200,4 +200,4 @@ def test_log_lines_for_machines_carry_the_job() -> None:
     assert (found["job"], found["level"]) == (17, "warning")
     assert found["message"] == "job 17: runs as pod, 100 % sure"
     record = logging.LogRecord("penstock.x", logging.INFO, "f", 1, "listening", (), None)
-    assert "job" not in json.loads(logs.JsonLines().format(record))
+    assert "job" not in json.loads(logformat.JsonLines().format(record))

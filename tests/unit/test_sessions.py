@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from penstock import crashpoints, errors
-from penstock.bridge import container, output, run
+from penstock.bridge import container, joboutput, run
 from penstock.daemon import metrics, server
 from penstock.hooks import wire
 from penstock.kube import kinds, podview, reflectors, types
@@ -293,7 +293,7 @@ async def test_a_stream_that_hangs_is_said_to_be_incomplete(
     launch(peer, 7, stdout="/home/o", script=script)
     assert await peer.hear() == [b"started"]
     world.end(fakes.ended(0))
-    assert await peer.hear() == [b"note", output.INCOMPLETE.encode()]
+    assert await peer.hear() == [b"note", joboutput.INCOMPLETE.encode()]
     assert await peer.hear() == [b"exit", b"0"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.checking import snapshots
+from penstock.audit import snapshots
 from penstock.kube import types
 from tests.soak import accounts, judging, plans
 from tests.unit import fakes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon import connections, running, settings
+from penstock.daemon import connections, penstockd, settings
 from penstock.model.podpolicy import PodPolicy
 
 KUBECONFIG = """
@@ -35,7 +35,7 @@ async def test_penstockd_ends_while_launchers_are_connected(
     async def for_ever(server: asyncio.Server) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(running, "_cluster_name", named)
+    monkeypatch.setattr(penstockd, "_cluster_name", named)
     monkeypatch.setattr(asyncio.base_events.Server, "wait_closed", for_ever)
     (tmp_path / "k").write_text(KUBECONFIG)
     site = settings.Settings(
@@ -45,7 +45,7 @@ async def test_penstockd_ends_while_launchers_are_connected(
         hook_uids=[],
         pods=PodPolicy(),
     )
-    daemon = asyncio.create_task(running._run(site, ""))
+    daemon = asyncio.create_task(penstockd._run(site, ""))
     while not (tmp_path / "s").exists():  # noqa: ASYNC110  # nobody else tells
         await asyncio.sleep(0.01)
     _, writer = await asyncio.open_unix_connection(tmp_path / "s")

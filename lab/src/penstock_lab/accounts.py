@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock import errors
-from penstock_lab import commands, environment, paths, spec
+from penstock_lab import paths, shellenv, spec, subprocesses
 
 Known = set[tuple[str, str]]
 """Pairs of account and user; the user is empty for the account itself."""
@@ -51,4 +51,4 @@ def _known(place: paths.LabPaths) -> Known:
 
 def _sacctmgr(place: paths.LabPaths, *arguments: str) -> str:
     argv = ("sacctmgr", "--immediate", *arguments)
-    return commands.run(argv, environment=environment.slurm(place)).stdout
+    return subprocesses.run(argv, environment=shellenv.slurm(place)).stdout

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock import errors
-from penstock_lab import accounts, components, locking, passwd, paths, places, spec, supervision, teardown
-from penstock_lab.kubernetes import choosing
+from penstock_lab import accounts, components, directories, lock, passwd, paths, spec, supervision, teardown
+from penstock_lab.kubernetes import variants
 
 
 def take_down(place: paths.LabPaths, *, force: bool = False) -> bool:
     """Remove the lab; False when there was none. `force` goes on although lab.json cannot be read."""
     if not spec.exists(place):
-        places.require_ours(place.directory)
+        directories.require_ours(place.directory)
         return False
-    with locking.lock(place.directory):
+    with lock.lock(place.directory):
         lab = _load_or_none(place) if force else spec.load(place)
         if lab is None:
-            places.require_only_ours(place.directory)
+            directories.require_only_ours(place.directory)
         teardown.tear_down(place, lab)
     return True
 
@@ -32,10 +32,10 @@ def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
     """Give an existing user of this machine a folder on the NAS and a place in the accounting."""
     lab = spec.load(place)
     passwd.entry_of(name)
-    with locking.lock(place.directory):
+    with lock.lock(place.directory):
         accounts.add_user(place, name, account=account)
-        places.make_home(place, name)
-        choosing.admit_user(place, lab, name)
+        directories.make_home(place, name)
+        variants.admit_user(place, lab, name)
 
 
 def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
         raise errors.UsageError(
             f"the lab has no component {', '.join(unknown)}", hint=f"It has: {', '.join(known)}."
         )
-    with locking.lock(place.directory):
+    with lock.lock(place.directory):
         supervisor = supervision.Supervisor(place)
         for name in names:
             supervisor.stop(known[name])

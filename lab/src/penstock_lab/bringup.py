@@ -17,24 +17,24 @@ import msgspec
 from penstock import errors
 from penstock_lab import (
     accounts,
-    commands,
     components,
     configuration,
+    directories,
     files,
     interrupts,
-    locking,
+    lock,
     paths,
-    places,
     ports,
     preparations,
     spec,
-    steps,
+    subprocesses,
     supervision,
+    taskgraph,
     teardown,
     users,
 )
-from penstock_lab.faultproxy import setup as faulty
-from penstock_lab.kubernetes import choosing
+from penstock_lab.faultproxy import labcomponent as faulty
+from penstock_lab.kubernetes import variants
 from penstock_lab.slurm import firststate, programs
 
 
@@ -63,7 +63,7 @@ def bring_up(
     place: paths.LabPaths,
     wishes: Wishes,
     *,
-    listener: steps.Listener,
+    listener: taskgraph.Listener,
     environment: Mapping[str, str],
 ) -> spec.LabSpec:
     """Make or repair the lab; LabError with one clear line when that fails."""
@@ -75,7 +75,7 @@ def bring_up(
             if lab.user_created:
                 users.ensure_created(place, lab.user)  # first: another lab may choose that name meanwhile
             lab = programs.with_programs(lab, listener=listener, environment=environment)
-            lab = choosing.with_programs(lab, listener=listener, environment=environment)
+            lab = variants.with_programs(lab, listener=listener, environment=environment)
             return _realize(place, lab, listener=listener)
         except BaseException:
             if not lab.complete:
@@ -88,10 +88,10 @@ def _planned(
     place: paths.LabPaths, wishes: Wishes, environment: Mapping[str, str], claims: ports.Claims
 ) -> spec.LabSpec:
     """A new lab, as far as lab.json; whatever is impossible about it is said before anything is made."""
-    places.require_space(place.directory, megabytes=places.NEW_LAB_MEGABYTES)
+    directories.require_space(place.directory, megabytes=directories.NEW_LAB_MEGABYTES)
     name = paths.valid_name(wishes.name or paths.name_from(place.directory))
     person = users.person_behind_sudo(environment)
-    members = choosing.members(wishes.kubernetes or spec.DEV)
+    members = variants.members(wishes.kubernetes or spec.DEV)
     nodes = len(members) or wishes.nodes or spec.DEFAULT_NODES
     count = spec.port_count(nodes, wishes.kubernetes or spec.DEV, fault_proxy=bool(wishes.fault_proxy))
     base = wishes.port_base or claims.choose_base(count)
@@ -107,7 +107,7 @@ def _planned(
     }
     lab = msgspec.convert(wishes.given() | chosen, spec.LabSpec)
     ports.require_free(_ports(place, lab))
-    with commands.os_errors(doing="lab.json"):
+    with subprocesses.os_errors(doing="lab.json"):
         spec.save(place, lab)
     return lab
 
@@ -122,61 +122,65 @@ def _repairable(place: paths.LabPaths, wishes: Wishes) -> spec.LabSpec:
                 f"the lab in {place.directory} has {what}, not {wanted}",
                 hint="`penstock lab down` first, or another --name or --dir.",
             )
-    places.require_space(place.directory, megabytes=places.REPAIR_MEGABYTES)
+    directories.require_space(place.directory, megabytes=directories.REPAIR_MEGABYTES)
     if not lab.complete:
         teardown.end_processes(place, lab)
     return lab
 
 
-def _realize(place: paths.LabPaths, lab: spec.LabSpec, *, listener: steps.Listener) -> spec.LabSpec:
-    with commands.os_errors(doing="directories"):
-        places.make_directories(place, lab)
+def _realize(place: paths.LabPaths, lab: spec.LabSpec, *, listener: taskgraph.Listener) -> spec.LabSpec:
+    with subprocesses.os_errors(doing="directories"):
+        directories.make_directories(place, lab)
     supervisor = supervision.Supervisor(place)
     try:
-        steps.run_all(all_steps(place, lab, supervisor), listener=listener, give_up=supervisor.cancel.set)
+        taskgraph.run_all(all_steps(place, lab, supervisor), listener=listener, give_up=supervisor.cancel.set)
     except errors.LabError as error:
         raise _true_cause(place, error) from error
     if lab.complete:
         return lab
     complete = msgspec.structs.replace(lab, complete=True)
-    with commands.os_errors(doing="lab.json"):
+    with subprocesses.os_errors(doing="lab.json"):
         spec.save(place, complete)
     return complete
 
 
 def _true_cause(place: paths.LabPaths, error: errors.LabError) -> errors.LabError:
     """A daemon on a full disk fails in many words, few of which say why."""
-    if places.free_megabytes(place.directory) >= places.REPAIR_MEGABYTES:
+    if directories.free_megabytes(place.directory) >= directories.REPAIR_MEGABYTES:
         return error
-    return commands.full_disk(error.message)
+    return subprocesses.full_disk(error.message)
 
 
 def all_steps(
     place: paths.LabPaths, lab: spec.LabSpec, supervisor: supervision.Supervisor
-) -> tuple[steps.Step, ...]:
+) -> tuple[taskgraph.Step, ...]:
     """Everything there is to do; what waits for what is said by the steps themselves."""
     made = [
-        steps.Step(name="munge key", run=lambda: preparations.make_munge_key(place)),
-        steps.Step(name="database files", run=lambda: preparations.make_database(place)),
-        steps.Step(name="configuration", run=lambda: configuration.write(place, lab)),
-        steps.Step(name="accounts", after=(components.SLURMDBD,), run=lambda: accounts.register(place, lab)),
-        steps.Step(
+        taskgraph.Step(name="munge key", run=lambda: preparations.make_munge_key(place)),
+        taskgraph.Step(name="database files", run=lambda: preparations.make_database(place)),
+        taskgraph.Step(name="configuration", run=lambda: configuration.write(place, lab)),
+        taskgraph.Step(
+            name="accounts", after=(components.SLURMDBD,), run=lambda: accounts.register(place, lab)
+        ),
+        taskgraph.Step(
             name=firststate.STEP, after=(components.SLURMCTLD,), run=lambda: firststate.save(place, lab)
         ),
     ]
     if lab.bridge and lab.kubernetes == spec.DEV:
-        made.append(steps.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab)))
-    made.extend(choosing.all_steps(place, lab))
+        made.append(
+            taskgraph.Step(name="certificates", run=lambda: preparations.make_certificates(place, lab))
+        )
+    made.extend(variants.all_steps(place, lab))
     made.extend(faulty.all_steps(place, lab, after=components.cluster_ready_after(lab)))
     daemons = components.all_components(place, lab)
     return (*made, *(_as_step(component, supervisor) for component in daemons))
 
 
-def _as_step(component: components.Component, supervisor: supervision.Supervisor) -> steps.Step:
+def _as_step(component: components.Component, supervisor: supervision.Supervisor) -> taskgraph.Step:
     def run() -> str:
         return "started" if supervisor.ensure(component) else "runs already"
 
-    return steps.Step(name=component.name, after=component.after, run=run)
+    return taskgraph.Step(name=component.name, after=component.after, run=run)
 
 
 def _ports(place: paths.LabPaths, lab: spec.LabSpec) -> list[tuple[str, int]]:
@@ -187,13 +191,13 @@ def _ports(place: paths.LabPaths, lab: spec.LabSpec) -> list[tuple[str, int]]:
 @contextlib.contextmanager
 def _locked_directory(place: paths.LabPaths) -> Iterator[None]:
     """The lab's directory, made if need be, for us alone; removed again if we fail and it is empty."""
-    places.require_usable(place.directory)
+    directories.require_usable(place.directory)
     try:
-        with commands.os_errors(doing=f"making {place.directory}"):
+        with subprocesses.os_errors(doing=f"making {place.directory}"):
             place.directory.parent.mkdir(parents=True, exist_ok=True)
             files.directory(place.directory, owner=files.Owner(os.geteuid(), os.getegid()))
-        places.require_ours(place.directory)  # until now its maker could put something there
-        with locking.lock(place.directory):
+        directories.require_ours(place.directory)  # until now its maker could put something there
+        with lock.lock(place.directory):
             yield
     except BaseException:
         teardown.remove_if_empty(place.directory)

@@ -10,7 +10,7 @@ import base64
 import secrets
 from pathlib import Path
 
-from penstock_lab import commands, files, paths
+from penstock_lab import files, paths, subprocesses
 
 DAYS = "3650"
 
@@ -72,7 +72,7 @@ def ensure_certificate(*, key: Path, certificate: Path) -> None:
         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
         "-keyout", "-", "-out", "-",
     )  # fmt: skip
-    made = commands.run(argv).stdout
+    made = subprocesses.run(argv).stdout
     files.write(key, _block(made, "PRIVATE KEY"), mode=0o600)
     files.write(certificate, _block(made, "CERTIFICATE"))
 

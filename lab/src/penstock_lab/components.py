@@ -10,9 +10,9 @@ import sys
 from collections.abc import Mapping
 
 from penstock import wellknown
-from penstock_lab import component, environment, health, listening, paths, sessions, spec
-from penstock_lab.faultproxy import setup as faulty
-from penstock_lab.kubernetes import choosing
+from penstock_lab import component, health, loopback, pamsessions, paths, shellenv, spec
+from penstock_lab.faultproxy import labcomponent as faulty
+from penstock_lab.kubernetes import variants
 from penstock_lab.slurm import firststate, programs
 
 Component = component.Component
@@ -33,7 +33,7 @@ def all_components(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[Component,
     slurmds = tuple(_slurmd(place, lab, number) for number in range(lab.slurmds))
     if not lab.bridge:
         return (*slurm, *slurmds)
-    cluster = choosing.all_components(place, lab)
+    cluster = variants.all_components(place, lab)
     if lab.kubernetes == spec.DEV:
         cluster = (_devcluster(place, lab),)
     proxy = faulty.all_components(place, lab)
@@ -96,7 +96,7 @@ def _slurmdbd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         on_loopback=True,
         after=(MUNGED, MARIADBD, "configuration"),
         argv=("slurmdbd", "-D"),
-        environment=environment.slurm(place, conf=listening.accounting_conf(place))
+        environment=shellenv.slurm(place, conf=loopback.accounting_conf(place))
         | {"MYSQL_UNIX_PORT": str(place.mariadb_socket)},
         port=lab.accounting_port,
         check=lambda: health.accounting(place, lab.accounting_port),
@@ -109,8 +109,8 @@ def _slurmctld(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         user="slurm",
         on_loopback=True,
         after=("accounts",),
-        argv=("slurmctld", "-D", "-f", str(listening.slurm_conf(place))),
-        environment=environment.slurm(place, conf=listening.slurm_conf(place)),
+        argv=("slurmctld", "-D", "-f", str(loopback.slurm_conf(place))),
+        environment=shellenv.slurm(place, conf=loopback.slurm_conf(place)),
         port=lab.controller_port,
         check=lambda: health.controller(place, lab.controller_port),
     )
@@ -123,16 +123,16 @@ def _slurmd(place: paths.LabPaths, lab: spec.LabSpec, number: int) -> Component:
         on_loopback=True,
         after=(firststate.STEP,),
         argv=(
-            *(sessions.prefix(place) if lab.bridge else ()),
+            *(pamsessions.prefix(place) if lab.bridge else ()),
             "slurmd",
             "-D",
             "-N",
             node.name,
             "-f",
-            str(listening.slurm_conf(place)),
+            str(loopback.slurm_conf(place)),
             *programs.slurmd_options(lab),
         ),
-        environment=environment.slurm(place, conf=listening.slurm_conf(place)),
+        environment=shellenv.slurm(place, conf=loopback.slurm_conf(place)),
         port=node.port,
         check=lambda: health.node(place, node.name, node.port),
         complaint=lambda: health.drained(place, node.name),
@@ -166,7 +166,7 @@ def _penstockd(place: paths.LabPaths, lab: spec.LabSpec) -> Component:
         name=PENSTOCKD,
         after=(firststate.STEP, *api),
         argv=(sys.executable, "-m", "penstock", "daemon", *_words(options)),
-        environment=component.python_environment() | environment.slurm(place),
+        environment=component.python_environment() | shellenv.slurm(place),
         check=lambda: health.unix_socket(place.penstockd_socket),
     )
 
@@ -176,7 +176,7 @@ def _intake(place: paths.LabPaths) -> Component:
         name=INTAKE,
         after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "intake", "--config", str(place.intake_conf)),
-        environment=component.python_environment() | environment.slurm(place),
+        environment=component.python_environment() | shellenv.slurm(place),
         check=lambda: health.inbox(place.inbox),
         complaint=lambda: health.inbox_problem(place.inbox),
         stop_seconds=15.0,
@@ -185,7 +185,7 @@ def _intake(place: paths.LabPaths) -> Component:
 
 def cluster_ready_after(lab: spec.LabSpec) -> tuple[str, ...]:
     """The steps after which the cluster lets penstockd in."""
-    return (DEVCLUSTER,) if lab.kubernetes == spec.DEV else choosing.ready_after(lab)
+    return (DEVCLUSTER,) if lab.kubernetes == spec.DEV else variants.ready_after(lab)
 
 
 def _collector(place: paths.LabPaths) -> Component:
@@ -193,7 +193,7 @@ def _collector(place: paths.LabPaths) -> Component:
         name=COLLECTOR,
         after=(firststate.STEP,),
         argv=(sys.executable, "-m", "penstock", "collector", "--config", str(place.collector_conf)),
-        environment=component.python_environment() | environment.slurm(place),
+        environment=component.python_environment() | shellenv.slurm(place),
         check=lambda: health.lock(place.attempts / wellknown.COLLECTOR_LOCK),
         stop_seconds=10.0,
     )

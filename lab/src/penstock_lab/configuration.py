@@ -7,40 +7,51 @@ from __future__ import annotations
 import os
 
 from penstock import wellknown
-from penstock.install import facts, rendering
+from penstock.install import facts, sitefiles
 from penstock.model import releases
-from penstock.site import loading, resolving
+from penstock.site import loader, nodegroups
 from penstock.site import schema as site_schema
-from penstock_lab import devices, files, listening, passwd, paths, places, sessions, sitefile, spec, wrapper
+from penstock_lab import (
+    devices,
+    directories,
+    files,
+    loopback,
+    pamsessions,
+    passwd,
+    paths,
+    sitefile,
+    spec,
+    wrapper,
+)
 from penstock_lab.slurm import programs
 
 
 def write(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     """site.yaml, and all that comes of it."""
     if lab.bridge:
-        sessions.guard(place)
+        pamsessions.guard(place)
     programs.link(place, lab)
-    text = sitefile.render(place, lab, address=listening.shared_address(), guarded=sessions.are_guarded())
+    text = sitefile.render(place, lab, address=loopback.shared_address(), guarded=pamsessions.are_guarded())
     files.write(place.site_yaml, text)
-    site = loading.load(place.site_yaml)
-    for rendered in rendering.all_files(site, known_facts(site, release=programs.release_of(place))):
+    site = loader.load(place.site_yaml)
+    for rendered in sitefiles.all_files(site, known_facts(site, release=programs.release_of(place))):
         files.directory(rendered.path.parent)
         if rendered.path.parent == place.gpu_devices:
             devices.make(rendered.path, mode=rendered.mode)
             continue
         owner = passwd.owner_of(rendered.owner) if rendered.owner != "root" else None
         files.write(rendered.path, rendered.content, mode=rendered.mode, owner=owner)
-    listening.write(place)
+    loopback.write(place)
     files.write(place.bin / "penstock", wrapper.render(place.library), mode=0o755)
-    return "written" if listening.is_on_loopback() else f"written; {listening.EXPOSED}"
+    return "written" if loopback.is_on_loopback() else f"written; {loopback.EXPOSED}"
 
 
 def known_facts(site: site_schema.Site, *, release: releases.Release) -> facts.Facts:
     """A lab's file says everything; nobody has to be asked."""
     return facts.Facts(
         release=release,
-        groups=resolving.groups(site),
-        slurm_uid=passwd.owner_of(places.SLURM).uid,
+        groups=nodegroups.groups(site),
+        slurm_uid=passwd.owner_of(directories.SLURM).uid,
         default_partition=next(name for name, each in site.partitions.items() if each.default),
         crash_points=os.environ.get(wellknown.ENV_CRASH_POINTS, ""),
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import errors, presence
 from penstock.intake import status
-from penstock_lab import commands, environment, paths, ports
+from penstock_lab import paths, ports, shellenv, subprocesses
 
 ANSWER_SECONDS = 10.0
 """Any answer on a busy machine, where a daemon may have to wait seconds for its turn."""
@@ -85,7 +85,7 @@ def drained(place: paths.LabPaths, name: str) -> str:
 def node_state(place: paths.LabPaths, name: str) -> str:
     """The node's state in sinfo's words, such as idle or drained."""
     argv = ("sinfo", "--noheader", "--Node", f"--nodes={name}", "--format=%T")
-    lines = commands.run(argv, environment=environment.slurm(place), timeout=ANSWER_SECONDS).stdout.split()
+    lines = subprocesses.run(argv, environment=shellenv.slurm(place), timeout=ANSWER_SECONDS).stdout.split()
     return lines[0].lower() if lines else "unknown"
 
 
@@ -135,6 +135,8 @@ def kubernetes(certificate: Path, port: int) -> str:
 def _ask(argv: tuple[str, ...], place: paths.LabPaths) -> str:
     """What the program says, be it an answer or a complaint."""
     try:
-        return commands.run(argv, environment=environment.slurm(place), timeout=ANSWER_SECONDS).stdout.strip()
+        return subprocesses.run(
+            argv, environment=shellenv.slurm(place), timeout=ANSWER_SECONDS
+        ).stdout.strip()
     except errors.LabError as error:
         return error.message

@@ -8,7 +8,7 @@ import shutil
 import msgspec
 
 from penstock import errors
-from penstock_lab import certificates, commands, components, files, passwd, paths, places, spec
+from penstock_lab import certificates, components, directories, files, passwd, paths, spec, subprocesses
 
 MUNGE_KEY_BYTES = 128
 NEEDED_PROGRAMS = (
@@ -26,16 +26,18 @@ NEEDED_PROGRAMS = (
 
 def require_programs() -> None:
     """Complain once about every program that is not installed."""
-    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
+    missing = [
+        name for name in NEEDED_PROGRAMS if shutil.which(name, path=subprocesses.search_path()) is None
+    ]
     if missing:
-        packages = " ".join(sorted({commands.PACKAGES[name] for name in missing}))
+        packages = " ".join(sorted({subprocesses.PACKAGES[name] for name in missing}))
         raise errors.LabError(f"not installed: {', '.join(missing)}", hint=f"apt-get install {packages}")
 
 
 def make_munge_key(place: paths.LabPaths) -> str:
     """A key of the lab's own: credentials of the host mean nothing here, nor the other way round."""
     key = secrets.token_bytes(MUNGE_KEY_BYTES)
-    files.write_once(place.munge_key, key, mode=0o400, owner=passwd.owner_of(places.MUNGE))
+    files.write_once(place.munge_key, key, mode=0o400, owner=passwd.owner_of(directories.MUNGE))
     return "ready"
 
 
@@ -52,18 +54,18 @@ def make_database(place: paths.LabPaths) -> str:
         f"--tmpdir={place.database_scratch}",
         "--skip-test-db",
         "--auth-root-authentication-method=socket",
-        f"--auth-root-socket-user={places.SLURM}",
+        f"--auth-root-socket-user={directories.SLURM}",
         "--skip-name-resolve",
         *components.MARIADB_SIZES,
     )
-    commands.run(argv, user=places.SLURM)
+    subprocesses.run(argv, user=directories.SLURM)
     files.write(place.database_made, "")
     return "made"
 
 
 def make_certificates(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     """What the dev cluster and its clients need to know each other, and the nodes it plays."""
-    certificates.ensure(place, port=lab.devcluster_port, penstockd_owner=passwd.owner_of(places.SLURM))
+    certificates.ensure(place, port=lab.devcluster_port, penstockd_owner=passwd.owner_of(directories.SLURM))
     nodes = [
         {"name": node.name, "cpus": node.cpus, "memory_mb": node.memory_mb, "gpus": node.gpus, "labels": {}}
         for node in lab.node_specs

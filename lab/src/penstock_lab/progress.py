@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rich import console, progress
 
-from penstock_lab import steps
+from penstock_lab import taskgraph
 
 
 class PlainLines:
@@ -44,7 +44,7 @@ class MovingLines:
 
 
 @contextlib.contextmanager
-def listener() -> Iterator[steps.Listener]:
+def listener() -> Iterator[taskgraph.Listener]:
     """The one that suits where stderr goes."""
     out = console.Console(stderr=True)
     if not out.is_terminal:

@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock import wellknown
 from penstock.render import pam, yamltext
-from penstock_lab import paths, places, ports, spec
-from penstock_lab.kubernetes import foreign, images
+from penstock_lab import directories, paths, ports, spec
+from penstock_lab.kubernetes import externalcluster, localimages
 from penstock_lab.slurm import programs
 
 HEADER = "# This lab, as a site. Written anew by every `penstock lab up`.\n"
@@ -37,7 +37,7 @@ def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, gua
         },
         "penstockd": _penstockd(place),
         "nas": {"path": str(place.nas), "drop": wellknown.DROP_FOLDER, "in_pods": not lab.foreign},
-        "registry": {"default_image": foreign.IMAGE if lab.foreign else images.USERLAND},
+        "registry": {"default_image": externalcluster.IMAGE if lab.foreign else localimages.USERLAND},
         "node_groups": _groups(lab, address or ports.LOOPBACK),
         "intake": {
             "config": str(place.intake_conf),
@@ -59,7 +59,7 @@ def _slurm(place: paths.LabPaths, lab: spec.LabSpec, address: str | None, *, gua
     return {
         "manage": "whole",
         "conf": str(place.slurm_conf),
-        "user": places.SLURM,
+        "user": directories.SLURM,
         "address": address or ports.LOOPBACK,
         "port": lab.controller_port,
         "listen_on_address_only": address is not None,

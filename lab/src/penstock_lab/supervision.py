@@ -15,7 +15,7 @@ import time
 import msgspec
 
 from penstock import errors
-from penstock_lab import commands, components, files, listening, passwd, paths, ports, processes
+from penstock_lab import components, files, loopback, passwd, paths, ports, processes, subprocesses
 
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.2
@@ -100,22 +100,22 @@ class Supervisor:
 
     def _spawn(self, component: components.Component) -> subprocess.Popen[bytes]:
         log = self.place.component_log(component.name)
-        named = component.on_loopback and listening.has_own_name()
+        named = component.on_loopback and loopback.has_own_name()
         try:
             with log.open("ab") as stream:
                 child = subprocess.Popen(
-                    (*listening.prefix(component.user), *component.argv) if named else component.argv,
+                    (*loopback.prefix(component.user), *component.argv) if named else component.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,
-                    env=commands.base_environment() | dict(component.environment),
+                    env=subprocesses.base_environment() | dict(component.environment),
                     cwd="/",
                     umask=0o022,
                     start_new_session=True,
                     **passwd.identity(None if named else component.user),
                 )
         except FileNotFoundError as error:
-            hint = commands.package_hint(component.argv[0])
+            hint = subprocesses.package_hint(component.argv[0])
             raise errors.LabError(f"the program {component.argv[0]} is not installed", hint=hint) from error
         self._children[component.name] = child
         return child
@@ -151,8 +151,8 @@ class Supervisor:
     def _failed(self, component: components.Component, what: str, log_offset: int) -> errors.LabError:
         log = self.place.component_log(component.name)
         lines = files.tail(log, since=log_offset)
-        if commands.speaks_of_full_disk("\n".join(lines)):
-            return commands.full_disk(component.name)
+        if subprocesses.speaks_of_full_disk("\n".join(lines)):
+            return subprocesses.full_disk(component.name)
         said = "".join(f"\n    {line}" for line in lines) or " (nothing)"
         return errors.LabError(f"{component.name} {what}", hint=f"the end of {log}:{said}")
 

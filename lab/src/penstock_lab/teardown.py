@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock import errors
-from penstock_lab import commands, components, files, paths, processes, spec, supervision, users
-from penstock_lab.devcluster import processes as devcluster
-from penstock_lab.kubernetes import cgroups, choosing, mounting
+from penstock_lab import components, files, paths, processes, spec, subprocesses, supervision, users
+from penstock_lab.devcluster import podprocesses as devcluster
+from penstock_lab.kubernetes import cgroups, mountcalls, variants
 
 DAEMON_NAMES = frozenset({"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmstepd"})
 OUR_PROGRAMS = (
@@ -45,7 +45,7 @@ def tear_down(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 def end_processes(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
     """End every process of the lab, recorded or not."""
     _stop_in_order(place, lab)
-    choosing.clear(place, lab)
+    variants.clear(place, lab)
     _end_the_rest(place, lab)
     cgroups.remove(devcluster.cgroup_name(place.devcluster_data))  # there only if the dev cluster was killed
 
@@ -131,12 +131,12 @@ def _unmount(directory: Path) -> None:
     what is removed through a mount that was missed is somebody's data.
     """
     for _ in range(_ROUNDS):
-        below = [point for point in mounting.all_mounts() if point.startswith(f"{directory}/")]
+        below = [point for point in mountcalls.all_mounts() if point.startswith(f"{directory}/")]
         if not below:
             return
         for point in sorted(below, key=len, reverse=True):
-            if commands.run(("umount", point), check=False).returncode != 0:
-                commands.run(("umount", "--lazy", point), check=False)
+            if subprocesses.run(("umount", point), check=False).returncode != 0:
+                subprocesses.run(("umount", "--lazy", point), check=False)
     raise errors.LabError(f"still mounted, so nothing below {directory} was removed: {', '.join(below)}")
 
 
@@ -152,7 +152,7 @@ def _remove_tree(place: paths.LabPaths) -> None:
             return
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
-                raise commands.from_os_error(error, doing=f"removing {place.directory}") from error
+                raise subprocesses.from_os_error(error, doing=f"removing {place.directory}") from error
             time.sleep(0.05)
         else:
             return
@@ -171,4 +171,4 @@ def _remove_directory_if_empty(path: Path) -> None:
         path.rmdir()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY):
-            raise commands.from_os_error(error, doing=f"removing {path}") from error
+            raise subprocesses.from_os_error(error, doing=f"removing {path}") from error

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import errors, wellknown
-from penstock.checking import confirming
-from penstock_lab import caching, commands, environment, inspecting, passwd, paths, preparations, spec
-from penstock_lab.kubernetes import requirements, turns
+from penstock.audit import confirmed
+from penstock_lab import cache, labcheck, passwd, paths, preparations, shellenv, spec, subprocesses
+from penstock_lab.kubernetes import requirements, startlock
 
 PARENT = Path("/tmp")  # noqa: S108 - a lab's path must be short, and its name is random
 UP_SECONDS = 300
@@ -125,13 +125,13 @@ class RunningLab:
         argv = (sys.executable, "-m", "penstock", *arguments)
         return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
 
-    def check(self, *, patience: Mapping[str, float] = confirming.PATIENCE) -> None:
+    def check(self, *, patience: Mapping[str, float] = confirmed.PATIENCE) -> None:
         """AssertionError with the evidence when Slurm and Kubernetes disagree, or nobody can know."""
-        asyncio.run(inspecting.check(self.env, patience))
+        asyncio.run(labcheck.check(self.env, patience))
 
     def _environment(self, *, root: bool, user: str = "") -> dict[str, str]:
-        path = f"{self.place.bin}:{commands.search_path()}"
-        return {"PATH": path, "LC_ALL": "C.UTF-8", **environment.variables(self.place, root=root, user=user)}
+        path = f"{self.place.bin}:{subprocesses.search_path()}"
+        return {"PATH": path, "LC_ALL": "C.UTF-8", **shellenv.variables(self.place, root=root, user=user)}
 
 
 def run(
@@ -252,4 +252,4 @@ def _its_turn(options: Sequence[str]) -> contextlib.AbstractContextManager[None]
         return contextlib.nullcontext()
     named = dict(itertools.pairwise(options)).get("--nodes")
     nodes = int(named) if named else spec.DEFAULT_NODES
-    return turns.turn(caching.root(os.environ) / "tests.lock", nodes)
+    return startlock.turn(cache.root(os.environ) / "tests.lock", nodes)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock_lab import commands, passwd, paths
+from penstock_lab import passwd, paths, subprocesses
 
 USER_PREFIX = "penstock-"
 _LOCK_ATTEMPTS = 20
@@ -69,9 +69,9 @@ def _is_ours(name: str, home: Path) -> bool:
 def _retrying(*argv: str) -> None:
     """Run a program that needs the lock on /etc/passwd, which another lab may hold at this moment."""
     for attempt in range(_LOCK_ATTEMPTS):
-        result = commands.run(argv, check=False)
+        result = subprocesses.run(argv, check=False)
         if result.returncode == 0:
             return
         if result.returncode != _USERADD_CANNOT_LOCK or attempt == _LOCK_ATTEMPTS - 1:
-            raise commands.failure(argv, result)
+            raise subprocesses.failure(argv, result)
         time.sleep(0.1)

@@ -19,7 +19,7 @@ import click
 
 import penstock
 import penstock_lab
-from penstock_lab import commands, files
+from penstock_lab import files, subprocesses
 
 
 def render(library: Path) -> str:
@@ -63,7 +63,7 @@ def _interpreter_is_open(interpreter: Path) -> bool:
 
 def _substitute() -> str:
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return shutil.which(name, path=commands.search_path()) or ""
+    return shutil.which(name, path=subprocesses.search_path()) or ""
 
 
 def _import_places() -> list[Path]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import crashpoints, errors, joblog
-from penstock.bridge import placement, podremoval, records, steering
+from penstock.bridge import attemptfiles, placement, podremoval, retries
 from penstock.bridge.context import Context
 from penstock.kube import podview
 from penstock.model import jobs, sentences, states
@@ -38,8 +38,8 @@ class Admission:
         context: Context,
         *,
         placements: placement.Placements,
-        attempts: records.AttemptRecords,
-        waiting: steering.Steering,
+        attempts: attemptfiles.AttemptRecords,
+        waiting: retries.Steering,
     ) -> None:
         self._context, self._placements = context, placements
         self._attempts, self._steering = attempts, waiting

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.bridge import (
-    draining,
+    attemptfiles,
+    drains,
     epilogs,
     gang,
-    namespaces,
+    jobnamespaces,
     owners,
     placement,
-    records,
-    steering,
-    sweeping,
+    retries,
+    sweeps,
 )
 from penstock.bridge.admission import Admission
 from penstock.bridge.context import Context
@@ -38,11 +38,11 @@ class Bridge:
     launching: Launching
     sessions: Sessions
     releasing: Releasing
-    steering: steering.Steering
-    sweeper: sweeping.Sweeper
-    drainer: draining.Drainer
+    steering: retries.Steering
+    sweeper: sweeps.Sweeper
+    drainer: drains.Drainer
     follower: Follower
-    attempts: records.AttemptRecords
+    attempts: attemptfiles.AttemptRecords
 
 
 def assemble(
@@ -56,10 +56,10 @@ def assemble(
 ) -> Bridge:
     """All services; `partitions` are the bridged ones."""
     placements = placement.Placements(context)
-    attempts = records.AttemptRecords(context, state_dir=state_dir, results=results)
+    attempts = attemptfiles.AttemptRecords(context, state_dir=state_dir, results=results)
     known, follower = owners.Owners(), Follower(context, start_timeout)
-    waiting = steering.Steering(context)
-    homes = namespaces.Namespaces(context.kube, context.settings)
+    waiting = retries.Steering(context)
+    homes = jobnamespaces.Namespaces(context.kube, context.settings)
     maker = gang.GangMaker(context, follower, homes, placements)
     admission = Admission(context, placements=placements, attempts=attempts, waiting=waiting)
     launching = Launching(
@@ -78,8 +78,8 @@ def assemble(
         sessions=Sessions(context, launching, Running(context, follower), ending),
         releasing=Releasing(context, placements=placements, attempts=attempts, known=known),
         steering=waiting,
-        sweeper=sweeping.Sweeper(context, attempts, waiting, partitions),
-        drainer=draining.Drainer(context, placements, partitions, notes),
+        sweeper=sweeps.Sweeper(context, attempts, waiting, partitions),
+        drainer=drains.Drainer(context, placements, partitions, notes),
         follower=follower,
         attempts=attempts,
     )

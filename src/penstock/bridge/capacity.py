@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.bridge import store
+from penstock.bridge import jobstore
 from penstock.judge import rights
 from penstock.kube import podview, types
 from penstock.model import jobs, resources
@@ -22,7 +22,7 @@ def refusals(
     *,
     nodes: Mapping[str, types.Node],
     pods: Iterable[types.Pod],
-    reserved: store.Store,
+    reserved: jobstore.Store,
 ) -> tuple[Refusal, ...]:
     """Why the job cannot start now, one for each node that cannot hold it; empty when it can."""
     own = allocation.identity.job_id
@@ -42,7 +42,7 @@ def refusals(
 
 
 def free(
-    nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: store.Store
+    nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: jobstore.Store
 ) -> dict[str, resources.Amount]:
     """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
     pods = list(filter(rights.takes_room, pods))
@@ -57,7 +57,7 @@ def free(
     return left
 
 
-def _unreserved_by_node(pods: Iterable[types.Pod], reserved: store.Store) -> dict[str, list[types.Pod]]:
+def _unreserved_by_node(pods: Iterable[types.Pod], reserved: jobstore.Store) -> dict[str, list[types.Pod]]:
     by_node: dict[str, list[types.Pod]] = {}
     for pod in pods:
         job_id = podview.job_id(pod)
@@ -66,7 +66,9 @@ def _unreserved_by_node(pods: Iterable[types.Pod], reserved: store.Store) -> dic
     return by_node
 
 
-def _beyond(pods: Iterable[types.Pod], reserved: store.Store, *, besides: int) -> dict[str, resources.Amount]:
+def _beyond(
+    pods: Iterable[types.Pod], reserved: jobstore.Store, *, besides: int
+) -> dict[str, resources.Amount]:
     """What pods of jobs take of each node over and above their jobs' reservations."""
     taken: dict[tuple[str, int], resources.Amount] = {}
     for pod in pods:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 
 from penstock import wellknown
-from penstock.bridge import ports
+from penstock.bridge import protocols
 from penstock.kube import types
 
 
@@ -15,7 +15,7 @@ from penstock.kube import types
 class Container:
     """The container of one pod."""
 
-    kube: ports.Kube
+    kube: protocols.Kube
     pod: types.Pod
 
     async def signal(self, number: signal.Signals, *, everyone: bool, agent: bool = True) -> None:

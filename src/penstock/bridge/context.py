@@ -7,7 +7,7 @@ import time as unix_time
 from collections.abc import Callable
 
 from penstock import clock
-from penstock.bridge import ports, store
+from penstock.bridge import jobstore, protocols
 from penstock.kube import reflectors, types
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import pods as rendering
@@ -17,18 +17,18 @@ from penstock.render import pods as rendering
 class Context:
     """One penstockd's surroundings."""
 
-    slurm: ports.Slurm
-    kube: ports.Kube
+    slurm: protocols.Slurm
+    kube: protocols.Kube
     pods: reflectors.Reflector[types.Pod]
     nodes: reflectors.Reflector[types.Node]
     settings: PodPolicy
     time: clock.Clock
-    meter: ports.Meter
+    meter: protocols.Meter
     wall_clock: Callable[[], float] = unix_time.time
-    store: store.Store = dataclasses.field(init=False)
+    store: jobstore.Store = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = store.Store(self.wall_clock)
+        self.store = jobstore.Store(self.wall_clock)
 
     @property
     def cluster(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from penstock import crashpoints, errors, joblog
-from penstock.bridge import records, slurmcalls
+from penstock.bridge import attemptfiles, slurmcalls
 from penstock.bridge.context import Context
 from penstock.bridge.launch import Launch
 from penstock.kube import reflectors, types
@@ -23,7 +23,7 @@ ROUNDS_TO_END = 2  # so many looks in a row find it running before it is requeue
 class Ending:
     """Tells ends."""
 
-    def __init__(self, context: Context, attempts: records.AttemptRecords) -> None:
+    def __init__(self, context: Context, attempts: attemptfiles.AttemptRecords) -> None:
         self._context, self._attempts = context, attempts
 
     async def tell(self, launch: Launch, outcome: Outcome) -> None:

@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Callable
 
 from penstock import clock, errors
-from penstock.bridge import confirming
+from penstock.bridge import confirmation
 from penstock.bridge.context import Context
 from penstock.judge import outcomes
-from penstock.kube import kinds, lists, podview, reflectors, types, warnings
+from penstock.kube import kinds, lists, podevents, podview, reflectors, types
 from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 
 FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
@@ -112,7 +112,7 @@ class Follower:
         """What the API itself says: an end, certainly gone, or nothing new. No answer is no time spent."""
         patience.asked()
         try:
-            found = await confirming.pod(self.context.kube, pod.metadata.namespace, pod.metadata.name)
+            found = await confirmation.pod(self.context.kube, pod.metadata.namespace, pod.metadata.name)
             if found is None or found.metadata.uid != pod.metadata.uid:
                 return await self._vanished(pod)
         except errors.KubeError:
@@ -126,7 +126,7 @@ class Follower:
     async def _vanished(self, pod: types.Pod) -> Outcome:
         """Deleted by somebody, or gone with its node, for which the job is not to blame."""
         node = pod.spec.node_name
-        lost = bool(node) and await confirming.node(self.context.kube, node) is None
+        lost = bool(node) and await confirmation.node(self.context.kube, node) is None
         return NODE_LOST if lost else VANISHED
 
     async def _never_started(self, pod: types.Pod) -> Outcome:
@@ -143,10 +143,10 @@ class Follower:
             found = await lists.everything(
                 self.context.kube,
                 kinds.EVENTS,
-                warnings.Event,
+                podevents.Event,
                 namespace=pod.metadata.namespace,
-                fields=warnings.about(pod.metadata.uid),
+                fields=podevents.about(pod.metadata.uid),
             )
         except errors.KubeError:
             return ()
-        return warnings.words(found.items)
+        return podevents.words(found.items)

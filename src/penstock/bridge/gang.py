@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from penstock import crashpoints, errors
-from penstock.bridge import confirming, follower, namespaces, placement, podremoval
+from penstock.bridge import confirmation, follower, jobnamespaces, placement, podremoval
 from penstock.bridge.context import Context
 from penstock.kube import codec, kinds, podview, types
 from penstock.model import jobs, launches, sentences
@@ -63,7 +63,7 @@ class GangMaker:
 
     context: Context
     follower: follower.Follower
-    namespaces: namespaces.Namespaces
+    namespaces: jobnamespaces.Namespaces
     placements: placement.Placements
     bare: set[str] = dataclasses.field(default_factory=set)
     """uids of pods that we have made and that have no Secret of theirs yet, as far as we know."""
@@ -175,7 +175,7 @@ class GangMaker:
         try:
             await self.context.kube.create(kinds.SECRETS, manifest, namespace=first.metadata.namespace)
         except errors.KubeConflict as error:
-            if error.reason == namespaces.UNCOUNTED:
+            if error.reason == jobnamespaces.UNCOUNTED:
                 raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
             if uid in self.bare:
                 raise errors.KubeUnavailable("the Secret of pods that were removed is still there") from None
@@ -193,14 +193,14 @@ class GangMaker:
         if not self.context.store.holds(job_id, node):
             raise GangRefused(not_started(OutcomeKind.NODE_TAKEN_BACK, "", node=node))
         kube, seen = self.context.kube, f"/{node}" in self.context.nodes.objects
-        if not seen and await confirming.node(kube, node) is None:  # the API would take the binding
+        if not seen and await confirmation.node(kube, node) is None:  # the API would take the binding
             raise GangRefused(not_started(OutcomeKind.NODE_GONE, "", node=node, requeue=True))
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         try:
             await kube.create(kinds.PODS, binding, namespace=meta.namespace, name=meta.name, sub="binding")
         except errors.KubeConflict:  # an earlier try came late, or somebody was faster
-            found = await confirming.pod(kube, meta.namespace, meta.name)
+            found = await confirmation.pod(kube, meta.namespace, meta.name)
             if found is None or (found.metadata.uid, found.spec.node_name) != (meta.uid, node):
                 raise
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))

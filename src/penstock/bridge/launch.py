@@ -14,13 +14,13 @@ import math
 from penstock import crashpoints, errors, joblog
 from penstock.bridge import (
     admission,
-    confirming,
+    attemptfiles,
+    confirmation,
     gang,
     owners,
     placement,
-    ports,
-    records,
-    requests,
+    podrequests,
+    protocols,
     slurmcalls,
 )
 from penstock.bridge.context import Context
@@ -44,7 +44,7 @@ class NotYours(errors.PenstockError):
 class Launch:
     """What launch, run and end share about one launcher's attempt."""
 
-    launcher: ports.Launcher
+    launcher: protocols.Launcher
     allocation: jobs.Allocation
     request: launches.LaunchRequest
     announced: bool = False
@@ -79,7 +79,7 @@ class Launching:
         admitting: admission.Admission,
         maker: gang.GangMaker,
         placements: placement.Placements,
-        attempts: records.AttemptRecords,
+        attempts: attemptfiles.AttemptRecords,
         known: owners.Owners,
     ) -> None:
         self._context, self._admission, self._maker = context, admitting, maker
@@ -107,7 +107,7 @@ class Launching:
         store, began = self._context.store, self._context.time.now()
         if attaching:
             store.reserve(launch.allocation)
-        where = requests.unseen_workdir(launch.request, self._context.settings)
+        where = podrequests.unseen_workdir(launch.request, self._context.settings)
         store.note(launch.job_id, "attached" if attaching else "launched", where)
         launch.gang = await self._persist(launch)
         if not launch.gang:
@@ -221,7 +221,7 @@ class Launching:
         pods = self._context.pods
         place, name = self._whereabouts(identity, rank, namespace)
         try:
-            pod = await confirming.pod(self._context.kube, place, name)
+            pod = await confirmation.pod(self._context.kube, place, name)
         except errors.KubeNotAllowed as error:  # it may run all the same
             raise errors.KubeUnavailable(error.message) from error
         if pod is None or not podview.belongs_to(pods.view(pod), identity):

@@ -18,7 +18,7 @@ import pwd
 import threading
 
 from penstock import errors
-from penstock.model import homes, jobs, launches
+from penstock.model import jobs, launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Owners:
     async def namespace(self, allocation: jobs.Allocation, settings: PodPolicy) -> str:
         """Where the job's pods are; nothing when there is no place for them, and so no pods."""
         try:
-            return homes.namespace_of(await self.of_job(allocation), settings)
+            return namespacepattern.namespace_of(await self.of_job(allocation), settings)
         except errors.UsageError:
             return ""
 

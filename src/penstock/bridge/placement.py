@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from penstock.bridge import capacity, confirming
+from penstock.bridge import capacity, confirmation
 from penstock.bridge.context import Context
 from penstock.kube import podview, types
 from penstock.model import jobs, reasons
@@ -76,8 +76,8 @@ class Bound:
     async def look(self, allocation: jobs.Allocation) -> View:
         names = [share.node for share in allocation.shares]
         async with asyncio.timeout(LOOK_SECONDS):
-            nodes = await confirming.nodes(self._context.kube, names)
-            return nodes, await confirming.pods_on(self._context.kube, names, self._context.pods)
+            nodes = await confirmation.nodes(self._context.kube, names)
+            return nodes, await confirmation.pods_on(self._context.kube, names, self._context.pods)
 
     def refusals(self, allocation: jobs.Allocation, view: View) -> tuple[reasons.Refusal, ...]:
         nodes, pods = view
@@ -101,7 +101,7 @@ class Bound:
     async def loss_of(self, allocation: jobs.Allocation) -> reasons.Outcome:
         """With a node of its own, or deleted by somebody."""
         names = [share.node for share in allocation.shares]
-        there = await confirming.nodes(self._context.kube, names)
+        there = await confirmation.nodes(self._context.kube, names)
         return reasons.VANISHED if len(there) == len(names) else reasons.NODE_LOST
 
     def released_with(self, job_id: int, node: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from penstock import crashpoints, errors
-from penstock.bridge import confirming
+from penstock.bridge import confirmation
 from penstock.bridge.context import Context
 from penstock.kube import kinds, reflectors, types
 
@@ -35,7 +35,7 @@ async def remove(context: Context, pod: types.Pod) -> None:
             while True:
                 change = await changes.next(within=LOOK_AGAIN)
                 is_over = change is None or change.deleted
-                if is_over and not await confirming.is_there(context.kube, pod.metadata):
+                if is_over and not await confirmation.is_there(context.kube, pod.metadata):
                     break
     _forget(context, pod)
 
@@ -50,7 +50,7 @@ async def _asked(context: Context, pod: types.Pod, grace: int) -> bool:
     except errors.KubeNotFound:
         return False
     except errors.KubeConflict as error:  # another pod has its name by now; if not, that was no answer
-        if await confirming.is_there(context.kube, meta):
+        if await confirmation.is_there(context.kube, meta):
             raise errors.KubeUnavailable(f"pod {meta.name} is not deleted: {error.message}") from error
         return False
     return True

@@ -7,7 +7,7 @@ finds one. A list may leave out what is there, a name cannot.
 from __future__ import annotations
 
 from penstock import crashpoints, errors, wellknown
-from penstock.bridge import confirming, owners, placement, podremoval, records, unlaunched
+from penstock.bridge import attemptfiles, confirmation, owners, placement, podremoval, unlaunched
 from penstock.bridge.context import Context
 from penstock.kube import kinds, lists, podview, types
 from penstock.model import jobs, states
@@ -22,7 +22,7 @@ class Releasing:
         context: Context,
         *,
         placements: placement.Placements,
-        attempts: records.AttemptRecords,
+        attempts: attemptfiles.AttemptRecords,
         known: owners.Owners,
     ) -> None:
         self._context, self._store = context, context.store
@@ -117,7 +117,7 @@ class Releasing:
         self, identity: jobs.JobIdentity, ranks: tuple[int, ...], namespace: str
     ) -> list[types.Pod]:
         names = [rendering.pod_name(identity, rank) for rank in ranks]
-        found = [await confirming.pod(self._context.kube, namespace, name) for name in names]
+        found = [await confirmation.pod(self._context.kube, namespace, name) for name in names]
         view = self._context.pods.view
         return [pod for pod in found if pod is not None and podview.job_id(view(pod)) == identity.job_id]
 

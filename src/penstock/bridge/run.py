@@ -8,7 +8,7 @@ import random
 import signal
 
 from penstock import crashpoints, errors
-from penstock.bridge import output, podremoval, ports
+from penstock.bridge import joboutput, podremoval, protocols
 from penstock.bridge.container import Container
 from penstock.bridge.context import Context
 from penstock.bridge.follower import Follower
@@ -41,8 +41,8 @@ class Run:
     def __init__(self, running: Running, launch: Launch, sent: dict[int, int]) -> None:
         self._context, self._follower = running.context, running.follower
         self._launch, self._launcher, self._sent = launch, launch.launcher, sent
-        self._output: output.Output | None = None
-        self._signals: asyncio.Queue[ports.Signal] = asyncio.Queue()
+        self._output: joboutput.Output | None = None
+        self._signals: asyncio.Queue[protocols.Signal] = asyncio.Queue()
 
     # -- end and output ----------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class Run:
         if not streams and not request.pod.own_entrypoint:
             return await self._end()
         container = Container(self._context.kube, first)
-        self._output = output.Output(
+        self._output = joboutput.Output(
             self._launcher, container, self._follower, self._context.time, self._sent
         )
         way = self._output.fetch(streams) if streams else self._output.follow_log()
@@ -64,7 +64,7 @@ class Run:
             self._output.ended.set()
             _, late = await asyncio.wait((streaming,), timeout=patience)
             if late:
-                await self._launcher.note(output.INCOMPLETE)
+                await self._launcher.note(joboutput.INCOMPLETE)
             return outcome
         finally:
             streaming.cancel()
@@ -79,12 +79,12 @@ class Run:
     async def listen(self) -> None:
         """Until the launcher has gone."""
         while (word := await self._launcher.hear()) is not None:
-            if isinstance(word, ports.Signal):
+            if isinstance(word, protocols.Signal):
                 await self._take(word)
             elif self._output is not None:
                 self._output.synced.set()
 
-    async def _take(self, word: ports.Signal) -> None:
+    async def _take(self, word: protocols.Signal) -> None:
         crashpoints.reach("signal.received")
         if self._launch.requeued:  # Slurm ends what it has requeued
             await self._launcher.die(int(word.number))
@@ -93,7 +93,7 @@ class Run:
         else:
             self._signals.put_nowait(word)
 
-    def _waits(self, wanted: ports.Signal) -> bool:
+    def _waits(self, wanted: protocols.Signal) -> bool:
         """Whether one like it is among those that are not delivered yet."""
         waiting = [self._signals.get_nowait() for _ in range(self._signals.qsize())]
         for each in waiting:
@@ -112,7 +112,7 @@ class Run:
                     word = self._most_urgent(word)
             await self._launcher.delivered()
 
-    def _most_urgent(self, first: ports.Signal) -> ports.Signal:
+    def _most_urgent(self, first: protocols.Signal) -> protocols.Signal:
         """A SIGTERM that has come meanwhile, for it is the job's end; else all in the order they came."""
         waiting = [first]
         while not self._signals.empty():
@@ -122,7 +122,7 @@ class Run:
             self._signals.put_nowait(each)
         return chosen
 
-    async def _passed_on(self, word: ports.Signal, *, patience: float) -> bool:
+    async def _passed_on(self, word: protocols.Signal, *, patience: float) -> bool:
         """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again.
 
         A right that is missing may be there again soon, until `patience` is over.

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 
 from penstock import errors
-from penstock.bridge import ports, requests
+from penstock.bridge import podrequests, protocols
 from penstock.bridge.context import Context
 from penstock.bridge.end import Ending
 from penstock.bridge.gang import GangRefused
@@ -30,7 +30,7 @@ class Sessions:
 
     async def serve(
         self,
-        launcher: ports.Launcher,
+        launcher: protocols.Launcher,
         allocation: jobs.Allocation,
         request: launches.LaunchRequest,
         *,
@@ -42,7 +42,7 @@ class Sessions:
         """
         with self.context.store.attending(allocation.identity.job_id):
             try:
-                request = requests.allowed(
+                request = podrequests.allowed(
                     request, allocation.partition, self.context.settings, runs=attaching
                 )
             except errors.UsageError as error:

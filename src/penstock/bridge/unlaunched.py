@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from penstock import errors, joblog
-from penstock.bridge import records
+from penstock.bridge import attemptfiles
 from penstock.bridge.context import Context
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, OutcomeKind
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 IO_ERROR = 53  # the "signal" by which Slurm says that it could not open the script's files (ESLURMD_IO_ERROR)
 
 
-async def note(context: Context, attempts: records.AttemptRecords, allocation: jobs.Allocation) -> None:
+async def note(context: Context, attempts: attemptfiles.AttemptRecords, allocation: jobs.Allocation) -> None:
     """If the job whose nodes were given back is such a one, keep why."""
     identity = allocation.identity
     if attempts.find(identity) is not None:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from penstock import clock, errors, wellknown
-from penstock.checking import confirming, looking, rendering, running
+from penstock.audit import checkruns, collect, confirmed, reports
 from penstock.kube import client, incluster
 from penstock.nas import atomic
 from penstock.views import installation
@@ -27,7 +27,7 @@ CLEAN, BROKEN, UNKNOWN = 0, 1, 3
 @click.option("--interval", default=15.0, show_default=True, help="Seconds between looks with --watch.")
 @click.option(
     "--patience",
-    default=confirming.PATIENCE["I2"],
+    default=confirmed.PATIENCE["I2"],
     show_default=True,
     help="Seconds that an orphan, or a job without pods, may be there before it counts.",
 )
@@ -59,21 +59,21 @@ def check(watch: bool, interval: float, patience: float, metrics_file: Path | No
         raise errors.UsageError("--metrics-file is kept by --watch", hint="Add --watch.")
     if interval <= 0 or patience < 0:
         raise errors.UsageError("--interval must be above 0 and --patience not below 0")
-    limits = {**confirming.PATIENCE, "I2": patience}
+    limits = {**confirmed.PATIENCE, "I2": patience}
     work = _watch(limits, interval, metrics_file, style) if watch else _once(limits, style)
     with contextlib.suppress(KeyboardInterrupt):
         sys.exit(asyncio.run(work))
 
 
 @contextlib.asynccontextmanager
-async def _checker(patience: dict[str, float]) -> AsyncIterator[running.Checker]:
+async def _checker(patience: dict[str, float]) -> AsyncIterator[checkruns.Checker]:
     if not os.environ.get(wellknown.ENV_KUBECONFIG) and not incluster.is_pod():
         raise errors.UsageError(
             "KUBECONFIG is not set", hint="Name a kubeconfig that may list nodes, pods and Secrets."
         )
     async with client.KubeClient(incluster.of_person()) as kube:
-        looker = looking.Looker(kube, installation.slurm_conf(), installation.socket())
-        yield running.Checker(looker.look, clock.SystemClock(), confirming.Confirmer(patience))
+        looker = collect.Looker(kube, installation.slurm_conf(), installation.socket())
+        yield checkruns.Checker(looker.look, clock.SystemClock(), confirmed.Confirmer(patience))
 
 
 async def _once(patience: dict[str, float], style: str) -> int:
@@ -82,7 +82,7 @@ async def _once(patience: dict[str, float], style: str) -> int:
     if style == "json":
         click.echo(msgspec.json.encode(report))
     elif report.violations:
-        click.echo(rendering.as_text(report.violations))
+        click.echo(reports.as_text(report.violations))
     elif not report.unknown:
         click.echo("All is well: no double booking, no orphans, one record.")
     if report.unknown:
@@ -97,7 +97,7 @@ async def _watch(patience: dict[str, float], interval: float, metrics: Path | No
         async for change in checker.forever(interval=interval):
             report = change.report
             if metrics:
-                text = rendering.as_metrics(report.violations, known=not report.unknown, at=unix_time.time())
+                text = reports.as_metrics(report.violations, known=not report.unknown, at=unix_time.time())
                 await asyncio.to_thread(atomic.write, metrics, text.encode(), durable=False)
             if change.appeared or change.gone or report.unknown != unknown:
                 _tell(change, style, unknown_before=unknown)
@@ -105,13 +105,13 @@ async def _watch(patience: dict[str, float], interval: float, metrics: Path | No
     return CLEAN
 
 
-def _tell(change: running.Change, style: str, *, unknown_before: str) -> None:
+def _tell(change: checkruns.Change, style: str, *, unknown_before: str) -> None:
     if style == "json":
         click.echo(msgspec.json.encode(change))
         return
     stamp = unix_time.strftime("%Y-%m-%dT%H:%M:%S")
     for one in change.appeared:
-        click.echo(f"{stamp} broken: {rendering.as_text([one])}")
+        click.echo(f"{stamp} broken: {reports.as_text([one])}")
     for one in change.gone:
         click.echo(f"{stamp} well again: {one.kind}: {one.subject}")
     if change.report.unknown != unknown_before:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from penstock import errors, pinging
+from penstock import errors, pings
 from penstock.hooks import wire
 
 _config = functools.partial(click.option, "--config", "path", type=click.Path(path_type=Path), required=True)
@@ -31,14 +31,14 @@ def daemon(path: Path, user: str | None, ping: bool) -> None:
     if ping:
         sys.exit(_ping(path))
     from penstock import presence
-    from penstock.daemon import running, settings
+    from penstock.daemon import penstockd, settings
 
     found, fingerprint = settings.load(path), presence.fingerprint(path)
     if user:
         if os.geteuid() == 0:
-            running.give_folders(found.folders, user)
-        running.drop_privileges(user)
-    running.start(found, fingerprint=fingerprint)
+            penstockd.give_folders(found.folders, user)
+        penstockd.drop_privileges(user)
+    penstockd.start(found, fingerprint=fingerprint)
 
 
 def _ping(path: Path) -> int:
@@ -48,12 +48,12 @@ def _ping(path: Path) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise errors.UsageError(f"cannot read the socket's name from {path}: {error}") from error
     try:
-        answer, _ = pinging.ping(name)
+        answer, _ = pings.ping(name)
     except (OSError, wire.WireError) as error:
         click.echo(f"penstockd does not answer on {name}: {error}", err=True)
         return 1
     click.echo(answer or "no answer")
-    return 0 if answer == pinging.WELL else 1
+    return 0 if answer == pings.WELL else 1
 
 
 @click.command()
@@ -72,12 +72,12 @@ def intake(path: Path, adopt: str) -> None:
       penstock intake --config /etc/penstock/intake.json
     """
     from penstock import presence
-    from penstock.daemon import logs
-    from penstock.intake import running, settings
+    from penstock.daemon import logformat
+    from penstock.intake import service, settings
 
     found, fingerprint = settings.load(path), presence.fingerprint(path)
-    logs.configure(level=found.log_level, as_json=found.log_format == "json")
-    running.start(found, adopt=adopt, fingerprint=fingerprint)
+    logformat.configure(level=found.log_level, as_json=found.log_format == "json")
+    service.start(found, adopt=adopt, fingerprint=fingerprint)
 
 
 @click.command()
@@ -92,9 +92,9 @@ def collector(path: Path) -> None:
       penstock collector --config /etc/penstock/collector.json
     """
     from penstock import presence
-    from penstock.daemon import logs
-    from penstock.results import running, settings
+    from penstock.daemon import logformat
+    from penstock.results import service, settings
 
     found, fingerprint = settings.load(path), presence.fingerprint(path)
-    logs.configure(level=found.log_level, as_json=found.log_format == "json")
-    running.Collector(found, fingerprint=fingerprint).run()
+    logformat.configure(level=found.log_level, as_json=found.log_format == "json")
+    service.Collector(found, fingerprint=fingerprint).run()

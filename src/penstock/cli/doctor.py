@@ -15,7 +15,7 @@ from penstock.cli import output
 from penstock.cli.options import form_option, site_option
 from penstock.doctor import all_checks, checks
 from penstock.doctor.live import Live
-from penstock.site import loading
+from penstock.site import loader
 
 COLOURS = {"ok": "green", "skipped": "dim", "warning": "yellow", "unknown": "magenta", "failed": "red"}
 EXIT_CODES = {"ok": 0, "skipped": 0, "warning": 1, "unknown": 3, "failed": 3}
@@ -41,7 +41,7 @@ def doctor(site_file: Path, form: str, fix: bool, probe: bool, only: tuple[str, 
     Exit codes: 0 all well, 1 warnings, 2 wrong call or site file, 3 something is wrong or cannot be known.
     """
     wanted = all_checks.chosen(only, probe=probe)
-    report = all_checks.report(wanted, Live(loading.load(site_file)), fix=fix)
+    report = all_checks.report(wanted, Live(loader.load(site_file)), fix=fix)
     output.answer(report, form, lambda found: _show(found.checks, show_all=show_all))
     sys.exit(EXIT_CODES[report.status])
 

@@ -14,7 +14,7 @@ import click
 
 from penstock import clock, errors, wellknown
 from penstock.cli import options
-from penstock.results import tailing
+from penstock.results import tails
 from penstock.views import logs as view
 from penstock.views import sources
 
@@ -72,7 +72,7 @@ def _say(service: str, *, follow: bool) -> None:
     if not lab:
         _journal(service, follow=follow)
         return
-    tail = tailing.Tail(Path(lab) / "log" / f"{service}.log")
+    tail = tails.Tail(Path(lab) / "log" / f"{service}.log")
     if not tail.path.exists():
         raise errors.PenstockError(f"the lab in {lab} has no {service}, or it has said nothing yet")
     while True:

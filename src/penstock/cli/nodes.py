@@ -14,7 +14,7 @@ import click
 from penstock.cli import output
 from penstock.cli.options import form_option, site_option
 from penstock.doctor.live import Live
-from penstock.site import loading
+from penstock.site import loader
 from penstock.views import nodes as view
 
 
@@ -32,7 +32,7 @@ def nodes(site_file: Path, form: str) -> None:
       penstock nodes
       penstock nodes --format json
     """
-    found = asyncio.run(view.nodes(Live(loading.load(site_file))))
+    found = asyncio.run(view.nodes(Live(loader.load(site_file))))
     output.answer(found, form, _print)
     sys.exit(1 if any(node.disagreements for node in found.nodes) else 0)
 

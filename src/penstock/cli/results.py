@@ -11,7 +11,7 @@ import click
 
 from penstock import errors, wellknown
 from penstock.cli import options, output
-from penstock.results import checksums, finding, summary
+from penstock.results import checksums, resultpaths, summary
 from penstock.views import results as view
 from penstock.views import sources
 
@@ -42,7 +42,7 @@ def results(job: str, folder: Path | None, form: str, *, verify: bool) -> None:
     sys.exit(0 if found.are_good else 1)
 
 
-def _shown(found: finding.Found) -> str:
+def _shown(found: resultpaths.Found) -> str:
     text = summary.as_text(found.summary, when=_local).rstrip("\n")
     lines = [text, f"{'folder':<10} {found.folder}"]
     if found.attempts:

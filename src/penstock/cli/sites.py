@@ -18,9 +18,9 @@ import click
 from penstock import errors, wellknown
 from penstock.cli import output
 from penstock.cli.options import form_option, site_option
-from penstock.install import applying, drafting, leftovers, planning, preflight, previews, rendering
+from penstock.install import draft, installers, leftovers, plans, preflight, previews, sitefiles
 from penstock.nas import atomic
-from penstock.site import loading, schema
+from penstock.site import loader, schema
 
 MARKS = {
     "add": ("+", "green"),
@@ -35,7 +35,7 @@ MARKS = {
 @click.command()
 @site_option
 @form_option
-@click.option("--only", multiple=True, type=click.Choice(rendering.KINDS), help="Only this part; repeatable.")
+@click.option("--only", multiple=True, type=click.Choice(sitefiles.KINDS), help="Only this part; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write below this folder.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show what is different from what is live.")
 def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, show_diff: bool) -> None:
@@ -48,7 +48,7 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
       penstock render --diff                           what differs from the live site (exit 1 if anything)
       penstock render --out /tmp/rendered              as files
     """
-    preview = previews.preview(loading.load(site_file), only or rendering.KINDS)
+    preview = previews.preview(loader.load(site_file), only or sitefiles.KINDS)
     if show_diff:
         sys.exit(_show_differences(preview))
     if out is not None:
@@ -100,10 +100,10 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
       penstock apply --dry-run
       penstock apply --site /etc/penstock/site.yaml --yes
     """
-    site = loading.load(site_file)
+    site = loader.load(site_file)
     checks = preflight.checks(site, site_file, kubernetes=not no_kubernetes)
     with checks.telling():
-        installer = applying.Installer(site, kubernetes=not no_kubernetes)
+        installer = installers.Installer(site, kubernetes=not no_kubernetes)
     with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
         with checks.telling():
@@ -130,8 +130,8 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
     Example:
       penstock uninstall --dry-run
     """
-    site = loading.load(site_file)
-    installer = applying.Installer(site, kubernetes=not no_kubernetes)
+    site = loader.load(site_file)
+    installer = installers.Installer(site, kubernetes=not no_kubernetes)
     with installer.store.locked(read_only=dry_run):
         _recover(installer, dry_run=dry_run)
         plan = installer.plan_uninstall()
@@ -140,7 +140,7 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
     _say(form, _taken_back(site, installer, plan))
 
 
-def _taken_back(site: schema.Site, installer: applying.Installer, plan: planning.Plan) -> str:
+def _taken_back(site: schema.Site, installer: installers.Installer, plan: plans.Plan) -> str:
     if plan.installed.objects:
         return "Everything is as it was before but for Kubernetes: `penstock uninstall` takes that back, too."
     if plan.empty:
@@ -154,7 +154,7 @@ def _taken_back(site: schema.Site, installer: applying.Installer, plan: planning
 
 
 def _agree(
-    plan: planning.Plan,
+    plan: plans.Plan,
     form: str,
     *,
     dry_run: bool,
@@ -174,7 +174,7 @@ def _agree(
         click.confirm("Do this?", abort=True)
 
 
-def _recover(installer: applying.Installer, *, dry_run: bool) -> None:
+def _recover(installer: installers.Installer, *, dry_run: bool) -> None:
     if dry_run and installer.store.journal_path.exists():
         raise errors.InstallError(
             "an earlier call was cut short: what is to be done is known once that has been put right",
@@ -190,7 +190,7 @@ def _say(form: str, text: str) -> None:
         click.echo(text)
 
 
-def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
+def _show_plan(plan: plans.Plan, form: str, problems: Sequence[str]) -> None:
     lines = list(plan.lines())
     if form == "json":
         rows = [{"action": word, "what": what, "name": name} for word, what, name in lines]
@@ -212,7 +212,7 @@ def _show_plan(plan: planning.Plan, form: str, problems: Sequence[str]) -> None:
 @click.option("--force", is_flag=True, help="Write over a site file that is there.")
 @click.option("--slurm-conf", envvar=wellknown.ENV_SLURM_CONF, default="/etc/slurm/slurm.conf")
 @click.option("--kubeconfig", "config", envvar=wellknown.ENV_KUBECONFIG, default="~/.kube/config")
-@click.option("--partition", default=drafting.PARTITION, show_default=True, help="Name of the new partition.")
+@click.option("--partition", default=draft.PARTITION, show_default=True, help="Name of the new partition.")
 @click.option("--nas", default="", help="Shared folder that users and pods see.")
 @click.option("--image", default="", help="Image of scripts that name none.")
 @click.option("--set", "settings", multiple=True, metavar="SECTION.KEY=VALUE", help="More of the file.")
@@ -230,9 +230,9 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
     if not yes:
         for key, question in (("partition", "New partition"), ("nas", "Shared folder"), ("image", "Image")):
             options[key] = click.prompt(question, default=options[key], show_default=True)
-    seen = drafting.look(options["slurm_conf"], _admin_kubeconfig(options))
-    made = drafting.draft(seen, _wishes(options))
-    loading.loads(made.text.encode(), name=str(site_file))
+    seen = draft.look(options["slurm_conf"], _admin_kubeconfig(options))
+    made = draft.draft(seen, _wishes(options))
+    loader.loads(made.text.encode(), name=str(site_file))
     site_file.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(site_file, made.text.encode())
     if form == "json":
@@ -242,7 +242,7 @@ def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> 
         _show_draft(made, site_file)
 
 
-def _wishes(options: dict[str, Any]) -> drafting.Wishes:
+def _wishes(options: dict[str, Any]) -> draft.Wishes:
     overrides: dict[str, dict[str, Any]] = {}
     for setting in options["settings"]:
         key, _, value = setting.partition("=")
@@ -253,7 +253,7 @@ def _wishes(options: dict[str, Any]) -> drafting.Wishes:
             )
         words = value.split(",") if "," in value or name == "restart" else value
         overrides.setdefault(section, {})[name] = int(value) if value.isdigit() else words
-    return drafting.Wishes(
+    return draft.Wishes(
         partition=options["partition"],
         nas=options["nas"],
         image=options["image"],
@@ -266,7 +266,7 @@ def _admin_kubeconfig(options: dict[str, Any]) -> Path:
     return Path(options["config"].partition(":")[0]).expanduser()
 
 
-def _show_draft(made: drafting.Draft, site_file: Path) -> None:
+def _show_draft(made: draft.Draft, site_file: Path) -> None:
     click.echo(f"Wrote {site_file}.")
     for label, names in (
         ("known to both", made.matched),

@@ -13,7 +13,7 @@ import msgspec
 from penstock import crashpoints, errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge.launch import NotYours
-from penstock.daemon import connections, describing, doors, launches
+from penstock.daemon import connections, launchers, limits, queries
 from penstock.daemon import metrics as measuring
 from penstock.hooks import wire
 from penstock.model import jobs, numbers, sentences
@@ -37,7 +37,7 @@ class Server:
     hook_uids: frozenset[int]
     recovered: asyncio.Event
     metrics: measuring.Metrics
-    doors: doors.Doors = dataclasses.field(default_factory=doors.Doors)
+    doors: limits.Doors = dataclasses.field(default_factory=limits.Doors)
     bridged_partitions: tuple[str, ...] = ()
     fingerprint: str = ""
     """Of the settings file, for whoever asks whether a restart is due."""
@@ -50,7 +50,7 @@ class Server:
             message = await self._question(connection)
             if message is not None:
                 await self._dispatch(connection, message)
-        except doors.TooMany as error:
+        except limits.TooMany as error:
             log.warning("%s", error.message)
             await connection.send("wait")
         except (wire.WireError, ValueError) as error:
@@ -75,7 +75,7 @@ class Server:
 
         with self.doors.asking(connection.uid):
             try:
-                return await asyncio.wait_for(connection.receive(announced), doors.SECONDS_TO_ASK)
+                return await asyncio.wait_for(connection.receive(announced), limits.SECONDS_TO_ASK)
             except TimeoutError:
                 log.info("uid %d was connected and did not ask anything", connection.uid)
                 return None
@@ -119,23 +119,23 @@ class Server:
         crashpoints.reach("launch.asked")
         with self.doors.asking(connection.uid):
             allocation = await self.bridge.launching.allocation_for(job_id, connection.uid)
-        attaching = launches.is_attaching(message)
+        attaching = launchers.is_attaching(message)
         if attaching and message.size > LARGEST_ATTACH:
             raise wire.WireError(f"{message.size} bytes are more than the job can have been launched with")
         connection.kept.close()
         with self.doors.session(job_id):
             await self.bridge.sessions.serve(
-                launches.SocketLauncher(connection),
+                launchers.SocketLauncher(connection),
                 allocation,
-                launches.request_of(message),
+                launchers.request_of(message),
                 attaching=attaching,
-                sent=launches.bytes_sent(message),
+                sent=launchers.bytes_sent(message),
             )
 
     def _report(self, verb: str) -> bytes:
         if verb == wellknown.VERB_METRICS:
             return self.metrics.page()
-        return msgspec.json.encode(describing.audit(self.bridge, self.bridged_partitions))
+        return msgspec.json.encode(queries.audit(self.bridge, self.bridged_partitions))
 
     async def _admit(self, connection: connections.Connection, message: connections.Message) -> None:
         identity = jobs.JobIdentity(
@@ -168,12 +168,12 @@ class Server:
             raise wire.WireError(f"{len(wanted)} jobs at once are more than {MOST_DESCRIBED}")
         sees_all = connection.uid in self.hook_uids
         with self.doors.asking(connection.uid):
-            found = describing.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
+            found = queries.describe(self.bridge, wanted, uid=connection.uid, sees_all=sees_all)
             if wanted:
-                found = await describing.with_warnings(self.bridge, found)
+                found = await queries.with_warnings(self.bridge, found)
             answer: tuple[bytes, ...] = (msgspec.json.encode(found), *((b"all",) if sees_all else ()))
             try:
-                await asyncio.wait_for(connection.send("jobs", *answer), doors.SECONDS_TO_ASK)
+                await asyncio.wait_for(connection.send("jobs", *answer), limits.SECONDS_TO_ASK)
             except TimeoutError:
                 log.info("uid %d asked and does not read the answer", connection.uid)
                 connection.abort()

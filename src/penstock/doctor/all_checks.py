@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import errors, wellknown
-from penstock.doctor import bridge, checks, kubernetes, probing, runconfig, services, slurm
+from penstock.doctor import checks, kubernetes_side, penstock_side, probepod, runconfig, services, slurm_side
 from penstock.doctor.checks import Check
 from penstock.doctor.live import Live
 
 ALWAYS: tuple[Check, ...] = (
-    *slurm.registry,
+    *slurm_side.registry,
     *runconfig.registry,
-    *kubernetes.registry,
-    *bridge.registry,
+    *kubernetes_side.registry,
+    *penstock_side.registry,
     *services.registry,
 )
-PROBES: tuple[Check, ...] = tuple(probing.registry)
+PROBES: tuple[Check, ...] = tuple(probepod.registry)
 """They make a pod, and so are run only when asked for."""
 
 

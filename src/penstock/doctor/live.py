@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from penstock import errors, wellknown
-from penstock.install import access, facts, rendering
+from penstock.install import facts, kubeadmin, sitefiles
 from penstock.kube import kinds, podview, types
 from penstock.model import cluster as model
 from penstock.model import nodes, resources
@@ -81,14 +81,14 @@ class Live:
             raise errors.SlurmError(f"cannot read {error.filename}: {error.strerror}") from error
 
     @once
-    def cluster(self) -> access.Cluster:
+    def cluster(self) -> kubeadmin.Cluster:
         """Kubernetes with the administrator's rights."""
-        return access.admin(self.site)
+        return kubeadmin.admin(self.site)
 
     @once
-    def as_penstockd(self) -> access.Cluster:
+    def as_penstockd(self) -> kubeadmin.Cluster:
         """Kubernetes with penstockd's rights."""
-        return access.as_penstockd(self.site)
+        return kubeadmin.as_penstockd(self.site)
 
     @once
     def kube_nodes(self) -> dict[str, types.Node]:
@@ -112,13 +112,13 @@ class Live:
     @once
     def facts(self) -> facts.Facts:
         """What rendering needs; nodes from Kubernetes only when the file asks for that."""
-        aside = (Path(self.site.slurm.conf).parent / rendering.SITE_LUA).exists()
+        aside = (Path(self.site.slurm.conf).parent / sitefiles.SITE_LUA).exists()
         return facts.gather(self.site, site_lua=aside)
 
     @once
-    def files(self) -> tuple[rendering.File, ...]:
+    def files(self) -> tuple[sitefiles.File, ...]:
         """Files as they should be."""
-        return rendering.all_files(self.site, self.facts)
+        return sitefiles.all_files(self.site, self.facts)
 
     @once
     def bridged_nodes(self) -> dict[str, model.NodeSpec]:

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import pinging, presence, wellknown
+from penstock import pings, presence, wellknown
 from penstock.doctor.checks import NotChecked, Problem, Registry, Skip
 from penstock.doctor.live import Live
 from penstock.hooks import wire
 from penstock.render import units
-from penstock.site import objects
+from penstock.site import kubeobjects
 from penstock.site.schema import Site
 
 registry = Registry()
@@ -21,7 +21,7 @@ registry = Registry()
 def penstockd_settings(live: Live) -> Iterator[Problem]:
     site = live.site.penstockd
     try:
-        runs_with = pinging.fingerprint(site.socket)
+        runs_with = pings.fingerprint(site.socket)
     except (OSError, wire.WireError):
         raise NotChecked("penstockd") from None
     yield from _old_settings("penstockd", runs_with, Path(site.config), _restart_penstockd(live.site))
@@ -63,7 +63,7 @@ def _restart_penstockd(site: Site) -> str:
     if site.penstockd.restart:
         return shlex.join(site.penstockd.restart)
     if site.penstockd.run == "deployment":
-        return f"kubectl -n {site.kubernetes.namespace} rollout restart deployment {objects.ACCOUNT}"
+        return f"kubectl -n {site.kubernetes.namespace} rollout restart deployment {kubeobjects.ACCOUNT}"
     return _systemctl("restart", units.PENSTOCKD)
 
 

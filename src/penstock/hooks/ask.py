@@ -15,7 +15,7 @@ import posix
 import sys
 import time
 
-from . import armed, wire
+from . import unsafeenv, wire
 
 ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
 GIVE_UP_SECONDS = 5.0
@@ -44,14 +44,14 @@ def admit(socket_path: str, *, seconds: float, state: str, scontrol: str, conf: 
 
 def say_why(word: bytes, scontrol: str, conf: str) -> None:
     """Nobody else tells the job's owner that penstockd does not answer, or only that it cannot say yet."""
-    from . import waiting
+    from . import waitcomment
 
     task = variable("SLURM_ARRAY_TASK_ID")
     job = f"{variable('SLURM_ARRAY_JOB_ID')}_{task}" if task else variable("SLURM_JOB_ID")
     try:
         comment = posix.environ.get(b"SLURM_JOB_COMMENT", b"")
-        reason = waiting.STARTING if word else waiting.SILENT
-        waiting.tell(job.encode(), reason, comment, scontrol=scontrol, conf=conf)
+        reason = waitcomment.STARTING if word else waitcomment.SILENT
+        waitcomment.tell(job.encode(), reason, comment, scontrol=scontrol, conf=conf)
     except OSError as error:
         sys.stderr.write(f"penstock: {scontrol}: {error.strerror}\n")
 
@@ -60,10 +60,10 @@ def environment_found(state: str, job: str) -> "list[str]":
     """What penstockd should know of the job's environment: variables that run code on the node, or that it
     could not be read. slurmctld could not start the job without that file either.
     """
-    path = armed.file_of(state, job)
+    path = unsafeenv.file_of(state, job)
     try:
-        names = armed.names_in(path)
-    except (OSError, armed.NotUnderstoodError) as error:
+        names = unsafeenv.names_in(path)
+    except (OSError, unsafeenv.NotUnderstoodError) as error:
         return ["unread", f"{path}: {getattr(error, 'strerror', None) or error}"]
     return [word for name in names for word in ("armed", name)]
 

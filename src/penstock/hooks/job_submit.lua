@@ -158,7 +158,7 @@ local function wrap(job_desc)
 end
 
 -- The launcher starts with nothing in its environment that would make it load a user's code. Of a variable that was sent twice
--- only the first is seen here: PrologSlurmctld looks at what has become of it (armed.py).
+-- only the first is seen here: PrologSlurmctld looks at what has become of it (unsafeenv.py).
 local function disarm(job_desc)
    local environment = job_desc.environment
    if environment == nil then return end

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import errors
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.model import releases
 from penstock.render import includes
-from penstock.site import clusters, resolving
+from penstock.site import clusters, nodegroups
 from penstock.site.schema import Site
 from penstock.slurm import conffile, controller
 
@@ -37,15 +37,17 @@ class Facts:
     """Where tests kill the hooks; nowhere at a site."""
 
 
-def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, site_lua: bool = False) -> Facts:
+def gather(
+    site: Site, *, members: Sequence[nodegroups.Member] | None = None, site_lua: bool = False
+) -> Facts:
     """The facts about this site; Kubernetes is asked only when the file needs it."""
     if members is None:
-        members = access.members(site) if resolving.needs_kubernetes(site) else ()
+        members = kubeadmin.members(site) if nodegroups.needs_kubernetes(site) else ()
     conf = read_conf(site) if site.slurm.manage == "include" else None
     release = clusters.release_of(site) or installed_release()
     return Facts(
         release=release,
-        groups=resolving.groups(site, members),
+        groups=nodegroups.groups(site, members),
         existing=existing_from(conf, release) if conf else None,
         conf=conf,
         slurm_uid=uid_of(site.slurm.user),
@@ -57,9 +59,9 @@ def gather(site: Site, *, members: Sequence[resolving.Member] | None = None, sit
 
 def nodes_and_release(site: Site) -> Facts:
     """As much as a reader of scripts needs, on any host: neither slurm.conf nor SlurmUser must be there."""
-    members = access.members(site) if resolving.needs_kubernetes(site) else ()
+    members = kubeadmin.members(site) if nodegroups.needs_kubernetes(site) else ()
     release = clusters.release_of(site) or releases.OLDEST
-    return Facts(release=release, groups=resolving.groups(site, members), conf=_conf_if_there(site))
+    return Facts(release=release, groups=nodegroups.groups(site, members), conf=_conf_if_there(site))
 
 
 def _conf_if_there(site: Site) -> conffile.Conf | None:

@@ -13,17 +13,17 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from penstock import errors
-from penstock.install import access, facts
+from penstock.install import facts, kubeadmin
 from penstock.nas import atomic
 from penstock.render import manifests
-from penstock.site.objects import ACCOUNT
+from penstock.site.kubeobjects import ACCOUNT
 from penstock.site.schema import Site
 
 TOKEN_SECONDS = 30.0
 POLL_SECONDS = 0.2
 
 
-def ensure(site: Site, cluster: access.Cluster) -> bool:
+def ensure(site: Site, cluster: kubeadmin.Cluster) -> bool:
     """Make the file that the site file names, unless it is there; True when it was made."""
     path = Path(site.kubernetes.kubeconfig)
     if not is_missing(site):
@@ -59,7 +59,7 @@ def is_ours(path: Path) -> bool:
 
 def is_missing(site: Site) -> bool:
     """Whether there is none where one is needed."""
-    return site.kubernetes.access != access.IN_CLUSTER and not Path(site.kubernetes.kubeconfig).exists()
+    return site.kubernetes.access != kubeadmin.IN_CLUSTER and not Path(site.kubernetes.kubeconfig).exists()
 
 
 def planned(site: Site) -> Iterator[tuple[str, str, str]]:
@@ -74,7 +74,7 @@ def planned(site: Site) -> Iterator[tuple[str, str, str]]:
         yield "add", "file", f"{site.kubernetes.kubeconfig} (penstockd's, with the token of Secret {secret})"
 
 
-def _token(site: Site, cluster: access.Cluster) -> str:
+def _token(site: Site, cluster: kubeadmin.Cluster) -> str:
     """The token that the cluster writes into the account's Secret."""
     secret = manifests.token_secret(ACCOUNT, site.kubernetes.namespace)
     cluster.apply(secret)
@@ -92,7 +92,7 @@ def _token(site: Site, cluster: access.Cluster) -> str:
 
 def _cluster(site: Site) -> dict[str, Any]:
     """The cluster of the administrator's kubeconfig, with its certificate inside."""
-    path = access.admin_kubeconfig(site)
+    path = kubeadmin.admin_kubeconfig(site)
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         contexts = {entry["name"]: entry["context"] for entry in document["contexts"]}

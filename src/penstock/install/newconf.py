@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock import wellknown
-from penstock.install import records, rendering
+from penstock.install import inventory, sitefiles
 from penstock.install.transactions import FileChange
 from penstock.slurm import conffile
 
-READ_AT_START = ("gres.conf", rendering.GRES_INCLUDE, "cgroup.conf")
+READ_AT_START = ("gres.conf", sitefiles.GRES_INCLUDE, "cgroup.conf")
 
 
 class NewConf:
     """One plan's."""
 
     def __init__(
-        self, conf: Path, files: Sequence[FileChange], links: Mapping[str, str], store: records.Store
+        self, conf: Path, files: Sequence[FileChange], links: Mapping[str, str], store: inventory.Store
     ) -> None:
         self._conf = conf
         self._changed = {links.get(change.path, change.path): change for change in files}

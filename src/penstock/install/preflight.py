@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from penstock import errors, wording
-from penstock.install import access, accounts, applying, facts
-from penstock.site import checking, reading, resolving
+from penstock.install import accounts, facts, installers, kubeadmin
+from penstock.site import crosschecks, nodegroups, yamlreader
 from penstock.site.findings import Place
 from penstock.site.schema import Site
 from penstock.slurm import commands
@@ -66,7 +66,7 @@ def checks(site: Site, site_file: Path, *, kubernetes: bool) -> Checks:
     return Checks(shown(look(site, members(site) if kubernetes else None), site_file))
 
 
-def look(site: Site, members: Sequence[resolving.Member] | None) -> Iterator[Mistake]:
+def look(site: Site, members: Sequence[nodegroups.Member] | None) -> Iterator[Mistake]:
     """Every mistake; `members` are the cluster's nodes, None when nobody could ask."""
     yield from _cluster(site)
     yield from _programs(site)
@@ -76,17 +76,17 @@ def look(site: Site, members: Sequence[resolving.Member] | None) -> Iterator[Mis
         yield from _nodes(site, members)
 
 
-def members(site: Site) -> tuple[resolving.Member, ...] | None:
+def members(site: Site) -> tuple[nodegroups.Member, ...] | None:
     """The cluster's nodes; None when it cannot be asked, which the plan says."""
     try:
-        return access.members(site)
+        return kubeadmin.members(site)
     except errors.PenstockError:
         return None
 
 
 def shown(mistakes: Iterable[Mistake], site_file: Path) -> tuple[str, ...]:
     """A line for each, with its place in the file, in the order of the file."""
-    document = reading.read(site_file.read_bytes())
+    document = yamlreader.read(site_file.read_bytes())
     found = sorted(document.find(*mistake) for mistake in mistakes)
     return tuple(finding.shown(str(site_file)) for finding in found)
 
@@ -117,7 +117,7 @@ def _programs(site: Site) -> Iterator[Mistake]:
     yield from _command(site.slurm.restart, ("slurm", "restart"), "slurmctld")
     if site.penstockd.restart:
         yield from _command(site.penstockd.restart, ("penstockd", "restart"), "penstockd")
-    if site.penstockd.run == "systemd" and not applying.SYSTEMD.is_dir():
+    if site.penstockd.run == "systemd" and not installers.SYSTEMD.is_dir():
         remedy = "write `run: none` and start penstockd yourself, or `run: deployment`"
         yield ("penstockd", "run"), "`systemd`, but systemd does not run this host", remedy
     if (site.penstockd.run == "systemd" or site.penstockd.submit_filter) and not _is_program(
@@ -138,7 +138,7 @@ def _command(argv: Sequence[str], place: Place, daemon: str) -> Iterator[Mistake
         yield place, f"there is no program {name}", remedy
     elif Path(name).name == "false":
         yield place, f"`{' '.join(argv)}` always fails", remedy
-    elif Path(name).name == "systemctl" and not applying.SYSTEMD.is_dir():
+    elif Path(name).name == "systemctl" and not installers.SYSTEMD.is_dir():
         yield place, f"`{' '.join(argv)}`, but systemd does not run this host", remedy
 
 
@@ -171,21 +171,21 @@ def _qos(site: Site) -> Iterator[Mistake]:
             yield ("partitions", name, "qos"), f"Slurm's accounting has no QOS {qos}", remedy
 
 
-def _nodes(site: Site, members: Sequence[resolving.Member]) -> Iterator[Mistake]:
+def _nodes(site: Site, members: Sequence[nodegroups.Member]) -> Iterator[Mistake]:
     """Jobs would wait for a node that Kubernetes lacks; it need not have those of plain partitions."""
     known = {member.name for member in members}
     bridged = {name for each in site.partitions.values() if each.mode != "host" for name in each.nodes}
     for name, group in site.node_groups.items():
-        missing = [node for node in checking.nodes_of(group) if node not in known]
+        missing = [node for node in crosschecks.nodes_of(group) if node not in known]
         if name in bridged and missing:
             message = f"Kubernetes has no node {wording.some(missing, SHOWN)}"
             yield ("node_groups", name, "nodes"), message, _remedy(missing, members)
 
 
-def _remedy(missing: Sequence[str], members: Sequence[resolving.Member]) -> str:
+def _remedy(missing: Sequence[str], members: Sequence[nodegroups.Member]) -> str:
     """Slurm lets a node have another name than its host."""
     for node in missing:
-        other = resolving.other_name(node, members)
+        other = nodegroups.other_name(node, members)
         if other:
             return (
                 f"Kubernetes calls {node} {other}: "

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock import errors, wording
-from penstock.install import access, facts, planning, rendering
+from penstock.install import facts, kubeadmin, plans, sitefiles
 from penstock.nas import atomic
 from penstock.render import yamltext
-from penstock.site import objects
+from penstock.site import kubeobjects
 from penstock.site.schema import Site
 
 
@@ -20,33 +20,33 @@ class Preview:
     """All of a site, or the kinds that were asked for."""
 
     site: Site
-    own: Sequence[rendering.File]
-    edits: Sequence[rendering.Edit]
+    own: Sequence[sitefiles.File]
+    edits: Sequence[sitefiles.Edit]
     manifests: Sequence[dict[str, Any]]
 
     @property
-    def files(self) -> tuple[rendering.File, ...]:
+    def files(self) -> tuple[sitefiles.File, ...]:
         """Files of ours, and the manifests as one more."""
         if not self.manifests:
             return (*self.own,)
         text = yamltext.documents(self.manifests).encode()
-        return (*self.own, rendering.File(path=Path("kubernetes.yaml"), content=text, kind="kubernetes"))
+        return (*self.own, sitefiles.File(path=Path("kubernetes.yaml"), content=text, kind="kubernetes"))
 
     def differences(self) -> Iterator[tuple[str, str, str]]:
         """The name of each file and object that is not live as it should be, its text there and here."""
         plain = wording.without_stray_bytes
         texts = {file.path: file.content.decode() for file in self.own}
-        texts |= {edit.path: rendering.edited(edit) for edit in self.edits}
+        texts |= {edit.path: sitefiles.edited(edit) for edit in self.edits}
         for path, text in texts.items():
             live = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
             if live != text:
                 yield str(path), plain(live), plain(text)
-        cluster = access.admin(self.site) if self.manifests else None
+        cluster = kubeadmin.admin(self.site) if self.manifests else None
         for manifest in self.manifests:
             there = cluster.get(manifest) if cluster else None
-            if there is None or not planning.contains(there, manifest):
+            if there is None or not plans.contains(there, manifest):
                 before = yamltext.document(_same_keys(there or {}, manifest))
-                yield access.path_of(manifest), before, yamltext.document(manifest)
+                yield kubeadmin.path_of(manifest), before, yamltext.document(manifest)
 
     def write_below(self, top: Path) -> None:
         """Closed as they are in place, for one has a password; a link in the folder leads nobody out."""
@@ -62,12 +62,12 @@ class Preview:
 
 
 def preview(site: Site, kinds: Collection[str]) -> Preview:
-    known = facts.gather(site, site_lua=rendering.has_site_lua(site))
+    known = facts.gather(site, site_lua=sitefiles.has_site_lua(site))
     return Preview(
         site=site,
-        own=[file for file in rendering.all_files(site, known) if file.kind in kinds],
-        edits=rendering.all_edits(site, known) if "slurm" in kinds else (),
-        manifests=objects.all_objects(site, known.groups) if "kubernetes" in kinds else (),
+        own=[file for file in sitefiles.all_files(site, known) if file.kind in kinds],
+        edits=sitefiles.all_edits(site, known) if "slurm" in kinds else (),
+        manifests=kubeobjects.all_objects(site, known.groups) if "kubernetes" in kinds else (),
     )
 
 

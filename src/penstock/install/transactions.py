@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from penstock import errors
-from penstock.install import records
+from penstock.install import inventory
 from penstock.nas import atomic
 
 Manifest = dict[str, Any]
@@ -34,8 +34,8 @@ class FileChange(msgspec.Struct, frozen=True):
     """A file from one state to another; None is "not there"."""
 
     path: str
-    before: records.FileState | None
-    after: records.FileState | None
+    before: inventory.FileState | None
+    after: inventory.FileState | None
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
@@ -73,15 +73,15 @@ Restart = Callable[[], None]
 Observer = Callable[[str], None]
 
 
-InUse = Callable[[Mapping[str, records.ObjectRecord]], Collection[str]]
+InUse = Callable[[Mapping[str, inventory.ObjectRecord]], Collection[str]]
 """Which of these objects, by their paths, others use by now."""
 
 
-Keep = Callable[[FileChange, records.FileState | None], records.FileState | None]
+Keep = Callable[[FileChange, inventory.FileState | None], inventory.FileState | None]
 """What becomes of a file on the way back that somebody has changed since: from its state now."""
 
 
-def as_it_is(change: FileChange, now: records.FileState | None) -> records.FileState | None:
+def as_it_is(change: FileChange, now: inventory.FileState | None) -> inventory.FileState | None:
     """It stays whole."""
     return now
 
@@ -90,7 +90,7 @@ def ignore(step: str) -> None:
     """Nobody watches."""
 
 
-def nobody(made: Mapping[str, records.ObjectRecord]) -> Collection[str]:
+def nobody(made: Mapping[str, inventory.ObjectRecord]) -> Collection[str]:
     """Nobody else is there."""
     return ()
 
@@ -100,7 +100,7 @@ class Transaction:
 
     def __init__(
         self,
-        store: records.Store,
+        store: inventory.Store,
         *,
         objects: Objects | None,
         restart: Restart,
@@ -123,7 +123,7 @@ class Transaction:
         objects: Sequence[ObjectChange],
         *,
         restart: bool,
-        installed: records.Installed,
+        installed: inventory.Installed,
     ) -> None:
         """Make all changes and commit `installed`; when one fails, take all back and say why."""
         last = not installed.files and not installed.objects
@@ -163,13 +163,13 @@ class Transaction:
                 self._apply(change.before, change.after, existed=change.existed)
             self._observe(change.path)
         for file in journal.files:
-            records.put(Path(file.path), file.after, self._store)
+            inventory.put(Path(file.path), file.after, self._store)
             self._observe(file.path)
         if journal.restart:
             self._restart()
             self._observe("restart")
 
-    def _commit(self, journal: Journal, installed: records.Installed) -> None:
+    def _commit(self, journal: Journal, installed: inventory.Installed) -> None:
         if not journal.last:
             named = msgspec.structs.replace(installed, transaction=journal.transaction)
             self._write(self._store.installed_path, named)
@@ -224,11 +224,11 @@ class Transaction:
     def _put_back(self, change: FileChange) -> bool:
         """False when it has become somebody else's."""
         path = Path(change.path)
-        now = records.look(path, self._store)
+        now = inventory.look(path, self._store)
         is_known = _content(now) in (_content(change.before), _content(change.after))
         goal = change.before if is_known else self._keep(change, now)
         if now != goal:
-            records.put(path, goal, self._store)
+            inventory.put(path, goal, self._store)
         self._observe(f"back {change.path}")
         return is_known
 
@@ -246,7 +246,7 @@ class Transaction:
     def _made_and_used(self, journal: Journal) -> Collection[str]:
         """Of what was to be made what others have come to use, or have made themselves: it stays."""
         made = {
-            change.path: records.ObjectRecord(change.after)
+            change.path: inventory.ObjectRecord(change.after)
             for change in journal.objects
             if change.before is None and change.after is not None and not change.existed
         }
@@ -262,7 +262,7 @@ class Transaction:
         atomic.write(path, text, mode=0o600)
 
 
-def _content(state: records.FileState | None) -> str:
+def _content(state: inventory.FileState | None) -> str:
     return state.digest if state is not None else ""
 
 
@@ -274,7 +274,7 @@ def _named(why: str, left: Sequence[str]) -> str:
     return f"; {why}: {', '.join(left)}" if left else ""
 
 
-def _digests(states: Iterable[records.FileState | None]) -> set[str]:
+def _digests(states: Iterable[inventory.FileState | None]) -> set[str]:
     return {state.digest for state in states if state is not None}
 
 

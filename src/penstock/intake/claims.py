@@ -15,9 +15,9 @@ import stat
 from typing import Literal
 
 from penstock import errors, wellknown
-from penstock.intake import names
+from penstock.intake import filenames
 from penstock.journal import entries
-from penstock.nas import dropfolder, listing, moving
+from penstock.nas import dropfolder, listing, renames
 
 Phase = Literal["check", "trace", "ask", "busy", "file"]
 _CUT_SHORT = "!"
@@ -54,7 +54,7 @@ class Claim:
     @property
     def work_name(self) -> str:
         owner = "-" if self.folder_uid is None else str(self.folder_uid)
-        kept = self.name if len(os.fsencode(self.name)) <= names.LONGEST else "overlong"
+        kept = self.name if len(os.fsencode(self.name)) <= filenames.LONGEST else "overlong"
         return f"{self.token}.{owner}{_CUT_SHORT if self.cut_short else ''}.{kept}"
 
     def later(self, now: float, *, least: float = 0.5) -> None:
@@ -80,20 +80,20 @@ def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_
 
 
 def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
-    return moving.move(moving.Spot(source, claim.name), moving.Spot(folder.work, claim.work_name))
+    return renames.move(renames.Spot(source, claim.name), renames.Spot(folder.work, claim.work_name))
 
 
 def drop_marker(folder: dropfolder.Folder, sight: listing.Sight) -> None:
     """Remove the <name>.done of a file that was taken, if it is the same user's."""
     if not sight.folder:
-        _unlink_own(moving.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+        _unlink_own(renames.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
         return
     with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
-        _unlink_own(moving.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+        _unlink_own(renames.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
 
 
-def _unlink_own(spot: moving.Spot, uid: int) -> None:
-    there = moving.look(spot)
+def _unlink_own(spot: renames.Spot, uid: int) -> None:
+    there = renames.look(spot)
     if there is not None and there.st_uid == uid and stat.S_ISREG(there.st_mode):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(spot.name, dir_fd=spot.directory)
@@ -135,5 +135,5 @@ def adopt(folder: dropfolder.Folder, stranger: str) -> int:
         dropfolder.inside(work, stranger) as other,
     ):
         for entry in list(os.scandir(other)):
-            count += moving.move(moving.Spot(other, entry.name), moving.Spot(folder.work, entry.name))
+            count += renames.move(renames.Spot(other, entry.name), renames.Spot(folder.work, entry.name))
     return count

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from penstock import errors
-from penstock.nas import acting
+from penstock.nas import asuser
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: str = "info"
     log_format: str = "text"
 
-    def workdir_of(self, user: acting.User) -> str:
+    def workdir_of(self, user: asuser.User) -> str:
         """This user's working directory."""
         return self.workdir.format(home=user.home, user=user.name, uid=user.uid)
 

@@ -11,7 +11,7 @@ import pwd
 import msgspec
 
 from penstock import wellknown
-from penstock.intake import claims, names, settling
+from penstock.intake import claims, completeness, filenames
 from penstock.journal import entries
 from penstock.nas import listing
 
@@ -59,24 +59,24 @@ def moment(seconds: float) -> datetime.datetime | None:
 
 
 def of_folder(folder: listing.Left) -> Item:
-    return Item(names.shown(folder.name), user_of(folder.uid), folder.uid, "left", _FOLDER)
+    return Item(filenames.shown(folder.name), user_of(folder.uid), folder.uid, "left", _FOLDER)
 
 
-def of_watched(watched: settling.Watched, *, ready: bool) -> Item:
+def of_watched(watched: completeness.Watched, *, ready: bool) -> Item:
     sight = watched.sight
     words = "waits for its turn" if ready else "waits until it stops changing"
-    return Item(names.shown(sight.name), user_of(sight.uid), sight.uid, "arriving", words)
+    return Item(filenames.shown(sight.name), user_of(sight.uid), sight.uid, "arriving", words)
 
 
 def of_claim(claim: claims.Claim) -> Item:
     words = claim.words or _WORDS[claim.phase]
     began = claim.entry.began if claim.entry else 0.0
-    return Item(names.shown(claim.name), user_of(claim.uid), claim.uid, "taken", words, at=moment(began))
+    return Item(filenames.shown(claim.name), user_of(claim.uid), claim.uid, "taken", words, at=moment(began))
 
 
 def of_entry(entry: entries.Entry) -> Item:
-    name = names.shown(entry.name.decode(errors="replace"))
-    target = names.shown(entry.target.decode(errors="replace"))
+    name = filenames.shown(entry.name.decode(errors="replace"))
+    target = filenames.shown(entry.target.decode(errors="replace"))
     path = f"{entry.state}/{entry.day}/{target}" if target else ""
     at = moment(entry.changed)
     return Item(name, user_of(entry.uid), entry.uid, entry.state, entry.words, entry.job_id, path, at)

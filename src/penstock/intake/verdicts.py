@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from penstock import errors
-from penstock.intake import claims, inspecting, letters, names, settings
+from penstock.intake import claims, filenames, inspection, messages, settings
 from penstock.model import siteview
-from penstock.nas import acting, dropfolder, moving
+from penstock.nas import asuser, dropfolder, renames
 from penstock.sbatch import compiler, diagnostics, getopt, options, siteviews
 from penstock.slurm import submissions
 
@@ -59,7 +59,7 @@ class Judge:
 
     def __init__(self, site: settings.Settings) -> None:
         self.site = site
-        self.limits = inspecting.Limits(site.largest_bytes, site.group_writable)
+        self.limits = inspection.Limits(site.largest_bytes, site.group_writable)
 
     def _context(self) -> compiler.Context:
         """The rules of the site as they are now: `penstock apply` writes its view anew."""
@@ -82,18 +82,18 @@ class Judge:
 
     def judge(
         self, folder: dropfolder.Folder, claim: claims.Claim
-    ) -> Wanted | Refused | inspecting.Unsettled | None:
+    ) -> Wanted | Refused | inspection.Unsettled | None:
         """None when the file is gone."""
-        spot = moving.Spot(folder.work, claim.work_name)
-        found = inspecting.inspect(spot, name=claim.name, limits=self.limits, expected=claim.sign)
-        if found is None or isinstance(found, inspecting.Unsettled):
+        spot = renames.Spot(folder.work, claim.work_name)
+        found = inspection.inspect(spot, name=claim.name, limits=self.limits, expected=claim.sign)
+        if found is None or isinstance(found, inspection.Unsettled):
             return found
-        if isinstance(found, inspecting.Refusal):
-            letter = letters.refusal(claim.name, claim.token, found.reason, found.advice)
+        if isinstance(found, inspection.Refusal):
+            letter = messages.refusal(claim.name, claim.token, found.reason, found.advice)
             return Refused(found.reason, letter, found.uid, found.mode, found.passing)
         return self._against(claim, found) or self._wanted(claim, found)
 
-    def _against(self, claim: claims.Claim, script: inspecting.Script) -> Refused | None:
+    def _against(self, claim: claims.Claim, script: inspection.Script) -> Refused | None:
         if claim.folder_uid not in (None, script.user.uid):
             return self._refused(claim, script, "it lies in another user's folder", "Use your own folder.")
         if claim.cut_short:
@@ -102,31 +102,31 @@ class Judge:
         if not script.data:
             return self._refused(claim, script, "it is empty", AGAIN)
         done = compiler.compile_script(
-            script.data, name=names.for_slurm(claim.name), variables={}, context=self._context()
+            script.data, name=filenames.for_slurm(claim.name), variables={}, context=self._context()
         )
         found = (*done.diagnostics, *_no_jobs(claim.name, done.given))
         count = sum(one.severity == "error" for one in found)
         if not count:
             return None
         reason = "the script has an error" if count == 1 else f"the script has {count} errors"
-        return self._refused(claim, script, reason, AGAIN, letters.findings(script.data, found))
+        return self._refused(claim, script, reason, AGAIN, messages.findings(script.data, found))
 
     def _refused(
         self,
         claim: claims.Claim,
-        script: inspecting.Script,
+        script: inspection.Script,
         reason: str,
         advice: str,
         details: list[str] | None = None,
     ) -> Refused:
-        letter = letters.refusal(claim.name, claim.token, reason, advice, details or ())
+        letter = messages.refusal(claim.name, claim.token, reason, advice, details or ())
         return Refused(reason, letter, script.user.uid, script.mode)
 
-    def _wanted(self, claim: claims.Claim, script: inspecting.Script) -> Wanted:
+    def _wanted(self, claim: claims.Claim, script: inspection.Script) -> Wanted:
         user = script.user
         submission = submissions.Submission(
             token=claim.token,
-            name=names.for_slurm(claim.name),
+            name=filenames.for_slurm(claim.name),
             data=script.data,
             uid=user.uid,
             gid=user.gid,
@@ -136,7 +136,7 @@ class Judge:
         )
         return Wanted(submission, hashlib.sha256(script.data).hexdigest(), script.mode)
 
-    def _environment(self, user: acting.User) -> dict[str, str]:
+    def _environment(self, user: asuser.User) -> dict[str, str]:
         """What a job starts with: the user's own few variables, none of ours."""
         own = {
             "HOME": user.home,

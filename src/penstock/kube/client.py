@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from penstock import errors
-from penstock.kube import addresses, codec, execs, kinds, kubeconfig, refusals, types
+from penstock.kube import addresses, apierrors, codec, execs, kinds, kubeconfig, types
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
 
@@ -162,7 +162,7 @@ class KubeClient:
                     event = codec.decode(line, types.Event)
                     if event.type == "ERROR":
                         status = codec.decode(event.object, types.ApiStatus)
-                        refusals.raise_status(status, status.code)
+                        apierrors.raise_status(status, status.code)
                     yield event
 
     async def server_time(self) -> float:
@@ -202,10 +202,10 @@ class KubeClient:
             async with self._streams.stream("GET", path, params=query, timeout=timeout) as response:
                 if not response.is_success:
                     await response.aread()
-                    refusals.raise_for(response.content, response.status_code, response.headers)
+                    apierrors.raise_for(response.content, response.status_code, response.headers)
                 yield response
         except httpx2.HTTPError as error:
-            raise errors.KubeUnavailable(f"the Kubernetes API broke off: {refusals.why(error)}") from error
+            raise errors.KubeUnavailable(f"the Kubernetes API broke off: {apierrors.why(error)}") from error
 
     async def _request(
         self,
@@ -230,7 +230,7 @@ class KubeClient:
                 hint=self._access.renew,
             )
         if not response.is_success:
-            refusals.raise_for(response.content, response.status_code, response.headers)
+            apierrors.raise_for(response.content, response.status_code, response.headers)
         if response.content[:1] != b"{":
             raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered")
         return response.content
@@ -244,7 +244,7 @@ class KubeClient:
             self._on_answer(method, "none")
             origin, at = self._access.origin, f" at {self._access.server}" if self._access.origin else ""
             raise errors.KubeUnavailable(
-                f"the Kubernetes API{at} does not answer: {refusals.why(error)}",
+                f"the Kubernetes API{at} does not answer: {apierrors.why(error)}",
                 hint=f"Is it up, and is the server right in {origin}?" if origin else "",
             ) from error
         self._on_answer(method, str(response.status_code))

@@ -18,7 +18,7 @@ import wsproto
 from wsproto import events
 
 from penstock import errors
-from penstock.kube import addresses, codec, kinds, kubeconfig, refusals
+from penstock.kube import addresses, apierrors, codec, kinds, kubeconfig
 
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
@@ -143,4 +143,4 @@ async def _by_channel(stream: AsyncIterator[events.Event]) -> AsyncIterator[Outp
         elif isinstance(event, events.CloseConnection):
             break
     if code:
-        refusals.raise_for(refusal, code)
+        apierrors.raise_for(refusal, code)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.hooks import waiting as hook
+from penstock.hooks import waitcomment as hook
 
 _LONGEST = 4096  # characters: a part is other people's words, and no program takes 128 KiB, or a NUL
 _UNSET = ("", "(null)", "N/A")

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from importlib import resources
 
 from penstock import wellknown
-from penstock.hooks import armed
+from penstock.hooks import unsafeenv
 from penstock.model import releases
-from penstock.render import crashing
+from penstock.render import crashhooks
 
 PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
-MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "armed.py", "waiting.py")
+MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "unsafeenv.py", "waitcomment.py")
 ADMIT_SECONDS = 20  # Slurm waits for PrologSlurmctld with the nodes taken: better requeue than wait for long
 
 
@@ -72,9 +72,9 @@ def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
 def _modules(settings: HookSettings) -> Iterator[tuple[str, bytes]]:
     for name in MODULES:
         source = _source(name)
-        yield name, crashing.armed(source, settings.crash_points) if settings.crash_points else source
+        yield name, crashhooks.armed(source, settings.crash_points) if settings.crash_points else source
     if settings.crash_points:
-        yield crashing.POINTS, _source(crashing.POINTS)
+        yield crashhooks.POINTS, _source(crashhooks.POINTS)
 
 
 def _source(name: str) -> bytes:
@@ -146,7 +146,7 @@ def _job_submit(settings: HookSettings) -> bytes:
         b"@ROOT_MAY_SUBMIT@": str(settings.root_may_submit).lower(),
         b"@MARK@": wellknown.ADMIN_MARK,
         b"@PUT_ASIDE@": wellknown.PUT_ASIDE,
-        b"@LOADERS@": ", ".join(f'"{name}"' for name in armed.LOADERS),
+        b"@LOADERS@": ", ".join(f'"{name}"' for name in unsafeenv.LOADERS),
         b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
         b"@SHARED@": ", ".join(f'"{path}"' for path in settings.shared_mounts),
         b"@MISSING_WORKDIR@": settings.missing_workdir,
@@ -154,4 +154,4 @@ def _job_submit(settings: HookSettings) -> bytes:
     text = _source("job_submit.lua")
     for placeholder, value in values.items():
         text = text.replace(placeholder, value.encode())
-    return crashing.armed_lua(text, settings.crash_points) if settings.crash_points else text
+    return crashhooks.armed_lua(text, settings.crash_points) if settings.crash_points else text

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import homes, launches
+from penstock.model import launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import manifests, pods
 
@@ -22,11 +22,11 @@ Manifest = dict[str, Any]
 
 def render_namespace(owner: launches.Owner, policy: PodPolicy) -> Manifest:
     """Labelled with whose it is: the user's, or when it is shared, the account's."""
-    shared = homes.is_shared(policy.namespace_pattern)
+    shared = namespacepattern.is_shared(policy.namespace_pattern)
     account = {wellknown.LABEL_ACCOUNT: pods.label_of(owner.account)}
     whose = account if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
     labels = whose | manifests.pod_security_labels(policy.pod_security)
-    metadata = {"name": homes.namespace_of(owner, policy), "labels": labels}
+    metadata = {"name": namespacepattern.namespace_of(owner, policy), "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 

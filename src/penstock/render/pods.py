@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock import wellknown
-from penstock.model import homes, jobs, launches
+from penstock.model import jobs, launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import directives, environment, folders
+from penstock.render import directives, podenv, workdirs
 
 Manifest = dict[str, Any]
 _NO_LABEL = re.compile(r"[^A-Za-z0-9_.-]")
@@ -30,7 +30,7 @@ def render_pod(
     strict_groups: bool = False,
 ) -> Manifest:
     """One rank's pod, not bound to a node yet; `strict_groups` where its node keeps groups of images out."""
-    identity, home = allocation.identity, folders.home_of(owner, request.pod, policy.shared_mounts)
+    identity, home = allocation.identity, workdirs.home_of(owner, request.pod, policy.shared_mounts)
     volumes = list(_volumes(identity, rank, request, policy, home))
     container = _container(allocation, rank, request, policy, home)
     container["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in volumes]
@@ -39,7 +39,7 @@ def render_pod(
         "kind": "Pod",
         "metadata": {
             "name": pod_name(identity, rank),
-            "namespace": homes.namespace_of(owner, policy),
+            "namespace": namespacepattern.namespace_of(owner, policy),
             "labels": labels_of(identity, policy.cluster)
             | {wellknown.LABEL_RANK: str(rank)}
             | _labels_of_task(allocation),
@@ -96,7 +96,7 @@ def _container(
     rank: int,
     request: launches.LaunchRequest,
     policy: PodPolicy,
-    home: folders.Home,
+    home: workdirs.Home,
 ) -> Manifest:
     share = allocation.shares[rank].amount
     amounts = {"cpu": f"{share.millicpus}m", "memory": str(share.memory)}
@@ -112,7 +112,7 @@ def _container(
     }
 
 
-def _process(rank: int, request: launches.LaunchRequest, home: folders.Home) -> Manifest:
+def _process(rank: int, request: launches.LaunchRequest, home: workdirs.Home) -> Manifest:
     """What the container runs: our agent, or with #K8S_COMMAND=@entrypoint what the image itself does."""
     agent = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
     if rank > 0:
@@ -121,7 +121,7 @@ def _process(rank: int, request: launches.LaunchRequest, home: folders.Home) -> 
         return {"command": agent}
     pairs = [
         (name.decode(errors="replace"), value.decode(errors="replace"))
-        for name, value in environment.variables(request, home)
+        for name, value in podenv.variables(request, home)
     ]
     found: Manifest = {"env": [{"name": name, "value": directives.literally(value)} for name, value in pairs]}
     if request.arguments:
@@ -135,7 +135,7 @@ def _volumes(
     rank: int,
     request: launches.LaunchRequest,
     policy: PodPolicy,
-    home: folders.Home,
+    home: workdirs.Home,
 ) -> Iterator[tuple[Manifest, Manifest]]:
     """Each with how the container mounts it. Rank 0 has a home of its own where pods do not see its user's,
     and room on its node for output that has to be fetched.
@@ -192,7 +192,7 @@ def _labels_of_task(allocation: jobs.Allocation) -> dict[str, str]:
 
 def is_shared(path: bytes, policy: PodPolicy) -> bool:
     """Whether pods see the same file under the same name."""
-    return folders.lies_in(path, policy.shared_mounts)
+    return workdirs.lies_in(path, policy.shared_mounts)
 
 
 def written_by_pod(path: bytes, policy: PodPolicy) -> bool:

@@ -9,9 +9,9 @@ import base64
 from importlib import resources as package_files
 
 from penstock import errors, wellknown
-from penstock.model import homes, jobs, launches
+from penstock.model import jobs, launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
-from penstock.render import environment, folders, pods
+from penstock.render import podenv, pods, workdirs
 
 SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
 _HOOKS = package_files.files("penstock.hooks")
@@ -28,7 +28,7 @@ def render_secret(
     owner_pod_uid: str,
 ) -> pods.Manifest:
     """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
-    files = secret_files(request, policy, folders.home_of(owner, request.pod, policy.shared_mounts))
+    files = secret_files(request, policy, workdirs.home_of(owner, request.pod, policy.shared_mounts))
     size = sum(map(len, files.values()))
     if size > SECRET_LIMIT:
         raise errors.UsageError(
@@ -42,7 +42,7 @@ def render_secret(
         "immutable": True,
         "metadata": {
             "name": pods.secret_name(identity),
-            "namespace": homes.namespace_of(owner, policy),
+            "namespace": namespacepattern.namespace_of(owner, policy),
             "labels": pods.labels_of(identity, policy.cluster),
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "Pod", "name": pods.pod_name(identity, 0), "uid": owner_pod_uid}
@@ -52,7 +52,7 @@ def render_secret(
     }
 
 
-def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: folders.Home) -> dict[str, bytes]:
+def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: workdirs.Home) -> dict[str, bytes]:
     """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
     stdout, stderr = _output_files(request, policy)
     kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, policy) else ""
@@ -60,12 +60,12 @@ def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: folde
         "agent.sh": AGENT,
         "srun": NO_SRUN,
         wellknown.SCRIPT_FILE: b"#!" + request.interpreter + b"\n" + request.script.partition(b"\n")[2],
-        "arguments": environment.set_line(_command(request)),
-        "environment": environment.export_lines(environment.variables(request, home)),
-        "settings": environment.assignments(
+        "arguments": podenv.set_line(_command(request)),
+        "environment": podenv.export_lines(podenv.variables(request, home)),
+        "settings": podenv.assignments(
             {
-                "penstock_workdir": folders.workdir_of(request, policy.shared_mounts),
-                "penstock_lost_workdir": folders.lost_workdir(request, policy.shared_mounts),
+                "penstock_workdir": workdirs.workdir_of(request, policy.shared_mounts),
+                "penstock_lost_workdir": workdirs.lost_workdir(request, policy.shared_mounts),
                 "penstock_umask": request.umask,
                 "penstock_stdin": request.stdin,
                 "penstock_output_dir": request.output_dir,
@@ -80,7 +80,7 @@ def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: folde
 
 def _copied_outputs(request: launches.LaunchRequest, policy: PodPolicy) -> bytes:
     """Patterns of files that go with the container; those in a shared folder can be had later."""
-    workdir = folders.workdir_of(request, policy.shared_mounts)
+    workdir = workdirs.workdir_of(request, policy.shared_mounts)
     return b"" if pods.is_shared(workdir, policy) else "\n".join(request.outputs).encode()
 
 

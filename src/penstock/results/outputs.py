@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock import wellknown
-from penstock.results import checksums, copying, globbing, opening, settings, summary
+from penstock.results import checksums, filecopy, globs, protected, settings, summary
 
 MOST_NOTES = 20
 _HERE_ALONE = (
@@ -67,15 +67,15 @@ def take_folder(source: Path, target: Path, notes: Notes) -> bool:
             source.rename(free_name(target / "PENSTOCK_OUTPUT_DIR", notes))
     mark = target.parent / wellknown.OUTPUTS_COPIED
     if target.is_dir() and not target.is_symlink():
-        with contextlib.suppress(FileNotFoundError), opening.opened(target):
+        with contextlib.suppress(FileNotFoundError), protected.opened(target):
             (target / wellknown.OUTPUTS_COPIED).rename(mark)
-        target.chmod(0o555 if opening.is_closed(target) else 0o755)
+        target.chmod(0o555 if protected.is_closed(target) else 0o755)
     return mark.exists()
 
 
 def _move_folder(source: Path, target: Path, notes: Notes) -> None:
     try:
-        opening.move(source, target)
+        protected.move(source, target)
     except OSError as error:
         if not target.is_dir() or isinstance(error, PermissionError):
             raise
@@ -84,9 +84,9 @@ def _move_folder(source: Path, target: Path, notes: Notes) -> None:
 
 def _move_into(source: Path, target: Path, notes: Notes) -> None:
     """Both are there: entry by entry, beside what has the same name."""
-    with opening.opened(source), opening.opened(target):
+    with protected.opened(source), protected.opened(target):
         for entry in sorted(source.iterdir()):
-            opening.move(entry, free_name(target / entry.name, notes))
+            protected.move(entry, free_name(target / entry.name, notes))
     source.rmdir()
 
 
@@ -110,7 +110,7 @@ class Finder:
     def collect(self, pattern: str) -> None:
         """Everything that fits one pattern."""
         found = False
-        for way in globbing.matches(str(self.workdir), pattern):
+        for way in globs.matches(str(self.workdir), pattern):
             found = True
             for file in self._within(way):
                 if file not in self.seen:
@@ -152,7 +152,7 @@ class Finder:
                 self.notes.add(f"{way}: no regular file")
             elif self._fits(before.st_size):
                 self._put(source, self.target / way)
-        except copying.NotAFile:
+        except filecopy.NotAFile:
             self.notes.add(f"{way}: no regular file")
         except OSError as error:
             self._note(way, error)
@@ -172,17 +172,17 @@ class Finder:
         return True
 
     def _put(self, source: Path, target: Path) -> None:
-        opening.make_folders(target.parent)
+        protected.make_folders(target.parent)
         chosen = free_name(target, self.notes, same_as=source)
-        if not copying.is_there(chosen):
-            with opening.opened(target.parent):
-                copying.link_or_copy(source, chosen, link_from=self.limits.link_bytes)
+        if not filecopy.is_there(chosen):
+            with protected.opened(target.parent):
+                filecopy.link_or_copy(source, chosen, link_from=self.limits.link_bytes)
 
 
 def free_name(path: Path, notes: Notes, *, same_as: Path | None = None) -> Path:
     """The path, or one beside it when something else is there; or where a copy of `same_as` is already."""
     chosen, number = path, 1
-    while copying.is_there(chosen) and not (same_as and copying.is_same(same_as, chosen)):
+    while filecopy.is_there(chosen) and not (same_as and filecopy.is_same(same_as, chosen)):
         number += 1
         chosen = path.with_name(f"{path.name}.{number}")
     if chosen != path:

@@ -13,21 +13,21 @@ import msgspec
 
 from penstock.model.jobspec import JobSpec, PodSpec, Provenance
 from penstock.sbatch import (
-    assemble,
+    assembly,
     bridged,
     conflicts,
-    environment,
     lexer,
     options,
+    precedence,
     remarks,
     rules,
-    settings,
+    sbatchenv,
     source,
 )
 from penstock.sbatch.diagnostics import Diagnostic, Place, Report
 from penstock.sbatch.getopt import Parser, Setting, Token
 from penstock.sbatch.shape import Shape, shape
-from penstock.sbatch.values.resources import DEFAULT_TYPES
+from penstock.sbatch.values.gres import DEFAULT_TYPES
 
 if TYPE_CHECKING:
     from penstock.model.siteview import SiteView
@@ -110,7 +110,7 @@ def compile_script(
     remarks.about_values((setting for group in groups for setting in group), report)
     pod, pod_provenance = _pod(script, report)
     remarks.about_lines(script, report)
-    outside = [*environment.settings(variables or {}, table), *_command_line(arguments, table, report)]
+    outside = [*sbatchenv.settings(variables or {}, table), *_command_line(arguments, table, report)]
     every: list[list[Setting]] = []
     built = []
     shared = _in_force(setting for setting in groups[0] if setting.option.key in INHERITED)
@@ -163,12 +163,12 @@ def _component(
     pod: PodSpec,
     pod_provenance: Mapping[str, Provenance],
 ) -> JobSpec:
-    values = settings.resolve(given, report, context.known_gres, context.release)
+    values = precedence.resolve(given, report, context.known_gres, context.release)
     conflicts.check(values, report)
     asked = shape(values, report)
     conflicts.check_shape(values, asked, report)
     wanted = _with_gpus(values, asked, report)
-    job = assemble.job(values, wanted, name=name, interpreter=interpreter, pod=pod)
+    job = assembly.job(values, wanted, name=name, interpreter=interpreter, pod=pod)
     if not pod_provenance:
         return job
     return msgspec.structs.replace(job, provenance={**job.provenance, **pod_provenance})
@@ -211,7 +211,7 @@ def _doubt(name: str, job: JobSpec, context: Context, report: Report) -> None:
     report.warning(sitecheck.place_of(job, "gres"), "unknown-gres", message, hint)
 
 
-def _with_gpus(values: settings.Values, asked: Shape, report: Report) -> Shape:
+def _with_gpus(values: precedence.Values, asked: Shape, report: Report) -> Shape:
     """GPUs are many rules in a module of their own, loaded when a script asks for some."""
     if not GPU_OPTIONS & values.names():
         return asked

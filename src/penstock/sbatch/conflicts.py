@@ -7,7 +7,7 @@ import re
 from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.patterns import Pattern
-from penstock.sbatch.settings import Values
+from penstock.sbatch.precedence import Values
 from penstock.sbatch.shape import Shape
 
 _PLANE = Pattern(r"plane=([0-9]+)", re.IGNORECASE)

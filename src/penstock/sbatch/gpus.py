@@ -15,7 +15,7 @@ import msgspec
 from penstock.model.jobspec import Gres, NodeRange
 from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Report
-from penstock.sbatch.settings import Values
+from penstock.sbatch.precedence import Values
 from penstock.sbatch.shape import Shape, min_cpus_per_node, node_parts
 
 _OPTIONS = {"job": "gpus", "node": "gpus-per-node", "socket": "gpus-per-socket", "task": "gpus-per-task"}

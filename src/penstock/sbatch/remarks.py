@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from penstock.sbatch import lexer, settings
+from penstock.sbatch import lexer, precedence
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Setting, Token
 from penstock.sbatch.lexer import MOST_WORDS, Words
@@ -126,7 +126,7 @@ def _after_value(last: Setting, text: str) -> str:
 
 def _is_value(setting: Setting, text: str) -> bool:
     try:
-        settings.read(setting.option, text)
+        precedence.read(setting.option, text)
     except Problem:
         return False
     return True

@@ -15,7 +15,7 @@ from penstock import wording
 from penstock.model.jobspec import NodeRange
 from penstock.sbatch import rules
 from penstock.sbatch.diagnostics import Report
-from penstock.sbatch.settings import Values
+from penstock.sbatch.precedence import Values
 from penstock.sbatch.values import hostlist
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from penstock.model.jobspec import UNLIMITED, JobSpec
 from penstock.model.podpolicy import PartitionPolicy
 from penstock.model.siteview import NodeKind, SiteView
-from penstock.sbatch import footprint, images, nearest, placement
+from penstock.sbatch import footprint, images, nearest, tolerations
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.values import arrays, choices, times
 
@@ -159,7 +159,7 @@ def _directives(job: JobSpec, site: SiteView, report: Report) -> None:
 
 def _placement(job: JobSpec, partitions: list[PartitionPolicy], report: Report) -> None:
     for each in partitions:
-        for field, complaint, hint in placement.refusals(job.pod, each):
+        for field, complaint, hint in tolerations.refusals(job.pod, each):
             report.error(place_of(job, field), "forbidden-placement", complaint, hint)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.sbatch import options, settings
+from penstock.sbatch import options, precedence
 from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.getopt import Parser, Setting, Token
 
@@ -37,5 +37,5 @@ def _known(words: Sequence[str], release: str) -> Iterator[Setting]:
 
 def _is_right(setting: Setting, release: str, gres_types: tuple[str, ...] | None) -> bool:
     report = Report()
-    settings.resolve((setting,), report, gres_types, release)
+    precedence.resolve((setting,), report, gres_types, release)
     return not report.failed

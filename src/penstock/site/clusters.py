@@ -10,8 +10,8 @@ from penstock.model import cluster as model
 from penstock.model import releases
 from penstock.render import includes
 from penstock.site.parts import Partition
+from penstock.site.scalars import mebibytes
 from penstock.site.schema import Site
-from penstock.site.words import mebibytes
 
 Groups = Mapping[str, tuple[model.NodeSpec, ...]]
 ADMIT_OVERTIME = 40

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.site.words import (
+from penstock.site.scalars import (
     Address,
     Count,
     DnsName,

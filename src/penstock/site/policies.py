@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import wellknown
 from penstock.model.podpolicy import NAMESPACE_QUOTA, PartitionPolicy, PodPolicy
-from penstock.site import clusters, resolving
+from penstock.site import clusters, nodegroups
 from penstock.site.parts import Partition, Quota
 from penstock.site.schema import Site
 
@@ -69,7 +69,7 @@ def _mount_sources(site: Site) -> dict[str, dict[str, Any]]:
 def hard(site: Site, quota: Quota) -> dict[str, str]:
     """A quota in Kubernetes' words, which count each resource name by itself."""
     groups = (group for group in site.node_groups.values() if group.gpus or group.size != "given")
-    names = sorted({resolving.gpu_resource(site, group) for group in groups}) or [wellknown.GPU_RESOURCE]
+    names = sorted({nodegroups.gpu_resource(site, group) for group in groups}) or [wellknown.GPU_RESOURCE]
     found = {
         "requests.cpu": quota.cpus,
         "requests.memory": quota.memory,

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from penstock.site import schema, shape
-from penstock.site.words import FORMS
+from penstock.site import schema, schematree
+from penstock.site.scalars import FORMS
 
 HEAD = """\
 # The site file
@@ -52,7 +52,7 @@ def _section(place: str, model: type[BaseModel]) -> Iterator[str]:
     yield "|---|---|---|---|"
     nested: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
-        kind, what = shape.inner(field.annotation)
+        kind, what = schematree.inner(field.annotation)
         yield f"| `{name}` | {_kind(field)} | {_default(field)} | {field.description} |"
         inside = _model_in(kind, what)
         if inside is not None:
@@ -65,13 +65,13 @@ def _section(place: str, model: type[BaseModel]) -> Iterator[str]:
 
 def _model_in(kind: str, what: Any) -> type[BaseModel] | None:
     if kind in ("map", "list"):
-        kind, what = shape.inner(what)
+        kind, what = schematree.inner(what)
     found: type[BaseModel] | None = what if kind == "model" else None
     return found
 
 
 def _kind(field: FieldInfo) -> str:
-    kind, what = shape.inner(field.annotation)
+    kind, what = schematree.inner(field.annotation)
     if kind == "list":
         return f"list of {_word(what, ())}"
     if kind == "map":
@@ -83,10 +83,10 @@ def _word(annotation: Any, metadata: Any) -> str:
     choices = _choices(annotation)
     if choices:
         return ", ".join(f"`{choice}`" for choice in choices)
-    found = shape.patterns(annotation, metadata)
+    found = schematree.patterns(annotation, metadata)
     if found:
         return FORMS[found[0]].replace("|", "\\|")
-    kind = shape.inner(annotation)[1]
+    kind = schematree.inner(annotation)[1]
     names = {int: "whole number", bool: "`true` or `false`", str: "text"}
     return names.get(kind, "mapping") if isinstance(kind, type) else "text"
 

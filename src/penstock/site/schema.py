@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from penstock.site.parts import Account, GpuType, NodeGroup, Part, Partition, PriorityClass, Quota
-from penstock.site.words import (
+from penstock.site.scalars import (
     Address,
     Count,
     DnsName,

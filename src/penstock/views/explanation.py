@@ -13,7 +13,7 @@ import msgspec
 from penstock import errors, wording
 from penstock.model.jobspec import JobSpec
 from penstock.model.siteview import SiteView
-from penstock.sbatch import commands, compiler
+from penstock.sbatch import calledprograms, compiler
 from penstock.sbatch.diagnostics import Diagnostic
 from penstock.views import pods, scripts
 
@@ -53,7 +53,7 @@ def _remarks(done: compiler.Compilation, job: JobSpec, script: bytes) -> Iterato
         yield "the script runs in the first pod; the others hold their room: nothing starts in them yet"
     if job.signal is not None and not job.signal.to_batch:
         yield "--signal without B: reaches job steps alone, and none run in pods yet: write --signal=B:…"
-    for call in commands.calls(script, job):
+    for call in calledprograms.calls(script, job):
         yield f"{on_lines(call.lines)}: {', '.join(call.names)}: {call.becomes}"
 
 

@@ -55,15 +55,15 @@ def _from_site_file(name: str) -> SiteView:
     from pathlib import Path
 
     from penstock.install import facts
-    from penstock.site import daemons, loading
+    from penstock.site import daemonsettings, loader
 
-    site = loading.load(Path(name))
+    site = loader.load(Path(name))
     try:
         known = facts.nodes_and_release(site)
     except errors.UsageError as error:
         hint = "Nodes are sized by Kubernetes here: give the view (JSON) that `penstock apply` wrote."
         raise errors.UsageError(f"{name}: {error.message}", hint=error.hint or hint) from error
-    return daemons.view(site, known.groups, release=known.release, conf=known.conf)
+    return daemonsettings.view(site, known.groups, release=known.release, conf=known.conf)
 
 
 def slurm_conf() -> str:
@@ -94,6 +94,6 @@ def _site() -> Mapping[str, Any]:
         return {}
     from pathlib import Path
 
-    from penstock.site import daemons, loading  # here, because the view makes it unnecessary
+    from penstock.site import daemonsettings, loader  # here, because the view makes it unnecessary
 
-    return daemons.places(loading.load(Path(name)))
+    return daemonsettings.places(loader.load(Path(name)))

@@ -16,7 +16,7 @@ import msgspec
 from penstock import errors, wellknown
 from penstock.model import jobs, reasons, sentences, states
 from penstock.model.descriptions import JobView, PodView, StepView
-from penstock.slurm import reasons as codes
+from penstock.slurm import pendingreasons as codes
 from penstock.views import sources
 
 MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer

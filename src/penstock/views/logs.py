@@ -15,7 +15,7 @@ import msgspec
 
 from penstock import clock, errors
 from penstock.model import jobs, states
-from penstock.results import finding, gathering, tailing
+from penstock.results import contents, resultpaths, tails
 from penstock.views import results, sources, threads
 
 POLL = 0.2
@@ -43,7 +43,7 @@ class Output:
     stream: Literal["stdout", "stderr"]
     time: clock.Clock
     record: jobs.Job = dataclasses.field(init=False)
-    tail: tailing.Tail = dataclasses.field(init=False, default_factory=lambda: tailing.Tail(Path(os.devnull)))
+    tail: tails.Tail = dataclasses.field(init=False, default_factory=lambda: tails.Tail(Path(os.devnull)))
     found: bool = dataclasses.field(init=False, default=False)
     """Whether anybody knows where the file is."""
 
@@ -52,7 +52,7 @@ class Output:
 
         A job that was over before its file was known is read once its results are there.
         """
-        if not finding.JOB.fullmatch(self.job):
+        if not resultpaths.JOB.fullmatch(self.job):
             raise errors.UsageError("which job?", hint="A number such as 17, or 20_3 in an array.")
         self.record = await self.slurm.record(self.job)
         asked = until = self.time.now()
@@ -81,7 +81,7 @@ class Output:
         """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
         is_stderr = self.stream == "stderr"
         if not self.record.goes_on and (collected := await threads.run(self._collected)):
-            return collected / (gathering.STDERR if is_stderr else gathering.STDOUT)
+            return collected / (contents.STDERR if is_stderr else contents.STDOUT)
         try:  # where the running attempt writes, every pattern filled in
             (told,) = (await self.penstockd.describe((self.record.job_id,))).jobs
             named = os.fsdecode(told.stderr if is_stderr else told.stdout)
@@ -130,7 +130,7 @@ class Output:
         """An empty file in the results may stand for one that the collector could not read; notes say so."""
         collected = self._collected()
         prefix = f"{self.tail.path.name}: "
-        for note in finding.read(collected, verify=False).summary.notes if collected else ():
+        for note in resultpaths.read(collected, verify=False).summary.notes if collected else ():
             if note.startswith(prefix):
                 message = f"job {self.job} has no {self.stream}: {note.removeprefix(prefix)}"
                 raise errors.NotThere(message, hint=self.record.comment)

@@ -30,7 +30,7 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
     from rich import console
 
     from penstock_lab import actions, bringup, interrupts, paths, privilege, progress, spec
-    from penstock_lab.demo import running, scenario
+    from penstock_lab.demo import demorun, scenario
 
     privilege.require_root(sys.argv[1:])
     os.umask(0o022)
@@ -44,7 +44,7 @@ def demo(keep: bool, name: str, kubernetes: str | None) -> None:
             wishes = bringup.Wishes(name=name, kubernetes=kubernetes)
             made = bringup.bring_up(place, wishes, listener=listener, environment=os.environ)
         real = scenario.IN_CONTAINERS if made.kubernetes != spec.DEV else ()
-        show = running.Demo(place, made.user, out, (*scenario.JOBS, *real))
+        show = demorun.Demo(place, made.user, out, (*scenario.JOBS, *real))
         asyncio.run(show.run())
     finally:
         if made is not None and not keep:

@@ -21,16 +21,16 @@ from penstock.cli import output
 from penstock_lab import (
     actions,
     bringup,
-    environment,
     interrupts,
     passwd,
     paths,
     privilege,
     progress,
+    shellenv,
     spec,
     state,
 )
-from penstock_lab.kubernetes import building
+from penstock_lab.kubernetes import builds
 from penstock_lab.slurm import suites
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -94,8 +94,8 @@ def _as_absolute(context: click.Context, option: click.Parameter, choice: str | 
 )
 @click.option(
     "--kubernetes-version",
-    type=click.Choice(sorted(building.VERSIONS)),
-    help=f"Minor version of a Kubernetes that is built here [default: {building.NEWEST}].",
+    type=click.Choice(sorted(builds.VERSIONS)),
+    help=f"Minor version of a Kubernetes that is built here [default: {builds.NEWEST}].",
 )
 @click.option(
     "--slurm",
@@ -219,7 +219,7 @@ def env(directory: str, name: str) -> None:
     """
     place = place_of(directory, name)
     spec.load(place)
-    lines = environment.shell_lines(place, root=os.geteuid() == 0, user=passwd.current_name())
+    lines = shellenv.shell_lines(place, root=os.geteuid() == 0, user=passwd.current_name())
     click.echo(lines, nl=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from penstock import errors
-from penstock_lab.devcluster import agent, nodes, requests, server
+from penstock_lab.devcluster import agent, apirequests, app, nodeobjects
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -49,9 +49,9 @@ def command(
         except OSError as error:
             why = f"another dev cluster runs in {data_dir}"
             raise errors.UsageError(why, hint="choose another --data-dir") from error
-        known, place = requests.read_tokens(tokens), data_dir.resolve()
-        settings = server.Settings(place, port, known, nodes.read_nodes(specs), tls_cert, tls_key, backoff)
-        asyncio.run(server.serve(settings))
+        known, place = apirequests.read_tokens(tokens), data_dir.resolve()
+        settings = app.Settings(place, port, known, nodeobjects.read_nodes(specs), tls_cert, tls_key, backoff)
+        asyncio.run(app.serve(settings))
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from penstock_lab.devcluster import kinds, nodes, podstatus, resources, scheduler
+from penstock_lab.devcluster import kindtable, nodeobjects, podstatus, quotas, scheduler
 from penstock_lab.devcluster.faults import Faults
-from penstock_lab.devcluster.logs import Log, ring
-from penstock_lab.devcluster.nodes import NodeSpec
+from penstock_lab.devcluster.nodeobjects import NodeSpec
 from penstock_lab.devcluster.objects import Objects
-from penstock_lab.devcluster.processes import Cgroups
-from penstock_lab.devcluster.store import Change, Entry
+from penstock_lab.devcluster.objectstore import Change, Entry
+from penstock_lab.devcluster.podlogs import Log, ring
+from penstock_lab.devcluster.podprocesses import Cgroups
 from penstock_lab.devcluster.worker import Worker
 
 BACKOFF: Final = 10.0
@@ -61,9 +61,9 @@ class Agents:
     def start(self) -> None:
         """Register the nodes and begin to listen."""
         for spec in self._specs.values():
-            self._objects.create(kinds.NODES, "", nodes.node_object(spec))
-        self.store.listen(kinds.PODS, self._on_pod)
-        for kind in (kinds.SECRETS, kinds.CONFIGMAPS):
+            self._objects.create(kindtable.NODES, "", nodeobjects.node_object(spec))
+        self.store.listen(kindtable.PODS, self._on_pod)
+        for kind in (kindtable.SECRETS, kindtable.CONFIGMAPS):
             self.store.listen(kind, lambda change: ring(self.bell))
         self._faults.listeners.append(self._on_faults)
 
@@ -100,7 +100,7 @@ class Agents:
             worker.vanish()
         elif worker:
             worker.note(pod)
-        elif ours and change.type != "DELETED" and pod.obj["status"].get("phase") not in resources.TERMINAL:
+        elif ours and change.type != "DELETED" and pod.obj["status"].get("phase") not in quotas.TERMINAL:
             worker = self._workers[pod.uid] = Worker(self, pod, self._directory / pod.uid)
             task = asyncio.get_running_loop().create_task(self._run(worker))
             self._tasks[pod.uid] = task
@@ -125,21 +125,21 @@ class Agents:
         ring(self.bell)
 
     def _obey_node_fault(self, name: str) -> None:
-        entry, ready = self.store.get(kinds.NODES, "", name), self._faults.is_ready(name)
+        entry, ready = self.store.get(kindtable.NODES, "", name), self._faults.is_ready(name)
         if self._faults.of("nodes", name).get("gone"):
             self._gone.add(name)
             if entry:
                 self._objects.delete(entry)
         elif name in self._gone:
             self._gone.discard(name)
-            self._objects.create(kinds.NODES, "", nodes.node_object(self._specs[name]))
-        elif entry and nodes.is_ready(entry.obj) != ready:
-            self._objects.set_condition(entry, nodes.condition(ready=ready))
+            self._objects.create(kindtable.NODES, "", nodeobjects.node_object(self._specs[name]))
+        elif entry and nodeobjects.is_ready(entry.obj) != ready:
+            self._objects.set_condition(entry, nodeobjects.condition(ready=ready))
 
     # What workers ask
 
     def reachable(self, node: str) -> bool:
-        return self._faults.is_reachable(node) and self.store.get(kinds.NODES, "", node) is not None
+        return self._faults.is_reachable(node) and self.store.get(kindtable.NODES, "", node) is not None
 
     def lets_go(self, worker: Worker) -> bool:
         """A kubelet hears of deletions also when its Node object was deleted, and a lost pod is not stuck."""
@@ -151,30 +151,30 @@ class Agents:
 
     def admit(self, worker: Worker) -> tuple[str, str] | None:
         """Kubelet's own check of a pod that was bound to it: reason and message of a refusal, or nothing."""
-        pod, node = worker.pod.obj, self._objects.get(kinds.NODES, "", worker.node).obj
+        pod, node = worker.pod.obj, self._objects.get(kindtable.NODES, "", worker.node).obj
         rejection = self._faults.of("nodes", worker.node).get("reject")
         if rejection:
             return rejection, f"Pod was rejected: {rejection} (fault set on node {worker.node})"
         if not scheduler.selects(pod, node):
             return "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"
-        taken = resources.add(one.claims for one in self._workers.values() if one.node == worker.node)
-        missing = resources.shortage(node, pod, taken)
+        taken = quotas.add(one.claims for one in self._workers.values() if one.node == worker.node)
+        missing = quotas.shortage(node, pod, taken)
         if missing:
-            wanted, used, there = (resources.show(amount, missing[0]) for amount in missing[1:])
+            wanted, used, there = (quotas.show(amount, missing[0]) for amount in missing[1:])
             why = f"{missing[0]}, requested: {wanted}, used: {used}, capacity: {there}"
             return f"OutOf{missing[0]}", f"Pod was rejected: Node didn't have enough resource: {why}"
-        worker.claims = resources.claims(pod)
+        worker.claims = quotas.claims(pod)
         return None
 
     def publish(self, worker: Worker) -> None:
         """Write the status, unless the node is cut off: then it is written when the fault is cleared."""
-        entry = self.store.get(kinds.PODS, *worker.pod.key)
+        entry = self.store.get(kindtable.PODS, *worker.pod.key)
         if entry and entry.uid == worker.pod.uid and self._faults.is_reachable(worker.node):
             self._objects.set_status(entry, podstatus.build(entry.obj, worker.state))
 
     def confirm(self, pod: Entry) -> None:
         """The processes of a deleted pod are gone: so may be the object."""
-        entry = self.store.get(kinds.PODS, *pod.key)
+        entry = self.store.get(kindtable.PODS, *pod.key)
         if entry and entry.uid == pod.uid:
             self._objects.delete(entry)
 

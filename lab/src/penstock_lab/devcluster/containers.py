@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock_lab.devcluster import kinds
-from penstock_lab.devcluster.kinds import Kind
-from penstock_lab.devcluster.processes import StartError
+from penstock_lab.devcluster import kindtable
+from penstock_lab.devcluster.kindtable import Kind
+from penstock_lab.devcluster.objectstore import Store
+from penstock_lab.devcluster.podprocesses import StartError
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Store
 
 _SERVICE: Final = {
     "KUBERNETES_SERVICE_HOST": "10.96.0.1",
@@ -63,8 +63,8 @@ def _data(store: Store, kind: Kind, namespace: str, source: Json) -> dict[str, b
         if source.get("optional"):
             return {}
         raise LookupError(f'{kind.kind.lower()} "{name}" not found')
-    plain = entry.obj.get("data") or {} if kind is kinds.CONFIGMAPS else {}
-    encoded = entry.obj.get("data" if kind is kinds.SECRETS else "binaryData") or {}
+    plain = entry.obj.get("data") or {} if kind is kindtable.CONFIGMAPS else {}
+    encoded = entry.obj.get("data" if kind is kindtable.SECRETS else "binaryData") or {}
     decoded = {key: base64.b64decode(value) for key, value in encoded.items()}
     return {**decoded, **{key: value.encode() for key, value in plain.items()}}
 
@@ -83,7 +83,7 @@ def environment(pod: Json, container: Json, store: Store, home: str) -> dict[str
     namespace = pod["metadata"]["namespace"]
     variables = {"PATH": _PATH, "HOSTNAME": pod["metadata"]["name"], "HOME": home, **_SERVICE}
     for source in container.get("envFrom") or ():
-        for field, kind in (("secretRef", kinds.SECRETS), ("configMapRef", kinds.CONFIGMAPS)):
+        for field, kind in (("secretRef", kindtable.SECRETS), ("configMapRef", kindtable.CONFIGMAPS)):
             found = _data(store, kind, namespace, source[field]) if field in source else {}
             for key, content in found.items():
                 variables[source.get("prefix", "") + key] = content.decode(errors="surrogateescape")
@@ -97,7 +97,7 @@ def environment(pod: Json, container: Json, store: Store, home: str) -> dict[str
 
 def _referred(pod: Json, source: Json, store: Store) -> str | None:
     """The value that a variable takes from elsewhere; None when that is optional and missing."""
-    for field, kind in (("secretKeyRef", kinds.SECRETS), ("configMapKeyRef", kinds.CONFIGMAPS)):
+    for field, kind in (("secretKeyRef", kindtable.SECRETS), ("configMapKeyRef", kindtable.CONFIGMAPS)):
         if field in source:
             key, data = source[field]["key"], _data(store, kind, pod["metadata"]["namespace"], source[field])
             if key not in data and not source[field].get("optional"):
@@ -202,7 +202,7 @@ def _volume(pod: Json, volume: Json, directory: Path, store: Store) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         _give(directory, 0o777 if group is None else 0o2777, group)
         return directory
-    for field, kind in (("secret", kinds.SECRETS), ("configMap", kinds.CONFIGMAPS)):
+    for field, kind in (("secret", kindtable.SECRETS), ("configMap", kindtable.CONFIGMAPS)):
         if field in volume:
             data = _data(store, kind, pod["metadata"]["namespace"], volume[field])
             return _files(directory, data, volume[field], group)

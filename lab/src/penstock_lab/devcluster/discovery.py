@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_lab.devcluster import statuses
-from penstock_lab.devcluster.kinds import Kind, Registry
+from penstock_lab.devcluster.kindtable import Kind, Registry
 from penstock_lab.devcluster.statuses import Json
 
 _VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]

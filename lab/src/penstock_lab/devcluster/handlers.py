@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive
 
-from penstock_lab.devcluster import kinds, logs, patches, requests, statuses, tables, watching
+from penstock_lab.devcluster import apirequests, kindtable, patches, podlogs, statuses, tables, watches
 from penstock_lab.devcluster.agent import Agents
+from penstock_lab.devcluster.apirequests import Target, answer
 from penstock_lab.devcluster.faults import Faults
 from penstock_lab.devcluster.objects import DeleteOptions, Objects
-from penstock_lab.devcluster.requests import Target, answer
+from penstock_lab.devcluster.objectstore import Entry
 from penstock_lab.devcluster.statuses import ApiError, Json
-from penstock_lab.devcluster.store import Entry
 
 
 class Handlers:
@@ -32,10 +32,10 @@ class Handlers:
         self.stopping = asyncio.Event()
 
     async def handle(self, request: Request, target: Target) -> Response:
-        verb, name, part = requests.verb_of(request, target), target.name, target.subresource
+        verb, name, part = apirequests.verb_of(request, target), target.name, target.subresource
         if part == "log" and verb == "get":
             return self._log(request, target)
-        if verb in requests.READING:
+        if verb in apirequests.READING:
             return {"get": self._get, "list": self._list, "watch": self._watch}[verb](request, target)
         if verb == "create" and (not name or part in ("binding", "eviction")):
             return await self._create(request, target)
@@ -63,7 +63,7 @@ class Handlers:
             for entry in self._store.all(target.kind, target.namespace)
             if entry.key > after and matches(entry.obj)
         ]
-        limit = requests.number(request, "limit") or 0
+        limit = apirequests.number(request, "limit") or 0
         metadata: Json = {"resourceVersion": str(version)}
         if 0 < limit < len(found):
             token = "/".join((str(version), *found[limit - 1].key))
@@ -80,60 +80,60 @@ class Handlers:
         return answer(msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}")
 
     def _watch(self, request: Request, target: Target) -> Response:
-        if requests.is_true(request, "sendInitialEvents"):
+        if apirequests.is_true(request, "sendInitialEvents"):
             raise ApiError(422, "Invalid", "sendInitialEvents: Forbidden: not supported by this server")
-        wish = watching.WatchRequest(
+        wish = watches.WatchRequest(
             target.kind,
             target.namespace,
-            requests.number(request, "resourceVersion") or 0,
+            apirequests.number(request, "resourceVersion") or 0,
             _selector(request),
-            requests.is_true(request, "allowWatchBookmarks"),
-            requests.number(request, "timeoutSeconds") or watching.LONGEST,
+            apirequests.is_true(request, "allowWatchBookmarks"),
+            apirequests.number(request, "timeoutSeconds") or watches.LONGEST,
             target.name,
         )
         render = tables.row_of if tables.is_wanted(request) else lambda entry: entry.raw
-        events = watching.watch(self._store, wish, render)
+        events = watches.watch(self._store, wish, render)
         return _Stream(events, "application/json;stream=watch", self.stopping)
 
     async def _create(self, request: Request, target: Target) -> Response:
         if target.subresource:
             return await self._decide(request, target)
-        obj = await requests.object_of(request, target.kind)
+        obj = await apirequests.object_of(request, target.kind)
         if target.kind.namespaced and target.namespace is None:
             raise ApiError(*statuses.BAD_METHOD)
-        if target.kind is kinds.PODS:
+        if target.kind is kindtable.PODS:
             self._faults.check_admission(obj)
-        dry_run = requests.is_dry_run(request)
+        dry_run = apirequests.is_dry_run(request)
         return answer(self._objects.create(target.kind, target.home, obj, dry_run=dry_run).raw, 201)
 
     async def _decide(self, request: Request, target: Target) -> Response:
         """Bind a pod to its node, or evict it."""
-        obj, entry = await requests.object_of(request), self._entry(target)
+        obj, entry = await apirequests.object_of(request), self._entry(target)
         options = obj.get("deleteOptions") or {}
         if target.subresource == "binding":
             node = (obj.get("target") or {}).get("name")
             if not node:
                 raise statuses.invalid(target.kind, target.name, "target.name", "Required value")
             uid = (obj.get("metadata") or {}).get("uid")
-            self._objects.bind(entry, node, uid=uid, dry_run=requests.is_dry_run(request))
-        elif not requests.is_dry_run(request, options):
+            self._objects.bind(entry, node, uid=uid, dry_run=apirequests.is_dry_run(request))
+        elif not apirequests.is_dry_run(request, options):
             mark = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             marked = self._objects.set_condition(entry, {**mark, "message": "Eviction API: evicting"})
-            self._objects.delete(marked, requests.delete_options(options, request))
+            self._objects.delete(marked, apirequests.delete_options(options, request))
         return answer(statuses.success(target.kind, target.name, entry.uid, 201), 201)
 
     async def _update(self, request: Request, target: Target) -> Response:
-        obj = await requests.object_of(request, target.kind)
+        obj = await apirequests.object_of(request, target.kind)
         if (obj.get("metadata") or {}).get("name", target.name) != target.name:
             raise statuses.bad_request("the name of the object does not match the name on the URL")
         return self._replace(request, target, obj)
 
     def _replace(self, request: Request, target: Target, obj: Json) -> Response:
-        dry_run, part = requests.is_dry_run(request), target.subresource
+        dry_run, part = apirequests.is_dry_run(request), target.subresource
         return answer(self._objects.update(self._entry(target), obj, subresource=part, dry_run=dry_run).raw)
 
     async def _patch(self, request: Request, target: Target) -> Response:
-        body = await requests.body_of(request)
+        body = await apirequests.body_of(request)
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if content_type == "application/apply-patch+yaml":
             return self._apply(request, target, body)
@@ -151,7 +151,7 @@ class Handlers:
         return self._replace(request, target, new)
 
     def _apply(self, request: Request, target: Target, body: object) -> Response:
-        manager, dry_run = request.query_params.get("fieldManager", ""), requests.is_dry_run(request)
+        manager, dry_run = request.query_params.get("fieldManager", ""), apirequests.is_dry_run(request)
         if not manager or not isinstance(body, dict):
             raise statuses.bad_request("server-side apply needs a fieldManager and an object")
         wanted = {**body, "metadata": {**(body.get("metadata") or {}), "name": target.name}}
@@ -163,16 +163,16 @@ class Handlers:
             copied = msgspec.json.decode(msgspec.json.encode(wanted))
             new = self._objects.create(target.kind, target.home, copied, dry_run=dry_run)
         else:
-            merged = patches.apply(entry, manager, wanted, known, force=requests.is_true(request, "force"))
+            merged = patches.apply(entry, manager, wanted, known, force=apirequests.is_true(request, "force"))
             new = self._objects.update(entry, merged, subresource=target.subresource, dry_run=dry_run)
         if not dry_run:
             self._managers[new.uid] = {**known, manager: said}
         return answer(new.raw, 200 if entry else 201)
 
     async def _delete(self, request: Request, target: Target) -> Response:
-        body = await requests.body_of(request) or {}
-        options = requests.delete_options(body, request)
-        dry_run = requests.is_dry_run(request, body)
+        body = await apirequests.body_of(request) or {}
+        options = apirequests.delete_options(body, request)
+        dry_run = apirequests.is_dry_run(request, body)
         if target.name:
             return self._delete_one(self._entry(target), options, dry_run)
         if target.kind.namespaced and target.namespace is None:
@@ -187,7 +187,7 @@ class Handlers:
         final = entry if dry_run else self._objects.delete(entry, options)
         if self._store.get(entry.kind, *entry.key) is None:
             self._managers.pop(entry.uid, None)
-            if entry.kind is not kinds.PODS:
+            if entry.kind is not kindtable.PODS:
                 return answer(statuses.success(entry.kind, entry.key[1], entry.uid))
         return answer(final.raw)
 
@@ -208,9 +208,9 @@ class Handlers:
         given = {name for name, value in request.query_params.items() if value != "false"}
         if unknown := sorted(_NOT_OF_LOGS & given):
             raise statuses.bad_request(f"the dev cluster keeps no logs with {' or '.join(unknown)}")
-        tail, limit = requests.number(request, "tailLines"), requests.number(request, "limitBytes")
-        follow = requests.is_true(request, "follow")
-        written = logs.stream(log, follow=follow, tail=tail, limit=limit)
+        tail, limit = apirequests.number(request, "tailLines"), apirequests.number(request, "limitBytes")
+        follow = apirequests.is_true(request, "follow")
+        written = podlogs.stream(log, follow=follow, tail=tail, limit=limit)
         return _Stream(written, "text/plain", self.stopping)
 
 
@@ -236,9 +236,9 @@ class _Stream(StreamingResponse):
                 end.cancel()
 
 
-def _selector(request: Request) -> watching.Predicate:
+def _selector(request: Request) -> watches.Predicate:
     query = request.query_params
-    return watching.selector(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    return watches.selector(query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
 def _continued(token: str) -> tuple[int, tuple[str, str]]:

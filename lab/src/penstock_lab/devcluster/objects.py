@@ -17,13 +17,15 @@ from typing import Final
 
 import msgspec
 
-from penstock_lab.devcluster import kinds, resources, rules, statuses
-from penstock_lab.devcluster.kinds import Kind
+from penstock_lab.devcluster import apiadmission, kindtable, quotas, statuses
+from penstock_lab.devcluster.kindtable import Kind
+from penstock_lab.devcluster.objectstore import Entry, Key, Store, now
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Entry, Key, Store, now
 
 PROTECTED_NAMESPACES: Final = ("default", "kube-system")
-_BINDING: Final = dataclasses.replace(kinds.PODS, plural="pods/binding")  # how refusals of a binding name it
+_BINDING: Final = dataclasses.replace(
+    kindtable.PODS, plural="pods/binding"
+)  # how refusals of a binding name it
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", *_DELETION)
@@ -62,11 +64,11 @@ class Objects:
         self._place(kind, namespace, metadata)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_LETTERS) for _ in range(5))
-        rules.fill_in(kind, obj, self.store)
-        rules.check(kind, obj)
+        apiadmission.fill_in(kind, obj, self.store)
+        apiadmission.check(kind, obj)
         if self.store.get(kind, namespace, metadata["name"]):
             raise statuses.already_exists(kind, metadata["name"])
-        resources.check_quota(self.store, kind, obj)
+        quotas.check_quota(self.store, kind, obj)
         for field in (*_DELETION, "managedFields"):
             metadata.pop(field, None)
         metadata.update(uid=str(uuid.uuid4()), creationTimestamp=now(), generation=1)
@@ -79,7 +81,7 @@ class Objects:
         metadata["namespace"] = metadata.get("namespace") or namespace
         if metadata["namespace"] != namespace:
             raise statuses.bad_request("the namespace of the object does not match that of the request")
-        if self.get(kinds.NAMESPACES, "", namespace).is_going:
+        if self.get(kindtable.NAMESPACES, "", namespace).is_going:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise statuses.forbidden(kind, metadata.get("name", ""), why)
 
@@ -100,8 +102,8 @@ class Objects:
         _check_precondition(kind, entry, "UID", metadata.get("uid"), entry.uid)
         obj.update(apiVersion=kind.api_version, kind=kind.kind)
         _keep(old, obj, is_status=subresource == "status", split="status" in kind.subresources)
-        rules.convert(kind, obj)
-        rules.check_update(kind, old, obj)
+        apiadmission.convert(kind, obj)
+        apiadmission.check_update(kind, old, obj)
         if _is_finished(obj):
             return self._remove(entry, obj) if not dry_run else entry
         if obj == old:
@@ -122,16 +124,16 @@ class Objects:
         kind, metadata = entry.kind, entry.obj["metadata"]
         _check_precondition(kind, entry, "UID", options.uid, entry.uid)
         _check_precondition(kind, entry, "ResourceVersion", options.version, str(entry.version))
-        if kind is kinds.NAMESPACES and entry.key[1] in PROTECTED_NAMESPACES:
+        if kind is kindtable.NAMESPACES and entry.key[1] in PROTECTED_NAMESPACES:
             raise statuses.forbidden(kind, entry.key[1], "this namespace may not be deleted")
-        grace = self._grace(entry, options) if kind is kinds.PODS else 0
-        if grace == 0 and not metadata.get("finalizers") and kind is not kinds.NAMESPACES:
+        grace = self._grace(entry, options) if kind is kindtable.PODS else 0
+        if grace == 0 and not metadata.get("finalizers") and kind is not kindtable.NAMESPACES:
             return self._remove(entry)
         if metadata.get("deletionGracePeriodSeconds", grace + 1) <= grace:
             return entry
         obj = entry.copy()
         obj["metadata"].update(deletionTimestamp=now(grace), deletionGracePeriodSeconds=grace)
-        if kind is kinds.NAMESPACES:  # the collector empties it and then takes the last finalizer away
+        if kind is kindtable.NAMESPACES:  # the collector empties it and then takes the last finalizer away
             obj["status"] = {"phase": "Terminating"}
         return self.store.put(kind, obj)
 
@@ -139,7 +141,7 @@ class Objects:
         """Seconds a pod gets; none when no process can be running for it."""
         spec, phase = entry.obj["spec"], entry.obj["status"].get("phase")
         wanted = options.grace if options.grace is not None else int(spec["terminationGracePeriodSeconds"])
-        over = not spec.get("nodeName") or phase in resources.TERMINAL
+        over = not spec.get("nodeName") or phase in quotas.TERMINAL
         return 0 if over and not self._holds_deletion(entry.obj) else max(wanted, 0)
 
     def _remove(self, entry: Entry, final: Json | None = None) -> Entry:
@@ -159,16 +161,16 @@ class Objects:
         obj = entry.copy()
         obj["spec"]["nodeName"] = node
         obj["status"] = _with_condition(obj["status"], {"type": "PodScheduled", "status": "True"})
-        return self._write(kinds.PODS, obj, dry_run)
+        return self._write(kindtable.PODS, obj, dry_run)
 
     def event(self, about: Entry, reason: str, message: str, *, source: str, warning: bool = False) -> None:
         """What `kubectl describe` shows under a pod's Events: counted, not repeated; the oldest give way."""
         namespace, name = about.key
-        home = self.store.get(kinds.NAMESPACES, "", namespace)
+        home = self.store.get(kindtable.NAMESPACES, "", namespace)
         if home is None or home.is_going:
             return  # nobody will look for events in it
         word = f"{name}.{about.uid[:8]}{hash((reason, message)) % 2**32:08x}"
-        known = self.store.get(kinds.EVENTS, namespace, word)
+        known = self.store.get(kindtable.EVENTS, namespace, word)
         if known:
             again = {**known.copy(), "count": known.obj["count"] + 1, "lastTimestamp": now()}
             self.update(known, again)
@@ -189,11 +191,11 @@ class Objects:
             "reportingInstance": "",
         }
         try:
-            self._events.append(self.create(kinds.EVENTS, namespace, obj).key)
+            self._events.append(self.create(kindtable.EVENTS, namespace, obj).key)
         except statuses.ApiError as refusal:  # by a quota, or for a name that is too long
             _logger.warning("event %s of %s is lost: %s", reason, about.key, refusal.message)
         if len(self._events) > _EVENTS:
-            oldest = self.store.get(kinds.EVENTS, *self._events.popleft())
+            oldest = self.store.get(kindtable.EVENTS, *self._events.popleft())
             if oldest:
                 self.delete(oldest)
 

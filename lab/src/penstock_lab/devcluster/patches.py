@@ -12,8 +12,8 @@ import functools
 from typing import Any, Final
 
 from penstock_lab.devcluster import statuses
+from penstock_lab.devcluster.objectstore import Entry
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Entry
 
 _BY_NAME: Final = ("containers", "env", "volumes", "imagePullSecrets", "secrets", "initContainers")
 MERGE_KEYS: Final[dict[str, str]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from penstock_lab.devcluster.objectstore import now
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import now
 
 _OWN_CONDITIONS: Final = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 _HERE: Final = "127.0.0.1"

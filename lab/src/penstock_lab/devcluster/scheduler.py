@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from penstock_lab.devcluster import kinds, nodes, resources
+from penstock_lab.devcluster import kindtable, nodeobjects, quotas
 from penstock_lab.devcluster.objects import Objects
+from penstock_lab.devcluster.objectstore import Change, Entry
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Change, Entry
 
 NAME: Final = "default-scheduler"
 
@@ -19,22 +19,22 @@ class Scheduler:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._store = objects.store
-        self._bound: dict[str, dict[str, resources.Amounts]] = {}  # by node and uid
+        self._bound: dict[str, dict[str, quotas.Amounts]] = {}  # by node and uid
         self._waiting: dict[str, Entry] = {}
         self._planned = False
-        self._store.listen(kinds.PODS, self._on_pod)
-        self._store.listen(kinds.NODES, lambda change: self._plan())
+        self._store.listen(kindtable.PODS, self._on_pod)
+        self._store.listen(kindtable.NODES, lambda change: self._plan())
 
     def _on_pod(self, change: Change) -> None:
         pod, spec = change.entry, change.entry.obj["spec"]
-        over = change.type == "DELETED" or pod.obj["status"].get("phase") in resources.TERMINAL
+        over = change.type == "DELETED" or pod.obj["status"].get("phase") in quotas.TERMINAL
         self._waiting.pop(pod.uid, None)
         if spec.get("nodeName"):
             books = self._bound.setdefault(spec["nodeName"], {})
             if over:
                 books.pop(pod.uid, None)
             elif pod.uid not in books:
-                books[pod.uid] = resources.claims(pod.obj)
+                books[pod.uid] = quotas.claims(pod.obj)
         elif not over and not pod.is_going and spec["schedulerName"] == NAME:
             self._waiting[pod.uid] = pod
         self._plan()
@@ -46,7 +46,7 @@ class Scheduler:
 
     def _run(self) -> None:
         self._planned = False
-        known = [entry.obj for entry in self._store.all(kinds.NODES)]
+        known = [entry.obj for entry in self._store.all(kindtable.NODES)]
         for pod in list(self._waiting.values()):
             problems = {node["metadata"]["name"]: self._problem(pod.obj, node) for node in known}
             fitting = [name for name, problem in problems.items() if not problem]
@@ -65,10 +65,10 @@ class Scheduler:
             return "node(s) didn't match Pod's node affinity/selector"
         if not all(_tolerates(pod, taint) for taint in node["spec"].get("taints") or ()):
             return "node(s) had untolerated taint"
-        if not nodes.is_ready(node):
+        if not nodeobjects.is_ready(node):
             return "node(s) were not ready"
-        taken = resources.add(self._bound.get(node["metadata"]["name"], {}).values())
-        missing = resources.shortage(node, pod, taken)
+        taken = quotas.add(self._bound.get(node["metadata"]["name"], {}).values())
+        missing = quotas.shortage(node, pod, taken)
         return f"Insufficient {missing[0]}" if missing else ""
 
     def _refuse(self, pod: Entry, problems: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock_lab.devcluster.kinds import Kind
+    from penstock_lab.devcluster.kindtable import Kind
 
 Json = dict[str, Any]
 STATUS: Final[Json] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}

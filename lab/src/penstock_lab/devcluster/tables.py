@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 
-from penstock_lab.devcluster import kinds, nodes
-from penstock_lab.devcluster.kinds import Kind
+from penstock_lab.devcluster import kindtable, nodeobjects
+from penstock_lab.devcluster.kindtable import Kind
+from penstock_lab.devcluster.objectstore import Entry
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Entry
 
 _Columns = dict[str, Callable[[Json], Any]]
 
@@ -67,7 +67,7 @@ def _restarts(pod: Json) -> str:
 
 def _node_word(node: Json) -> str:
     cordon = ",SchedulingDisabled" if node["spec"].get("unschedulable") else ""
-    return ("Ready" if nodes.is_ready(node) else "NotReady") + cordon
+    return ("Ready" if nodeobjects.is_ready(node) else "NotReady") + cordon
 
 
 def _at(*path: str) -> Callable[[Json], Any]:
@@ -84,7 +84,7 @@ def _at(*path: str) -> Callable[[Json], Any]:
 
 _NAME: Final[_Columns] = {"Name": _at("metadata", "name")}
 _TABLES: Final[dict[Kind, _Columns]] = {
-    kinds.PODS: {
+    kindtable.PODS: {
         **_NAME,
         "Ready": _ready,
         "Status": pod_word,
@@ -93,15 +93,15 @@ _TABLES: Final[dict[Kind, _Columns]] = {
         "IP": _at("status", "podIP"),
         "Node": _at("spec", "nodeName"),
     },
-    kinds.NODES: {
+    kindtable.NODES: {
         **_NAME,
         "Status": _node_word,
         "Roles": _at("role"),
         "Age": age,
         "Version": _at("status", "nodeInfo", "kubeletVersion"),
     },
-    kinds.NAMESPACES: {**_NAME, "Status": _at("status", "phase"), "Age": age},
-    kinds.EVENTS: {
+    kindtable.NAMESPACES: {**_NAME, "Status": _at("status", "phase"), "Age": age},
+    kindtable.EVENTS: {
         "Last Seen": age,
         "Type": _at("type"),
         "Reason": _at("reason"),

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock_lab.devcluster import containers, processes, resources
-from penstock_lab.devcluster.logs import Log, ring
+from penstock_lab.devcluster import containers, podprocesses, quotas
+from penstock_lab.devcluster.objectstore import Entry, now
+from penstock_lab.devcluster.podlogs import Log, ring
 from penstock_lab.devcluster.podstatus import ContainerState, PodState
 from penstock_lab.devcluster.statuses import Json
-from penstock_lab.devcluster.store import Entry, now
 
 if TYPE_CHECKING:
     from penstock_lab.devcluster.agent import Agents
@@ -43,7 +43,7 @@ class Worker:
         self.pod = pod
         self.node = str(pod.obj["spec"]["nodeName"])
         self.vanished = False
-        self.claims: resources.Amounts = {}
+        self.claims: quotas.Amounts = {}
         self.logs: dict[str, Log] = {}
         self.pids: dict[str, int] = {}
         spec = pod.obj["spec"]
@@ -118,7 +118,7 @@ class Worker:
 
     def _signal_all(self, number: int) -> None:
         for pid in self.pids.values():
-            processes.send(pid, number)
+            podprocesses.send(pid, number)
 
     async def _obey(self) -> None:
         await self._deleted.wait()
@@ -235,7 +235,7 @@ class Worker:
         try:
             about = await self._description(container, state)
             return None if about is None else await self._run_described(about, container, state)
-        except processes.StartError as failure:
+        except podprocesses.StartError as failure:
             state.end(128, "StartError", message=str(failure))
             self._agents.event(self.pod, "Failed", f"Error: {failure}", warning=True)
             return 128
@@ -280,28 +280,28 @@ class Worker:
         """From the start to the last byte of output; the answer is the wait status."""
         sink = log.open_pipe()
         try:
-            pid = self.pids[state.name] = await processes.start(about, sink)
+            pid = self.pids[state.name] = await podprocesses.start(about, sink)
         finally:
             os.close(sink)
         try:
             state.run(f"{self.pod.uid}/{state.name}/{state.restarts}")
             if self._killer:  # the order to stop came during the start
                 overdue = self._killer.when() <= asyncio.get_running_loop().time()
-                processes.send(pid, signal.SIGKILL if overdue else signal.SIGTERM)
+                podprocesses.send(pid, signal.SIGKILL if overdue else signal.SIGTERM)
             self._agents.event(self.pod, "Started", f"Started container {state.name}")
             self.publish()
-            status = await processes.reap(pid)
+            status = await podprocesses.reap(pid)
         finally:
             del self.pids[state.name]
         await log.drained()
         return status
 
-    def _limit_memory(self, container: Json, state: ContainerState) -> processes.Group | None:
+    def _limit_memory(self, container: Json, state: ContainerState) -> podprocesses.Group | None:
         limit = (container["resources"].get("limits") or {}).get("memory")
         if limit is None:
             return None
         name = f"{self.pod.uid}-{state.name}-{state.restarts}"
-        group = self._agents.cgroups.make(name, resources.parse(limit) // 1000)
+        group = self._agents.cgroups.make(name, quotas.parse(limit) // 1000)
         if group is None:
             self._agents.event(self.pod, "MemoryLimitIgnored", self._agents.cgroups.problem, warning=True)
         return group

@@ -11,7 +11,7 @@ import urllib.parse
 from pathlib import Path
 
 from penstock.kube import kubeconfig
-from penstock_lab.faultproxy import control, messages, proxy, rules
+from penstock_lab.faultproxy import controlsocket, faultrules, messages, proxy
 
 LOOPBACK = "127.0.0.1"
 
@@ -33,12 +33,12 @@ async def run(options: argparse.Namespace) -> None:
     address = urllib.parse.urlsplit(access.server)
     port = address.port or (443 if access.tls else 80)
     upstream = proxy.Upstream(address.hostname or LOOPBACK, port, access.tls)
-    serving = proxy.Proxy(upstream, rules.Faults(seed=options.seed))
+    serving = proxy.Proxy(upstream, faultrules.Faults(seed=options.seed))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(options.tls_cert, options.tls_key)
     os.umask(0o077)
     await asyncio.to_thread(options.control.unlink, missing_ok=True)
-    orders = await asyncio.start_unix_server(control.Server(serving).serve, options.control)
+    orders = await asyncio.start_unix_server(controlsocket.Server(serving).serve, options.control)
     clients = await asyncio.start_server(
         serving.serve, LOOPBACK, options.port, ssl=tls, limit=messages.LARGEST_HEAD
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from penstock_lab.faultproxy import requests, rules
+from penstock_lab.faultproxy import faultrules, kuberequests
 
 GONE = {
     "kind": "Status",
@@ -30,7 +30,7 @@ def gone_event() -> bytes:
     return msgspec.json.encode({"type": "ERROR", "object": GONE}) + b"\n"
 
 
-def shorten(body: bytes, request: requests.Request, faults: rules.Faults) -> bytes:
+def shorten(body: bytes, request: kuberequests.Request, faults: faultrules.Faults) -> bytes:
     """A list without some or all of its items; everything else is left as it is."""
     if faults.strikes("empty", request):
         return _with_items(body, keep=0.0, faults=faults)
@@ -38,7 +38,7 @@ def shorten(body: bytes, request: requests.Request, faults: rules.Faults) -> byt
     return _with_items(body, keep=rule.keep, faults=faults) if rule else body
 
 
-def _with_items(body: bytes, *, keep: float, faults: rules.Faults) -> bytes:
+def _with_items(body: bytes, *, keep: float, faults: faultrules.Faults) -> bytes:
     found: dict[str, Any] = msgspec.json.decode(body)
     if "items" not in found:
         return body
@@ -49,7 +49,7 @@ def _with_items(body: bytes, *, keep: float, faults: rules.Faults) -> bytes:
 class EventLiar:
     """Falsifies one watch, event by event."""
 
-    def __init__(self, request: requests.Request, faults: rules.Faults) -> None:
+    def __init__(self, request: kuberequests.Request, faults: faultrules.Faults) -> None:
         self._request = request
         self._faults = faults
         self._before: dict[str, bytes] = {}

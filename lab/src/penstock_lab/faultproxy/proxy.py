@@ -10,7 +10,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 
-from penstock_lab.faultproxy import lies, messages, requests, rules
+from penstock_lab.faultproxy import faultrules, kuberequests, lies, messages
 
 CONNECT_SECONDS = 10.0
 RESET = struct.pack("ii", 1, 0)  # close without a farewell
@@ -41,7 +41,7 @@ class Proxy:
     """Serves every connection with the faults that stand at the time."""
 
     upstream: Upstream
-    faults: rules.Faults
+    faults: faultrules.Faults
     writers: set[asyncio.StreamWriter] = dataclasses.field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ class Proxy:
             self.writers.discard(writer)
             conversation.close()
 
-    def set(self, wanted: tuple[rules.Rule, ...]) -> None:
+    def set(self, wanted: tuple[faultrules.Rule, ...]) -> None:
         """From now on these faults; when nothing is to be reachable, connections do not stay either."""
         self.faults.set(wanted)
         if any(rule.fault == "unreachable" for rule in wanted):
@@ -81,7 +81,7 @@ class Conversation:
     def __init__(
         self,
         upstream: Upstream,
-        faults: rules.Faults,
+        faults: faultrules.Faults,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -104,13 +104,13 @@ class Conversation:
             return False
         method, target, _ = head.first.split(" ", 2)
         body = await messages.read_request_body(self._reader, head)
-        request = requests.understand(method, target)
+        request = kuberequests.understand(method, target)
         self._faults.count(request)
         if not await self._refused(request):
             await self._forward(request, head, body)
         return True
 
-    async def _refused(self, request: requests.Request) -> bool:
+    async def _refused(self, request: kuberequests.Request) -> bool:
         """Faults that come before the API hears of the request; whether one answered in its place."""
         if self._faults.strikes("unreachable", request) or self._faults.strikes("cut", request):
             raise Cut
@@ -126,7 +126,7 @@ class Conversation:
             return True
         return False
 
-    async def _forward(self, request: requests.Request, head: messages.Head, body: bytes) -> None:
+    async def _forward(self, request: kuberequests.Request, head: messages.Head, body: bytes) -> None:
         """Ask the API and pass its answer on, true or not."""
         reader, writer = self._api = self._api or await self._upstream.connect()
         sent = head.without("accept-encoding", "transfer-encoding", "content-length")
@@ -151,7 +151,7 @@ class Conversation:
             self.close()
 
     async def _pass_whole(
-        self, request: requests.Request, answer: messages.Head, body: AsyncIterator[bytes]
+        self, request: kuberequests.Request, answer: messages.Head, body: AsyncIterator[bytes]
     ) -> None:
         content = b"".join([piece async for piece in body])
         if request.verb == "list" and answer.status == 200:
@@ -169,7 +169,7 @@ class Conversation:
         await self._send(messages.LAST_CHUNK)
 
     async def _pass_watch(
-        self, request: requests.Request, answer: messages.Head, body: AsyncIterator[bytes]
+        self, request: kuberequests.Request, answer: messages.Head, body: AsyncIterator[bytes]
     ) -> None:
         """Event by event; a 410 on purpose ends the watch."""
         head = answer.without("content-length", "transfer-encoding").plus("Transfer-Encoding", "chunked")
@@ -188,7 +188,7 @@ class Conversation:
             gone.cancel()
         await self._send(messages.LAST_CHUNK)
 
-    async def _until_gone(self, request: requests.Request) -> None:
+    async def _until_gone(self, request: kuberequests.Request) -> None:
         while not self._faults.strikes("gone", request):
             await self._faults.changed.wait()
 

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from penstock import errors
-from penstock.install import access
+from penstock.install import kubeadmin
 from penstock.kube import kinds, kubeconfig
 
 FIELD_MANAGER = "penstock-lab"
 
 
-def cluster(config: Path) -> access.Cluster:
+def cluster(config: Path) -> kubeadmin.Cluster:
     """With the rights that the file gives."""
-    return access.Cluster(access_by(config), manager=FIELD_MANAGER)
+    return kubeadmin.Cluster(access_by(config), manager=FIELD_MANAGER)
 
 
 def access_by(config: Path) -> kubeconfig.Access:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock_lab import certificates, commands, files
+from penstock_lab import certificates, files, subprocesses
 from penstock_lab.kubernetes import layout
 
 DAYS = "3650"
@@ -34,7 +34,9 @@ def ensure(cluster: layout.Cluster, *, penstockd_owner: files.Owner) -> str:
         _ensure_signed(cluster, name, subject=f"/CN={name}", names="IP:127.0.0.1,DNS:localhost")
     _ensure_signed(cluster, API_TO_KUBELET, subject="/O=system:masters/CN=kube-apiserver", names="")
     if not cluster.key(SERVICE_ACCOUNTS).exists():
-        made = commands.run(("openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"))
+        made = subprocesses.run(
+            ("openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048")
+        )
         files.write(cluster.key(SERVICE_ACCOUNTS), made.stdout, mode=0o600)
     if not cluster.tokens.exists():
         _make_tokens(cluster, penstockd_owner)
@@ -86,7 +88,7 @@ def _ensure_authority(cluster: layout.Cluster) -> None:
         return
     unfinished = certificate.with_suffix(".new")
     argv = (*_new_certificate("/CN=penstock-lab-authority"), "-keyout", str(key), "-out", str(unfinished))
-    commands.run(argv)
+    subprocesses.run(argv)
     key.chmod(0o600)
     _publish(unfinished, certificate)
 
@@ -102,7 +104,7 @@ def _ensure_signed(cluster: layout.Cluster, name: str, *, subject: str, names: s
     signer = ("-CA", str(cluster.authority), "-CAkey", str(cluster.key(AUTHORITY)))
     unfinished = certificate.with_suffix(".new")
     key = cluster.key(name)
-    commands.run(
+    subprocesses.run(
         (*_new_certificate(subject), *signer, *extensions, "-keyout", str(key), "-out", str(unfinished))
     )
     key.chmod(0o600)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock_lab import locking, processes
+from penstock_lab import lock, processes
 from penstock_lab.kubernetes import cgroups, layout, nodeview
 
 NOTE = Path("/var/lib/penstock-lab-host.json")
@@ -70,7 +70,7 @@ def _note() -> Iterator[int]:
         descriptor = os.open(NOTE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if locking.is_at_its_place(descriptor, NOTE):
+            if lock.is_at_its_place(descriptor, NOTE):
                 yield descriptor
                 return
         finally:

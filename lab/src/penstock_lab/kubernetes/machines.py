@@ -13,7 +13,16 @@ from typing import Any
 import msgspec
 
 from penstock_lab import component, files, health, ports
-from penstock_lab.kubernetes import api, cgroups, controlplane, images, layout, mounting, nodeview, stores
+from penstock_lab.kubernetes import (
+    api,
+    cgroups,
+    controlplane,
+    layout,
+    localimages,
+    mountcalls,
+    nodeview,
+    stores,
+)
 
 IMAGES = "images"
 CNI_PROGRAMS = "/usr/lib/cni"
@@ -95,7 +104,7 @@ def _prepare_machine(machine: layout.Machine, snapshotter: str) -> None:
     files.write(machine.kubelet_config, _json(render_kubelet(machine)))
     nodeview.prepare(machine.view, cpus=machine.spec.cpus, memory_mb=machine.spec.memory_mb)
     cgroups.make(machine.cgroup)
-    mounting.share(machine.kubelet_root)
+    mountcalls.share(machine.kubelet_root)
 
 
 def render_containerd(machine: layout.Machine, snapshotter: str) -> str:
@@ -113,7 +122,7 @@ address = "{machine.socket}"
 path = "{machine.directory}/opt"
 
 [plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{images.PAUSE}"
+sandbox_image = "{localimages.PAUSE}"
 restrict_oom_score_adj = true
 disable_apparmor = true
 netns_mounts_under_state_dir = true
@@ -195,7 +204,7 @@ def import_images(cluster: layout.Cluster) -> str:
     store, kind = stores.of(cluster), stores.snapshotter(cluster.state)
     for machine in cluster.machines:
         userland = store.userland(whole=not stores.has_lower_layer(store, machine.containerd_root))
-        stores.load(machine.socket, userland, images.USERLAND, kind=kind, scratch=machine.directory)
+        stores.load(machine.socket, userland, localimages.USERLAND, kind=kind, scratch=machine.directory)
     return "pause, userland"
 
 

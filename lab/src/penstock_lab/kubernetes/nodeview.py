@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from penstock_lab import files
-from penstock_lab.kubernetes import mounting
+from penstock_lab.kubernetes import mountcalls
 
 KERNEL_SETTINGS = {
     "vm/overcommit_memory": "1",
@@ -68,11 +68,11 @@ def replacements(view: Path) -> dict[Path, Path]:
 def enter(view: Path) -> None:
     """See the machine that `view` describes."""
     chosen = replacements(view)
-    mounting.leave_mount_namespace()
-    for mount in {mounting.mount_holding(target) for target in chosen}:
-        mounting.keep_private(mount)
+    mountcalls.leave_mount_namespace()
+    for mount in {mountcalls.mount_holding(target) for target in chosen}:
+        mountcalls.keep_private(mount)
     for target, source in chosen.items():
-        mounting.bind(source, target)
+        mountcalls.bind(source, target)
 
 
 def main(arguments: list[str]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock import errors
-from penstock_lab import commands
-from penstock_lab.kubernetes import building, cgroups, machines
+from penstock_lab import subprocesses
+from penstock_lab.kubernetes import builds, cgroups, machines
 
 PROGRAMS = {
     "containerd": "containerd",
@@ -47,18 +47,18 @@ def require(environment: Mapping[str, str]) -> None:
 
 
 def _missing_go(environment: Mapping[str, str]) -> Iterator[str]:
-    if not (building.SOURCE / "go.mod").is_file():
-        yield f"{building.SOURCE / 'go.mod'} is not there (only a checkout has it)"
+    if not (builds.SOURCE / "go.mod").is_file():
+        yield f"{builds.SOURCE / 'go.mod'} is not there (only a checkout has it)"
         return
     try:
-        building.find_go(environment)
+        builds.find_go(environment)
     except errors.LabError as error:
-        yield f"{error.message} (Go {'.'.join(map(str, building.OLDEST_GO))} or newer)"
+        yield f"{error.message} (Go {'.'.join(map(str, builds.OLDEST_GO))} or newer)"
 
 
 def missing_programs() -> list[str]:
     """Programs that are not installed, with the packages that bring them."""
-    absent = [name for name in PROGRAMS if shutil.which(name, path=commands.search_path()) is None]
+    absent = [name for name in PROGRAMS if shutil.which(name, path=subprocesses.search_path()) is None]
     packages = " ".join(sorted({PROGRAMS[name] for name in absent}))
     return [f"not installed: {', '.join(absent)} (apt-get install {packages})"] if absent else []
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from penstock import errors
-from penstock_lab import caching, commands, files, health
-from penstock_lab.kubernetes import archives, images, layout
+from penstock_lab import cache, files, health, subprocesses
+from penstock_lab.kubernetes import archives, layout, localimages
 
 FILES = "lab/host-files:1"
 """The userland's lower layer under a name of its own, so that no containerd takes it for garbage."""
@@ -69,7 +69,7 @@ class Store:
         """A shell, the usual tools and the host's users of now; with `whole`, its lower layer is at hand."""
         lower = msgspec.json.decode(self.note.read_bytes(), type=Lower)
         content = self.layer.read_bytes() if whole else None
-        upper = archives.Blob.of(images.layer_of(images.names(**more)))
+        upper = archives.Blob.of(localimages.layer_of(localimages.names(**more)))
         layers = (archives.Blob(lower.digest, lower.size, content), upper)
         return archives.Image(entrypoint=SHELL, layers=layers)
 
@@ -77,33 +77,33 @@ class Store:
 def of(cluster: layout.Cluster) -> Store:
     """The store for the cluster's nodes, which is made unless it is there."""
     pause, kind = cluster.programs / "pause", snapshotter(cluster.state)
-    finished = caching.root(os.environ) / f"images-{fingerprint(pause, kind)}"
-    return Store(caching.ensure(finished, lambda target: _make(Store(target), pause, kind)))
+    finished = cache.root(os.environ) / f"images-{fingerprint(pause, kind)}"
+    return Store(cache.ensure(finished, lambda target: _make(Store(target), pause, kind)))
 
 
 def snapshotter(place: Path) -> str:
     """overlayfs where the file system can carry it; otherwise whole copies, which are slower."""
-    kind = commands.run(("stat", "--file-system", "--format=%T", str(place))).stdout.strip()
+    kind = subprocesses.run(("stat", "--file-system", "--format=%T", str(place))).stdout.strip()
     known = "overlay" in Path("/proc/filesystems").read_text().split()
     return "overlayfs" if known and kind not in ("overlayfs", "nfs", "fuseblk", "zfs") else "native"
 
 
 def fingerprint(pause: Path, kind: str) -> str:
     """The same for the same packages, the same containerd and the same way to describe images."""
-    release = commands.run(("containerd", "--version")).stdout
+    release = subprocesses.run(("containerd", "--version")).stdout
     digest = hashlib.sha256(f"{release}\0{kind}\0".encode())
-    for path in (PACKAGES, pause, *(Path(module.__file__ or "") for module in (images, archives))):
+    for path in (PACKAGES, pause, *(Path(module.__file__ or "") for module in (localimages, archives))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 
 def _make(store: Store, pause: Path, kind: str) -> None:
-    lower = archives.Blob.of(images.layer_of(images.userland()))
+    lower = archives.Blob.of(localimages.layer_of(localimages.userland()))
     files.write(store.layer, lower.content or b"")
     files.write(store.note, msgspec.json.encode(Lower(lower.digest, lower.size)))
-    holder = archives.Blob.of(images.layer_of(images.pause(pause)))
+    holder = archives.Blob.of(localimages.layer_of(localimages.pause(pause)))
     wanted = {
-        images.PAUSE: archives.Image(entrypoint=("/pause",), layers=(holder,)),
+        localimages.PAUSE: archives.Image(entrypoint=("/pause",), layers=(holder,)),
         FILES: archives.Image(entrypoint=SHELL, layers=(lower,)),
     }
     with (
@@ -128,7 +128,7 @@ def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scra
     archives.write(image, f"{NO_REGISTRY}/{reference}", archive)
     ctr = ("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import")
     try:
-        commands.run((*ctr, "--snapshotter", kind, str(archive)), timeout=CTR_SECONDS)
+        subprocesses.run((*ctr, "--snapshotter", kind, str(archive)), timeout=CTR_SECONDS)
     finally:
         archive.unlink()
 
@@ -148,7 +148,7 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
     argv = [*with_us, "containerd", "--config", str(folder / "containerd.toml")]
     with log.open("wb") as output:
         daemon = subprocess.Popen(
-            argv, stdout=output, stderr=output, env=commands.base_environment(), cwd="/"
+            argv, stdout=output, stderr=output, env=subprocesses.base_environment(), cwd="/"
         )
     try:
         _await(socket, daemon, log)
@@ -192,6 +192,6 @@ def fill(store: Store, root: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     """By hard links; as copies where the lab is on another file system."""
     copy = ("cp", "--archive", "--no-target-directory")
-    if commands.run((*copy, "--link", str(source), str(target)), check=False).returncode != 0:
+    if subprocesses.run((*copy, "--link", str(source), str(target)), check=False).returncode != 0:
         files.remove(target)
-        commands.run((*copy, "--reflink=auto", str(source), str(target)), timeout=CTR_SECONDS)
+        subprocesses.run((*copy, "--reflink=auto", str(source), str(target)), timeout=CTR_SECONDS)

@@ -10,7 +10,7 @@ import time
 
 from penstock import errors
 from penstock.model import releases
-from penstock_lab import commands, environment, paths, spec
+from penstock_lab import paths, shellenv, spec, subprocesses
 from penstock_lab.slurm import programs
 
 STEP = "first state"
@@ -23,7 +23,7 @@ def save(place: paths.LabPaths, lab: spec.LabSpec) -> str:
     """Have slurmctld write everything, once in a lab's life; a reconfiguration begins with that."""
     if lab.complete or not releases.traits(programs.release_of(place)).starts_again_only_with_all_files:
         return "nothing to do"
-    commands.run(("scontrol", "reconfigure"), environment=environment.slurm(place))
+    subprocesses.run(("scontrol", "reconfigure"), environment=shellenv.slurm(place))
     deadline = time.monotonic() + SECONDS
     while not (place.controller_state / _LAST_FILE).exists():
         if time.monotonic() > deadline:

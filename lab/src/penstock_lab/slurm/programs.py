@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from penstock.model import releases
-from penstock_lab import caching, commands, environment, paths, spec, steps
-from penstock_lab.slurm import fetching, suites, unpacking
+from penstock_lab import cache, paths, shellenv, spec, subprocesses, taskgraph
+from penstock_lab.slurm import debpackages, downloads, suites
 
 
 def with_programs(
-    lab: spec.LabSpec, *, listener: steps.Listener, environment: Mapping[str, str]
+    lab: spec.LabSpec, *, listener: taskgraph.Listener, environment: Mapping[str, str]
 ) -> spec.LabSpec:
     """The lab with the place of its Slurm, which is fetched first if need be."""
     if not lab.slurm or releases.parse(lab.slurm) == installed():
@@ -29,17 +29,17 @@ def with_programs(
 
 def installed() -> releases.Release:
     """Release of the machine's own Slurm."""
-    return releases.parse(commands.run(("slurmctld", "-V")).stdout)
+    return releases.parse(subprocesses.run(("slurmctld", "-V")).stdout)
 
 
 def release_of(place: paths.LabPaths) -> releases.Release:
     """Release of the lab's Slurm, once its programs are linked."""
-    return releases.parse(commands.run(("slurmctld", "-V"), environment=environment.slurm(place)).stdout)
+    return releases.parse(subprocesses.run(("slurmctld", "-V"), environment=shellenv.slurm(place)).stdout)
 
 
-def ensure(release: str, *, listener: steps.Listener, environment: Mapping[str, str]) -> Path:
+def ensure(release: str, *, listener: taskgraph.Listener, environment: Mapping[str, str]) -> Path:
     """The directory with the release's programs, which are fetched unless they are there."""
-    finished = caching.root(environment) / suites.cache_name(release)
+    finished = cache.root(environment) / suites.cache_name(release)
 
     def make(target: Path) -> None:
         scratch = target / "scratch"
@@ -47,20 +47,20 @@ def ensure(release: str, *, listener: steps.Listener, environment: Mapping[str, 
         name = f"Slurm {release}"
         listener.began(name)
         began = time.monotonic()
-        packages = fetching.fetch(release, scratch / "apt", environment=environment)
-        unpacking.unpack(packages, target, final=finished, scratch=scratch / "root")
-        unpacking.require_release(target, release)
-        unpacking.remove(scratch)
+        packages = downloads.fetch(release, scratch / "apt", environment=environment)
+        debpackages.unpack(packages, target, final=finished, scratch=scratch / "root")
+        debpackages.require_release(target, release)
+        debpackages.remove(scratch)
         listener.ended(name, f"fetched from {suites.suite_of(release)}", time.monotonic() - began)
 
-    return caching.ensure(finished, make)
+    return cache.ensure(finished, make)
 
 
 def link(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     """Put the lab's own Slurm, if it has one, before the machine's."""
     if not lab.slurm_programs:
         return
-    for name in (*unpacking.DAEMONS, *unpacking.CLIENTS):
+    for name in (*debpackages.DAEMONS, *debpackages.CLIENTS):
         unfinished = place.bin / f".{name}.new"
         unfinished.unlink(missing_ok=True)
         unfinished.symlink_to(Path(lab.slurm_programs) / "bin" / name)

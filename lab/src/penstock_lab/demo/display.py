@@ -1,0 +1,88 @@
+"""How the demo looks: queue and pods side by side while it runs, results and Slurm's record afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich import box, columns, panel, syntax, table, text
+
+from penstock.kube import podview, types
+from penstock_lab.demo import demostate, scenario
+
+_STATE_COLOURS = {
+    "R": "green",
+    "PD": "yellow",
+    "CG": "cyan",
+    "COMPLETED": "green",
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+}
+
+
+def script(job: scenario.DemoJob) -> panel.Panel:
+    """A script as its user wrote it."""
+    code = syntax.Syntax(
+        job.script.rstrip(), "bash", theme="ansi_dark", background_color="default", word_wrap=True
+    )
+    return panel.Panel(code, title=f"$ sbatch {job.file}", title_align="left", border_style="dim")
+
+
+def side_by_side(snapshot: demostate.Snapshot) -> columns.Columns:
+    """Slurm's queue on the left, the cluster's pods on the right."""
+    return columns.Columns([_queue(snapshot), _pods(snapshot)], equal=False, expand=False)
+
+
+def _queue(snapshot: demostate.Snapshot) -> table.Table:
+    shown = table.Table(title="squeue", box=box.SIMPLE, title_justify="left", min_width=44)
+    for heading in ("job", "name", "state", "time", "where"):
+        shown.add_column(heading)
+    for line in snapshot.queue:
+        colour = _STATE_COLOURS.get(line.state, "")
+        shown.add_row(line.shown_id, line.name, text.Text(line.state, colour), line.time, line.where)
+    return shown
+
+
+def _pods(snapshot: demostate.Snapshot) -> table.Table:
+    shown = table.Table(
+        title="kubectl get pods -A -l app=slurm-job", box=box.SIMPLE, title_justify="left", min_width=44
+    )
+    for heading in ("namespace", "pod", "status", "node"):
+        shown.add_column(heading)
+    for pod in sorted(snapshot.pods, key=lambda pod: pod.metadata.name):
+        shown.add_row(pod.metadata.namespace, pod.metadata.name, _status(pod), pod.spec.node_name)
+    return shown
+
+
+def _status(pod: types.Pod) -> str:
+    if pod.metadata.deletion_timestamp:
+        return "Terminating"
+    ended = podview.container_state(pod).terminated
+    return f"ended ({ended.exit_code})" if ended else pod.status.phase
+
+
+def outputs(found: Mapping[str, str]) -> table.Table:
+    """The jobs' output files, as they lie on the NAS."""
+    shown = table.Table(title="Output files on the NAS", box=box.SIMPLE, title_justify="left")
+    shown.add_column("file")
+    shown.add_column("content")
+    for name, content in sorted(found.items()):
+        shown.add_row(name, text.Text(content.strip()))
+    return shown
+
+
+def log(job_id: int, content: str) -> panel.Panel:
+    """A container's log, which has the job's output, too."""
+    title = f"kubectl logs of job {job_id}'s pod"
+    return panel.Panel(text.Text(content.strip()), title=title, title_align="left", border_style="dim")
+
+
+def records(found: tuple[scenario.Record, ...]) -> table.Table:
+    """Slurm's record."""
+    shown = table.Table(title="sacct", box=box.SIMPLE, title_justify="left")
+    for heading in ("job", "name", "state", "exit code", "elapsed", "nodes"):
+        shown.add_column(heading)
+    for record in found:
+        state = record.state.partition(" ")[0]
+        coloured = text.Text(state, _STATE_COLOURS.get(state, ""))
+        shown.add_row(record.job, record.name, coloured, record.exit_code, record.elapsed, record.nodes)
+    return shown

@@ -1,0 +1,78 @@
+"""A few things to do, some after others, the rest side by side.
+
+The first failure stops everything that has not begun; what has begun is told to give up and waited for, so
+that nobody makes processes behind the back of the clean-up that follows.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock_lab import interrupts, subprocesses
+
+WORKERS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One thing to do; `run` answers with a word on what was done."""
+
+    name: str
+    run: Callable[[], str]
+    after: tuple[str, ...] = ()
+
+
+class Listener(Protocol):
+    """Whoever wants to see how it goes."""
+
+    def began(self, name: str) -> None:
+        """A step has begun."""
+
+    def ended(self, name: str, what: str, seconds: float) -> None:
+        """A step is done."""
+
+
+def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], None]) -> None:
+    """Do every step as soon as those it waits for are done; the first error is raised once nothing runs."""
+    waiting = {step.name: step for step in steps}
+    _require_known(waiting)
+    running: dict[futures.Future[None], str] = {}
+    ended: queue.SimpleQueue[futures.Future[None]] = queue.SimpleQueue()
+    done: set[str] = set()
+    with futures.ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        try:
+            while waiting or running:
+                for step in [step for step in waiting.values() if done.issuperset(step.after)]:
+                    with interrupts.heard_later():
+                        future = pool.submit(_timed, step, listener)
+                        future.add_done_callback(ended.put)
+                    running[future] = waiting.pop(step.name).name
+                if not running:
+                    raise ValueError(f"steps wait for each other: {sorted(waiting)}")
+                future = ended.get()
+                done.add(running.pop(future))
+                future.result()
+        except BaseException:
+            with interrupts.put_off():
+                give_up()
+                pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _require_known(steps: dict[str, Step]) -> None:
+    unknown = {name for step in steps.values() for name in step.after} - set(steps)
+    if unknown:
+        raise ValueError(f"steps wait for what does not exist: {sorted(unknown)}")
+
+
+def _timed(step: Step, listener: Listener) -> None:
+    listener.began(step.name)
+    began = time.monotonic()
+    with subprocesses.os_errors(doing=step.name):
+        what = step.run()
+    listener.ended(step.name, what, time.monotonic() - began)

@@ -1,0 +1,81 @@
+"""Asks the API itself, by name or node, before something is promised, freed or called gone.
+
+The shared picture may lack what a watch did not tell or a list left out, and may still show what has gone. So
+nothing is promised or freed by it alone: the pods of a node are read again, and what only the picture has is
+asked for by name. Each doubt is decided for "there": a lie of one read then costs a wait, never a double
+booking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from penstock import errors
+from penstock.bridge import protocols
+from penstock.kube import codec, kinds, lists, podview, reflectors, types
+
+TOGETHER = 16  # reads under way at a time
+
+
+async def pod(kube: protocols.Kube, namespace: str, name: str) -> types.Pod | None:
+    """The pod of that name, or None when the API says that there is none."""
+    try:
+        return codec.decode(await kube.get(kinds.PODS, namespace=namespace, name=name), types.Pod)
+    except errors.KubeNotFound:
+        return None
+
+
+async def is_there(kube: protocols.Kube, meta: types.Meta) -> bool:
+    """Whether this very pod is still there."""
+    found = await pod(kube, meta.namespace, meta.name)
+    return found is not None and found.metadata.uid == meta.uid
+
+
+async def node(kube: protocols.Kube, name: str) -> types.Node | None:
+    """The node, or None when the API says that there is none."""
+    try:
+        return codec.decode(await kube.get(kinds.NODES, name=name), types.Node)
+    except errors.KubeNotFound:
+        return None
+
+
+async def nodes(kube: protocols.Kube, names: Sequence[str]) -> dict[str, types.Node]:
+    """Those of the nodes that are there, by their key in the picture."""
+    found = await _gather([node(kube, name) for name in names])
+    return {reflectors.key_of(one.metadata): one for one in found if one is not None}
+
+
+async def pods_on(
+    kube: protocols.Kube, names: Sequence[str], picture: reflectors.Reflector[types.Pod]
+) -> list[types.Pod]:
+    """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
+    shown = (one for name in dict.fromkeys(names) for one in picture.by(podview.BY_NODE, name))
+    known = [one for one in shown if not podview.is_over(one)]
+    selectors = (f"spec.nodeName={name}" for name in names)
+    each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
+    here = (one for found in each for one in found.items if one.spec.node_name in names)
+    listed = {one.metadata.uid: picture.view(one) for one in here}
+    doubtful = [one for one in known if one.metadata.uid not in listed]
+    there = await _gather([is_there(kube, one.metadata) for one in doubtful])
+    left = [one for one, still in zip(doubtful, there, strict=True) if still]
+    return [*listed.values(), *left]
+
+
+_T = TypeVar("_T")
+
+
+async def _gather(reads: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """All answers, in order, a few at a time; the first failure is everybody's."""
+    gate = asyncio.Semaphore(TOGETHER)
+
+    async def one(read: Coroutine[Any, Any, _T]) -> _T:
+        async with gate:
+            return await read
+
+    answers = await asyncio.gather(*map(one, reads), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]

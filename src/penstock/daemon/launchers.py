@@ -1,0 +1,74 @@
+"""A launcher at the other end of a connection: its question as data, and what it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+
+from penstock.bridge import protocols
+from penstock.daemon import connections
+from penstock.model import launches
+
+LARGEST_WORD = 4096  # bytes of what a launcher says after its question: a signal, or that all is written
+
+
+def request_of(message: connections.Message) -> launches.LaunchRequest:
+    """What the launcher sent, without its script's directives."""
+    return launches.LaunchRequest(
+        interpreter=message.one("interpreter"),
+        script=message.one("script"),
+        arguments=message.all("argument"),
+        environment=message.all("environment"),
+        workdir=message.one("workdir"),
+        stdout=message.one("stdout"),
+        stderr=message.one("stderr"),
+        stdin=next(iter(message.all("stdin")), b"/dev/null"),
+        umask=next(iter(message.all("umask")), b""),
+    )
+
+
+def is_attaching(message: connections.Message) -> bool:
+    """Whether the launcher was told before that its script may run."""
+    return message.one("attach") == b"1"
+
+
+def bytes_sent(message: connections.Message) -> dict[int, int]:
+    """What the launcher has of each stream."""
+    return {1: message.number("skip"), 2: message.number("skip_error")}
+
+
+@dataclasses.dataclass(frozen=True)
+class SocketLauncher:
+    """Speaks for the bridge, in frames."""
+
+    connection: connections.Connection
+
+    async def hear(self) -> protocols.Signal | protocols.Synced | None:
+        while (message := await self.connection.receive(most=LARGEST_WORD)) is not None:
+            if message.verb == "synced":
+                return protocols.Synced()
+            if message.verb == "signal":
+                number = signal.Signals(message.number("number"))
+                return protocols.Signal(number, everyone=message.one("everyone") == b"1")
+        return None
+
+    async def started(self) -> None:
+        await self.connection.send("started")
+
+    async def note(self, text: str) -> None:
+        await self.connection.send("note", text)
+
+    async def output(self, chunk: bytes, stream: int) -> None:
+        await self.connection.send("output", chunk, str(stream))
+
+    async def sync(self) -> None:
+        await self.connection.send("sync")
+
+    async def delivered(self) -> None:
+        await self.connection.send("delivered")
+
+    async def die(self, number: int) -> None:
+        await self.connection.send("signal", str(number))
+
+    async def exit(self, code: int) -> None:
+        await self.connection.send("exit", str(code))

@@ -1,0 +1,235 @@
+"""Kubernetes' side: the API, penstockd's rights, nodes and their sizes, namespaces, quotas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock import errors, wellknown
+from penstock.doctor.checks import Problem, Registry, Skip
+from penstock.doctor.live import Live
+from penstock.install import kubeadmin
+from penstock.kube import kinds
+from penstock.model import resources
+from penstock.render import manifests, rbac
+from penstock.site import kubeobjects, policies, sitenamespaces
+from penstock.site.scalars import mebibytes
+
+registry = Registry()
+LARGEST_SKEW = 5.0
+NEARLY_FULL = 0.95
+WELL_USED = 0.75
+"""The share of a node that Slurm should use, beside what is reserved."""
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+@registry.add("kubernetes", "the Kubernetes API answers")
+def kubernetes(live: Live) -> Iterator[Problem]:
+    if not live.kube_nodes:
+        yield Problem("the cluster has no nodes", "is this the right kubeconfig?")
+
+
+@registry.add("kubeconfig", "penstockd's kubeconfig is there, private, and works")
+def kubeconfig(live: Live) -> Iterator[Problem]:
+    if live.site.kubernetes.access == kubeadmin.IN_CLUSTER:
+        raise Skip("penstockd is a pod with its own token")
+    path = Path(live.site.kubernetes.kubeconfig)
+    if not path.exists():
+        yield Problem(f"{path} is missing", "`penstock apply` makes it")
+        return
+    if path.stat().st_mode & 0o004:
+        fix = functools.partial(path.chmod, 0o600)
+        yield Problem(f"everybody can read {path}: it is the key to all jobs", f"chmod 600 {path}", fix=fix)
+    live.as_penstockd.ask(lambda kube: kube.list(kinds.NODES, limit=1))
+
+
+@registry.add("rbac", "penstockd may do what it must, one verb after another")
+def rights(live: Live) -> Iterator[Problem]:
+    may = _may_account if live.site.kubernetes.access == kubeadmin.IN_CLUSTER else _may
+    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not may(live, resource, verb)]
+    if missing:
+        yield Problem(f"penstockd may not: {', '.join(missing)}", "`penstock apply` gives it its role")
+
+
+def _attributes(resource: str, verb: str) -> dict[str, str]:
+    name, _, sub = resource.partition("/")
+    plural, _, group = name.partition(".")
+    return {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+
+
+def _may(live: Live, resource: str, verb: str) -> bool:
+    """What penstockd itself is answered."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": _attributes(resource, verb)},
+    }
+    return _is_allowed(live.as_penstockd.create(review))
+
+
+def _may_account(live: Live, resource: str, verb: str) -> bool:
+    """What an administrator is answered about the account: its token is in penstockd's pod alone."""
+    user = f"system:serviceaccount:{live.site.kubernetes.namespace}:{kubeobjects.ACCOUNT}"
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"resourceAttributes": _attributes(resource, verb), "user": user},
+    }
+    return _is_allowed(live.cluster.create(review))
+
+
+def _is_allowed(review: dict[str, Any]) -> bool:
+    """No answer is neither a yes nor a no."""
+    status = review.get("status")
+    if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+        raise errors.KubeUnavailable("the Kubernetes API does not say who may do what")
+    return bool(status["allowed"])
+
+
+@registry.add("clock", "the clocks of this host and of Kubernetes agree")
+def clock(live: Live) -> Iterator[Problem]:
+    if abs(live.clock_offset) > LARGEST_SKEW:
+        yield Problem(
+            f"Kubernetes' clock is {live.clock_offset:+.0f} s off ours",
+            "run a time service on both: credentials of munge and tokens are refused",
+        )
+
+
+@registry.add("node-names", "every node of a bridged partition is one of Kubernetes'")
+def node_names(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        if name not in live.kube_nodes:
+            remedy = "names must be equal on both sides: `kubectl get nodes`, and `nodes` of the site file"
+            yield Problem("Kubernetes has no node {nodes}", remedy, nodes=(name,))
+
+
+@registry.add("node-ready", "Kubernetes' nodes are ready and take pods")
+def node_ready(live: Live) -> Iterator[Problem]:
+    for name in live.bridged_nodes:
+        node = live.kube_nodes.get(name)
+        if node is not None and not node.ready:
+            yield Problem(
+                "{nodes} is not Ready in Kubernetes", "kubectl describe node {node}", True, nodes=(name,)
+            )
+        elif node is not None and node.spec.unschedulable:
+            yield Problem("{nodes} is cordoned in Kubernetes", "kubectl uncordon {node}", True, nodes=(name,))
+
+
+@registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
+def node_sizes(live: Live) -> Iterator[Problem]:
+    for node, allocatable in live.both_truths():
+        for short in node.amount.shortages(allocatable):
+            if short.what in ("cpu", "memory"):
+                yield Problem(
+                    f"{{nodes}}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
+                    "jobs that need it wait for ever: set `reserved` of the node group",
+                    nodes=(node.name,),
+                )
+        for unused in _unused(node.amount, allocatable, _reserved(live, node.name)):
+            words = f"Kubernetes can give {unused.what} {unused.needed}, Slurm uses {unused.free}"
+            yield Problem(
+                f"{{nodes}}: {words}: the rest stays idle",
+                "correct the node's size in the site file or slurm.conf, or put the rest into `reserved`",
+                warning=True,
+                nodes=(node.name,),
+            )
+
+
+def _unused(
+    claim: resources.Amount, allocatable: resources.Amount, reserved: resources.Amount
+) -> Iterator[resources.Shortage]:
+    """Of what Slurm leaves a good part to nobody; it counts whole CPUs."""
+    used = claim + reserved
+    idle = {
+        "cpu": used.millicpus < allocatable.millicpus // 1000 * 1000 * WELL_USED,
+        "memory": used.memory < allocatable.memory * WELL_USED,
+    }
+    return (short for short in allocatable.shortages(claim) if idle.get(short.what))
+
+
+def _reserved(live: Live, node: str) -> resources.Amount:
+    """What the site file keeps from Slurm."""
+    for name, group in live.site.node_groups.items():
+        if any(node == each.name for each in live.facts.groups.get(name, ())):
+            memory = mebibytes(group.reserved.memory) * 2**20
+            return resources.Amount(millicpus=group.reserved.cpus * 1000, memory=memory)
+    return resources.Amount()
+
+
+@registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
+def node_gpus(live: Live) -> Iterator[Problem]:
+    for node, allocatable in live.both_truths():
+        for short in node.amount.shortages(allocatable):
+            if short.what in ("cpu", "memory"):
+                continue
+            resource = wellknown.GPU_RESOURCE if short.what == "gpu" else short.what
+            yield Problem(
+                f"{{nodes}}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
+                f"is the device plugin for {resource} running there?",
+                nodes=(node.name,),
+            )
+
+
+@registry.add("gpu-labels", "nodes carry the labels of their GPU type")
+def gpu_labels(live: Live) -> Iterator[Problem]:
+    if not any(gpu.labels for gpu in live.site.gpus.values()):
+        raise Skip("no GPU type has labels")
+    for name, node in live.bridged_nodes.items():
+        wanted = live.site.gpus[node.gpu_type].labels if node.gpu_type in live.site.gpus else {}
+        found = live.kube_nodes[name].metadata.labels if name in live.kube_nodes else {}
+        for key, value in wanted.items():
+            if found.get(key) != value:
+                remedy = f"kubectl label node {{node}} {key}={value}"
+                yield Problem(f"{{nodes}} has no label {key}={value}", remedy, nodes=(name,))
+
+
+@registry.add("pod-security", "users' namespaces let their pods in")
+def pod_security(live: Live) -> Iterator[Problem]:
+    nas = live.site.nas
+    needs_host_path = nas is not None and nas.in_pods and not nas.nfs and not nas.claim
+    for name, namespace in user_namespaces(live).items():
+        level = (namespace["metadata"].get("labels") or {}).get(ENFORCE, "privileged")
+        if needs_host_path and level != "privileged":
+            yield Problem(
+                f"namespace {name} enforces {level}, which forbids the NAS as a folder of the node",
+                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or mount it by `nas.nfs`",
+            )
+
+
+def user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
+    """Namespaces of jobs: made by penstockd, or named by the site file."""
+    named = sitenamespaces.all_homes(live.site)
+    ours = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}
+    return {
+        name: namespace
+        for name, namespace in live.namespaces.items()
+        if name in named or ours & (namespace["metadata"].get("labels") or {}).keys()
+    }
+
+
+@registry.add("quotas", "users' quotas are those of the site file, and not used up")
+def quotas(live: Live) -> Iterator[Problem]:
+    for home, quota in sitenamespaces.all_homes(live.site).items():
+        if quota is None or home not in live.namespaces:
+            continue
+        found = live.cluster.get(manifests.quota(home, {}))
+        wanted = policies.hard(live.site, quota)
+        if found is None or found["spec"]["hard"] != wanted:
+            yield Problem(f"the quota of namespace {home} is not the site file's", "`penstock apply`")
+            continue
+        for what, limit in found["spec"]["hard"].items():
+            used = found.get("status", {}).get("used", {}).get(what, "0")
+            if resources.quantity(used) > resources.quantity(limit) * NEARLY_FULL:
+                yield Problem(f"{home} uses {used} of {limit} {what}", "raise the quota, or wait", True)
+
+
+@registry.add("priority-classes", "PriorityClasses of partitions exist")
+def priority_classes(live: Live) -> Iterator[Problem]:
+    wanted = sorted({each.priority_class for each in live.site.partitions.values() if each.priority_class})
+    if not wanted:
+        raise Skip("no partition has one")
+    for name in wanted:
+        if live.cluster.get(manifests.priority_class(name, value=0, preempts=False)) is None:
+            yield Problem(f"there is no PriorityClass {name}: pods would be refused", "`penstock apply`")

@@ -1,0 +1,54 @@
+"""What people read: the text beside a refused file, and the folder's own README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.intake import filenames
+from penstock.sbatch.diagnostics import Diagnostic
+
+README = """\
+Jobs by copying a file
+======================
+
+submit/      copy a job file here; it is taken when it has stopped changing for a moment
+processed/   <date>/<name>.<JOB_ID>: it became this job
+failed/      <date>/<name>: it did not; <name>.error.txt beside it says why and what to do
+
+What is left of a job that has ended is in the folder of its number in results/ on this NAS.
+
+A job file is what sbatch takes, for instance first.sh:
+
+    #!/bin/bash
+    #SBATCH --time=10
+    echo "hello from $(hostname)"
+
+Your job runs as you. Nothing but plain files of your own is taken: no links, no folders,
+nothing that others can write. If your program copies slowly or in parts, copy to a name that
+begins with a dot and rename it, or make an empty <name>.done when you are finished.
+`penstock inbox` lists where every file of yours is.
+"""
+
+
+def refusal(name: str, token: str, reason: str, advice: str, details: Sequence[str] = ()) -> str:
+    """The text of <name>.error.txt."""
+    lines = [f"{filenames.shown(name)} was not submitted: {reason}.", ""]
+    if details:
+        lines += [*details, ""]
+    lines += [f"What to do: {advice}", "", f"Reference: {token}", ""]
+    return "\n".join(lines)
+
+
+def findings(data: bytes, diagnostics: Sequence[Diagnostic]) -> list[str]:
+    """The compiler's findings, errors first, each with its line of the script."""
+    ordered = sorted(diagnostics, key=lambda one: (one.severity != "error", one.line))
+    source = data.decode(errors="replace").split("\n")
+    lines: list[str] = []
+    for one in ordered:
+        where = f"line {one.line}: " if one.line else ""
+        lines.append(f"  {one.severity}: {where}{filenames.shown(one.message)}")
+        if 0 < one.line <= len(source) and source[one.line - 1].strip():
+            lines.append(f"      {filenames.shown(source[one.line - 1][:160])}")
+        if one.hint:
+            lines.append(f"      hint: {filenames.shown(one.hint)}")
+    return lines
