@@ -22,7 +22,7 @@ pytestmark = hookstages.NEEDS_PYTHON
 
 @pytest.mark.parametrize("name", ["penstock-prolog", "penstock-epilog"])
 def test_other_partitions_are_not_asked_about(stage: Stage, name: str) -> None:
-    """The hook leaves before it connects."""
+    """The hook exits before it connects."""
     process = stage.hook(name, SLURM_JOB_PARTITION="host", SLURM_JOB_ID="1")
     assert process.wait(timeout=60) == 0
     process.communicate()
@@ -32,7 +32,7 @@ def test_other_partitions_are_not_asked_about(stage: Stage, name: str) -> None:
 
 
 def keep_environment(stage: Stage, job: int, *entries: bytes, count: int | None = None) -> None:
-    """As slurmctld does in its state folder."""
+    """Write the environment file as slurmctld does."""
     folder = stage.folder / "state" / f"hash.{job % 10}" / f"job.{job}"
     folder.mkdir(parents=True)
     size = (len(entries) if count is None else count).to_bytes(4, sys.byteorder)
@@ -52,10 +52,10 @@ HARMLESS = (b"PATH=/bin", b"LD_PRELOAD=", b"PENSTOCK_GIVEN_LD_PRELOAD=/x.so", b"
         ((*HARMLESS, b"SLURM_GET_USER_ENV=1", b"LOCPATH=/x"), (b"LOCPATH", b"SLURM_GET_USER_ENV")),
     ],
 )
-def test_the_prolog_tells_what_would_run_code_on_the_node(
+def test_prolog_reports_variables_that_run_code_on_the_node(
     stage: Stage, entries: tuple[bytes, ...], armed: tuple[bytes, ...]
 ) -> None:
-    """Also when job_submit.lua has made the first of two variables harmless, and of an array's tasks."""
+    """Also when job_submit.lua has neutralized the first of two equal names, and for tasks of an array."""
     keep_environment(stage, 15, *entries)
     process = stage.hook(
         "penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURM_ARRAY_JOB_ID="15"
@@ -67,10 +67,11 @@ def test_the_prolog_tells_what_would_run_code_on_the_node(
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(None, b"No such file"), (4, b"no list of variables"), (6, b"no list of variables")]
+    ("count", "words"),
+    [(None, b"No such file"), (4, b"not a list of variables"), (6, b"not a list of variables")],
 )
-def test_the_prolog_says_that_it_could_not_look(stage: Stage, count: int | None, words: bytes) -> None:
-    """What is not there or not understood is not taken for harmless."""
+def test_prolog_reports_an_unreadable_environment(stage: Stage, count: int | None, words: bytes) -> None:
+    """A missing or malformed file is not taken for harmless."""
     if count is not None:
         keep_environment(stage, 17, *HARMLESS, b"A=b", count=count)
     process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
@@ -82,7 +83,7 @@ def test_the_prolog_says_that_it_could_not_look(stage: Stage, count: int | None,
 
 
 @pytest.mark.parametrize(("word", "code"), [("yes", 0), ("no", 1)])
-def test_the_prolog_says_what_penstockd_says(stage: Stage, word: str, code: int) -> None:
+def test_prolog_exit_code(stage: Stage, word: str, code: int) -> None:
     """Zero lets the job start, anything else requeues it."""
     process = stage.hook(
         "penstock-prolog",
@@ -105,8 +106,8 @@ def test_the_prolog_says_what_penstockd_says(stage: Stage, word: str, code: int)
     assert process.returncode == code
 
 
-def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
-    """`wait` is not an answer."""
+def test_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
+    """`wait` is not a final answer."""
     process = stage.hook(
         "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
     )
@@ -118,8 +119,8 @@ def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
     assert process.returncode == 0
 
 
-def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
-    """Without an answer in time the node is left to be drained."""
+def test_epilog_without_an_answer_fails(stage: Stage) -> None:
+    """Slurm then drains the node."""
     stage.install(release_timeout=2)
     stage.socket.close()
     process = stage.hook(
@@ -129,8 +130,8 @@ def test_the_epilog_does_not_free_what_it_cannot_know(stage: Stage) -> None:
     assert process.returncode == 1
 
 
-def test_the_epilog_waits_for_no_answer_beyond_its_time(stage: Stage) -> None:
-    """A penstockd that hears and says nothing: Slurm's own limit must not come first."""
+def test_epilog_keeps_its_deadline(stage: Stage) -> None:
+    """If penstockd reads the request but never answers: Slurm's own limit must not be reached."""
     stage.install(release_timeout=1)
     began = time.monotonic()
     process = stage.hook(
@@ -143,8 +144,8 @@ def test_the_epilog_waits_for_no_answer_beyond_its_time(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
-def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
-    """At the end of its time it asks for a drain; when that is done it may end well."""
+def test_epilog_asks_penstockd_to_drain(stage: Stage) -> None:
+    """At its deadline; if penstockd has drained the node the Epilog exits 0."""
     stage.install(release_timeout=2)
     process = stage.hook(
         "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"
@@ -159,15 +160,15 @@ def test_the_epilog_leaves_a_drained_node_to_penstockd(stage: Stage) -> None:
 
 
 def notes(stage: Stage) -> list[str]:
-    """What Epilogs have left beside penstockd's socket."""
+    """Names of the notes next to penstockd's socket."""
     return sorted(path.name for path in stage.folder.glob("epilog:*"))
 
 
 EPILOG = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n1"}
 
 
-def test_an_epilog_that_ends_well_leaves_no_note(stage: Stage) -> None:
-    """There is one while it runs, and it is in place of an older one."""
+def test_epilog_removes_its_note(stage: Stage) -> None:
+    """While it runs it has a note, in place of an older one."""
     (stage.folder / "epilog:n1:17:ours").symlink_to("/nowhere")
     process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
     with stage.accept() as (peer, _):
@@ -178,8 +179,8 @@ def test_an_epilog_that_ends_well_leaves_no_note(stage: Stage) -> None:
     assert notes(stage) == []
 
 
-def test_a_killed_epilog_leaves_its_note(stage: Stage) -> None:
-    """By it penstockd, which is not root, knows whose Epilog the node was drained for."""
+def test_killed_epilog_leaves_its_note(stage: Stage) -> None:
+    """From it penstockd, which is not root, knows whose Epilog the node was drained for."""
     before = os.umask(0o077)
     try:
         process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
@@ -193,7 +194,7 @@ def test_a_killed_epilog_leaves_its_note(stage: Stage) -> None:
     assert (note.is_ours, note.is_running) == (True, False)
 
 
-def test_an_epilog_that_could_ask_nobody_leaves_its_note(stage: Stage) -> None:
+def test_failed_epilog_leaves_its_note(stage: Stage) -> None:
     """penstockd was away all the time."""
     stage.install(release_timeout=1)
     stage.socket.close()
@@ -202,8 +203,8 @@ def test_an_epilog_that_could_ask_nobody_leaves_its_note(stage: Stage) -> None:
     assert notes(stage) == ["epilog:n1:17:ours"]
 
 
-def test_an_epilog_that_can_leave_no_note_releases_all_the_same(stage: Stage) -> None:
-    """Only nobody would free the node after it."""
+def test_epilog_that_cannot_write_a_note_releases(stage: Stage) -> None:
+    """Only penstockd would not resume the node after a crash."""
     (stage.folder / "epilog:n1:17:ours").mkdir()
     process = stage.hook("penstock-epilog", SLURM_JOB_PARTITION="gpu", **EPILOG)
     with stage.accept() as (peer, _):
@@ -216,7 +217,7 @@ def test_an_epilog_that_can_leave_no_note_releases_all_the_same(stage: Stage) ->
 
 
 def chain(stage: Stage, site: str) -> str:
-    """The installed Epilog with one of the site's own, which has these lines; the chain's name."""
+    """Install the Epilog after a site's own with these lines; returns the chain's name."""
     (stage.folder / "site-epilog").write_text(f"#!/bin/sh\n{site}\n")
     (stage.folder / "site-epilog").chmod(0o755)
     own, theirs = str(stage.folder / "penstock-epilog"), str(stage.folder / "site-*")
@@ -226,8 +227,8 @@ def chain(stage: Stage, site: str) -> str:
 
 
 @pytest.mark.parametrize("partition", ["gpu", "host"])
-def test_a_failed_epilog_of_the_sites_is_noted_in_every_partition(stage: Stage, partition: str) -> None:
-    """Slurm learns of it, and pods are waited for all the same; a drain of ours would hide it."""
+def test_failure_of_the_sites_epilog_is_noted(stage: Stage, partition: str) -> None:
+    """Slurm sees the failure, and pods are waited for all the same; a drain by penstockd would hide it."""
     stage.install(release_timeout=0)
     process = stage.hook(chain(stage, "exit 3"), SLURM_JOB_PARTITION=partition, **EPILOG)
     if partition == "gpu":
@@ -241,7 +242,7 @@ def test_a_failed_epilog_of_the_sites_is_noted_in_every_partition(stage: Stage, 
 
 
 @pytest.mark.parametrize("partition", ["gpu", "host"])
-def test_the_sites_epilog_runs_first(stage: Stage, partition: str) -> None:
+def test_sites_epilog_runs_first(stage: Stage, partition: str) -> None:
     """It does not wait until the pods are gone."""
     ran = stage.folder / "ran"
     process = stage.hook(chain(stage, f"touch {ran}"), SLURM_JOB_PARTITION=partition, **EPILOG)
@@ -257,9 +258,7 @@ def test_the_sites_epilog_runs_first(stage: Stage, partition: str) -> None:
 @pytest.mark.parametrize(
     ("partition", "step", "code"), [("gpu", "", 0), ("gpu", "0", 1), ("host", "0", 0), ("gpuX", "0", 0)]
 )
-def test_the_task_prolog_stops_steps_of_bridged_jobs(
-    stage: Stage, partition: str, step: str, code: int
-) -> None:
+def test_task_prolog_stops_steps_of_bridged_jobs(stage: Stage, partition: str, step: str, code: int) -> None:
     """Only the batch script may start on the node."""
     environment = {"SLURM_JOB_PARTITION": partition, "SLURM_STEP_ID": step, "PATH": os.defpath}
     result = subprocess.run(
@@ -281,7 +280,7 @@ SAYS = "waits for penstockd, which does not answer [penstock]"
 
 
 def told_slurm(stage: Stage, **variables: str) -> tuple[int, list[str]]:
-    """How PrologSlurmctld ends when nobody answers, and what it made scontrol do."""
+    """The exit code of PrologSlurmctld when nobody answers, and its calls of scontrol."""
     stage.install(admit_timeout=0)
     (stage.folder / "scontrol").write_text(FAKE_SCONTROL)
     (stage.folder / "scontrol").chmod(0o755)
@@ -292,8 +291,8 @@ def told_slurm(stage: Stage, **variables: str) -> tuple[int, list[str]]:
     return process.returncode, told.read_text().split("\n")[:-1] if told.exists() else []
 
 
-def test_a_penstockd_that_does_not_answer_is_told_to_the_jobs_owner(stage: Stage) -> None:
-    """Where squeue shows it, before what the owner wrote there himself."""
+def test_comment_says_that_penstockd_does_not_answer(stage: Stage) -> None:
+    """It stands before the owner's own comment."""
     code, words = told_slurm(stage, SLURM_JOB_ID="17", SLURM_JOB_COMMENT="run 3")
     assert code == 1
     assert words == ["/etc/slurm/slurm.conf", "update", "JobId=17", f"Comment={SAYS} run 3"]
@@ -308,10 +307,8 @@ def test_a_penstockd_that_does_not_answer_is_told_to_the_jobs_owner(stage: Stage
         (f"{SAYS} run 3", []),
     ],
 )
-def test_the_reason_stands_before_the_owners_comment_once(
-    stage: Stage, comment: str, expected: list[str]
-) -> None:
-    """In place of an earlier reason; what is there already is not written again."""
+def test_comment_has_the_reason_once(stage: Stage, comment: str, expected: list[str]) -> None:
+    """It replaces an earlier reason; an unchanged comment is not written again."""
     code, words = told_slurm(
         stage, SLURM_JOB_ID="18", SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3", SLURM_JOB_COMMENT=comment
     )
@@ -319,8 +316,8 @@ def test_the_reason_stands_before_the_owners_comment_once(
     assert words[2:3] == (["JobId=17_3"] if expected else [])
 
 
-def test_a_host_without_scontrol_still_says_no(stage: Stage) -> None:
-    """The job goes back to the queue, and slurmctld's log has the reason."""
+def test_prolog_without_scontrol_still_refuses(stage: Stage) -> None:
+    """The job is requeued, and slurmctld's log has the reason."""
     stage.install(admit_timeout=0)
     stage.socket.close()
     process = stage.hook("penstock-prolog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17")
@@ -328,7 +325,7 @@ def test_a_host_without_scontrol_still_says_no(stage: Stage) -> None:
     assert (process.returncode, b"scontrol: No such file" in said) == (1, True)
 
 
-def test_a_penstockd_that_cannot_say_yet_is_told_as_such(stage: Stage) -> None:
+def test_comment_says_that_penstockd_is_starting(stage: Stage) -> None:
     """It answers, but waits for Slurm or Kubernetes itself."""
     stage.install(admit_timeout=0)
     (stage.folder / "scontrol").write_text(FAKE_SCONTROL)

@@ -1,4 +1,4 @@
-"""Crash points: nothing in production, once when armed, rendered into hooks only in labs for tests."""
+"""Crash points: inactive in production, once when armed, rendered into hooks only in labs for tests."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SETTINGS = hooks.HookSettings(
 )
 
 
-def test_in_production_a_point_is_an_empty_function() -> None:
-    """No look at the environment, no look at the disk."""
+def test_crash_points_do_nothing_in_production() -> None:
+    """They look at neither environment nor disk."""
     code = crashpoints._pass_by.__code__
     assert crashpoints.reach is crashpoints._pass_by
     assert code.co_names == ()
@@ -37,7 +37,7 @@ def test_in_production_a_point_is_an_empty_function() -> None:
 def test_the_variable_is_read_when_the_process_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And the file of that name is taken, once."""
+    """The file that arms the step is taken once."""
     monkeypatch.setenv(wellknown.ENV_CRASH_POINTS, str(tmp_path))
     try:
         armed = importlib.reload(crashpoints)
@@ -55,8 +55,8 @@ def test_the_variable_is_read_when_the_process_starts(
         importlib.reload(crashpoints)
 
 
-def test_a_point_can_hold_until_it_is_let_go(tmp_path: Path) -> None:
-    """While somebody else is killed; who stays there has told its pid."""
+def test_crash_point_holds_until_released(tmp_path: Path) -> None:
+    """The process that is held leaves its pid."""
     (tmp_path / "here").touch()
     child = multiprocessing.get_context("fork").Process(target=points.reach, args=(str(tmp_path), "here"))
     child.start()
@@ -73,13 +73,13 @@ def test_a_point_can_hold_until_it_is_let_go(tmp_path: Path) -> None:
 
 
 def test_installed_hooks_have_no_crash_points() -> None:
-    """What a site gets is the source as it is, and points.py is not among it."""
+    """They are the source files unchanged, without points.py."""
     rendered = {one.name: one.content for one in hooks.render_hooks(SETTINGS)}
     assert not any(name.endswith(crashhooks.POINTS) for name in rendered)
     assert not any(b"points.reach" in content or b".reached" in content for content in rendered.values())
 
 
-def test_hooks_of_the_matrix_differ_in_their_points_only() -> None:
+def test_armed_hooks_differ_only_in_crash_points() -> None:
     """Every comment that names a step becomes a call, and the files stay valid."""
     plain = {one.name: one.content for one in hooks.render_hooks(SETTINGS)}
     tested = {

@@ -1,5 +1,5 @@
-"""job_submit.lua and its chain in a Lua of their own: what they change, what they refuse, and that no error
-gets out of them. Slurm 22.05 accepts a job whose plugin raised one, and then its script runs on the node.
+"""job_submit.lua and its chain in a Lua interpreter: what they change and refuse, and that no error accepts
+a job.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def own(lua: luas.Lua) -> luas.Lua:
 
 
 def submit(lua: luas.Lua, description: str) -> str:
-    """Slurm's answer to a job, as a number; the job is called `job`."""
+    """slurm_job_submit's return code; the job stays in the global `job`."""
     lua.run(f"job = {description}; answer = slurm_job_submit(job, {{}}, 1001)")
     return lua.value("answer")
 
 
 def test_a_job_gets_the_launcher_and_the_mark(own: luas.Lua) -> None:
-    """The first line changes, the rest stays, and penstockd can see that it was done."""
+    """The first line changes, the rest stays."""
     assert submit(own, FINE) == "0"
     assert own.value("job.script") == WRAPPED
     assert own.value("job.admin_comment").startswith("penstock ")
 
 
 def test_the_mark_has_the_time_of_submission(own: luas.Lua) -> None:
-    """penstockd finds both in what squeue shows: the mark, and a time that no requeue changes."""
+    """Unlike SubmitTime it does not change when the job is requeued."""
     before = int(time.time())
     submit(own, FINE)
     comment = own.value("job.admin_comment")
@@ -63,8 +63,8 @@ PRINTED_FIRST = (
 
 
 @pytest.mark.parametrize("field", PRINTED_FIRST)
-def test_no_word_that_scontrol_prints_before_the_nodes_has_a_line_break(own: luas.Lua, field: str) -> None:
-    """At submission and later: a forged line of nodes would stand before the true one."""
+def test_control_characters_in_printed_fields_are_refused(own: luas.Lua, field: str) -> None:
+    """At submission and update: otherwise users could forge a line with nodes."""
     forged = r"x\n     Nodes=n9 CPU_IDs=0-63 Mem=9 GRES=gpu:8"
     assert submit(own, FINE.replace("{ user", f'{{ {field} = "{forged}", user', 1)) == "-1"
     assert "has a control character in it" in own.value("said[1]")
@@ -77,13 +77,13 @@ def test_no_word_that_scontrol_prints_before_the_nodes_has_a_line_break(own: lua
 
 
 def test_other_partitions_are_left_alone(own: luas.Lua) -> None:
-    """Not even the mark is put on them."""
+    """Not even the mark is set."""
     assert submit(own, r'{ partition = "host", script = "#!/bin/sh\n" }') == "0"
     assert own.value("job.admin_comment") == "nil"
 
 
-def test_what_makes_the_launcher_load_code_is_put_aside(own: luas.Lua) -> None:
-    """Under another name, which the pod gets back; slurmd starts no login shell."""
+def test_loader_variables_are_put_aside(own: luas.Lua) -> None:
+    """The pod gets them back; slurmd starts no login shell."""
     environment = '{ LD_PRELOAD = "/x.so", HOME = "/h", SLURM_GET_USER_ENV = "1" }'
     assert submit(own, rf'{{ script = "#!/bin/sh\n", environment = {environment} }}') == "0"
     assert own.value("job.environment.LD_PRELOAD") == ""
@@ -100,29 +100,28 @@ def test_what_makes_the_launcher_load_code_is_put_aside(own: luas.Lua) -> None:
         (r'{ script = "#!/bin/sh\n", partition = "gpu,%s" }', "partitions gpu,%s are partly pods"),
     ],
 )
-def test_a_refusals_words_are_no_format(own: luas.Lua, description: str, words: str) -> None:
-    """A percent sign of the user's is shown as it is, and the job is refused."""
+def test_refusals_are_not_format_strings(own: luas.Lua, description: str, words: str) -> None:
+    """A user's percent sign is shown as it is, and the job is refused."""
     assert submit(own, description) == "-1"
     assert words in own.value("said[1]")
 
 
 def test_a_refused_job_has_no_mark(own: luas.Lua) -> None:
-    """What was not wrapped does not look as if it was."""
     assert submit(own, '{ script = "true" }') == "-1"
     assert own.value("job.admin_comment") == "nil"
 
 
-def test_an_error_of_our_own_is_a_refusal(own: luas.Lua) -> None:
-    """Whatever a job looks like: in words for the user, in Lua's for the administrator."""
+def test_internal_error_is_a_refusal(own: luas.Lua) -> None:
+    """The user gets a message, slurmctld's log the Lua error."""
     assert submit(own, "{ script = {} }") == "-1"
-    assert own.value("said[1]") == "penstock: the job could not be looked at: tell the administrator"
+    assert own.value("said[1]") == "penstock: the job could not be checked: tell the administrator"
     assert "job_submit.lua failed: " in own.value("logged[1]")
     own.run("answer = slurm_job_modify({ partition = {} }, { partition = 'gpu' }, {}, 1001)")
     assert own.value("answer") == "-1"
 
 
-def test_a_job_stays_among_its_kind(own: luas.Lua) -> None:
-    """Moving a queued job out of the pods is refused, other changes are not."""
+def test_job_cannot_move_in_or_out_of_bridged_partitions(own: luas.Lua) -> None:
+    """Other updates are allowed."""
     own.run("away = slurm_job_modify({ partition = 'host' }, { partition = 'gpu' }, {}, 1001)")
     own.run("within = slurm_job_modify({ partition = 'cpu' }, { partition = 'gpu' }, {}, 1001)")
     assert (own.value("away"), own.value("within")) == ("-1", "0")
@@ -151,14 +150,14 @@ UNSEEN = {
 
 
 def submitted_in(lua: luas.Lua, workdir: str, line: str) -> str:
-    """The answer to a job with that working directory and that line in its script."""
+    """The result for a job with that working directory and that line in its script."""
     script = f"#!/bin/bash\\n{line}\\ntrue\\n".replace('"', '\\"')
     return submit(lua, f'{{ user_id = 1001, script = "{script}", work_dir = "{workdir}" }}')
 
 
 @pytest.mark.parametrize("case", [*SEEN, *UNSEEN])
-def test_a_working_directory_that_pods_do_not_see_is_refused(lua: luas.Lua, case: str) -> None:
-    """In words, with the way out; what they see, and what the script chooses itself, is taken in silence."""
+def test_working_directory_outside_shared_mounts_is_refused(lua: luas.Lua, case: str) -> None:
+    """With advice; one that pods see or that the script sets itself is accepted silently."""
     lua.run(luas.job_submit("gpu", shared=SHARED, missing_workdir="refuse"))
     answer = submitted_in(lua, *(SEEN | UNSEEN)[case])
     if case in SEEN:
@@ -172,7 +171,7 @@ def test_a_working_directory_that_pods_do_not_see_is_refused(lua: luas.Lua, case
 
 @pytest.mark.parametrize("shared", [SHARED, ()])
 def test_a_site_may_let_such_jobs_run_in_tmp(lua: luas.Lua, shared: tuple[str, ...]) -> None:
-    """And they are told; where pods share nothing there is no other folder to name."""
+    """With a warning; without shared mounts it names no other folder."""
     lua.run(luas.job_submit("gpu", shared=shared, missing_workdir="tmp"))
     assert submitted_in(lua, "/home/alice", "") == "0"
     told = lua.value("said[1]")
@@ -182,8 +181,8 @@ def test_a_site_may_let_such_jobs_run_in_tmp(lua: luas.Lua, shared: tuple[str, .
     assert lua.value("#said") == "1"
 
 
-def test_a_queued_job_cannot_be_moved_where_pods_see_nothing(lua: luas.Lua) -> None:
-    """`scontrol update WorkDir=` is held to the same; other partitions are left alone."""
+def test_workdir_update_is_checked(lua: luas.Lua) -> None:
+    """`scontrol update WorkDir=` follows the same rule; other partitions are left alone."""
     lua.run(luas.job_submit("gpu", shared=SHARED, missing_workdir="refuse"))
     for workdir, partition, answer in (
         ("/home", "gpu", "-1"),
@@ -196,7 +195,7 @@ def test_a_queued_job_cannot_be_moved_where_pods_see_nothing(lua: luas.Lua) -> N
 
 
 class Chain:
-    """A site's own file, and ours behind it."""
+    """A site's own file, with ours after it."""
 
     def __init__(self, lua: luas.Lua, folder: Path) -> None:
         self.lua = lua
@@ -219,22 +218,22 @@ def chain(lua: luas.Lua, tmp_path: Path) -> Chain:
 
 
 @pytest.mark.parametrize("body", ["return slurm.SUCCESS", "", "return nil", "return 'yes'"])
-def test_what_the_site_lets_through_is_wrapped(chain: Chain, body: str) -> None:
-    """Also by a function that returns nothing: Slurm takes that for a yes."""
+def test_job_accepted_by_the_site_is_wrapped(chain: Chain, body: str) -> None:
+    """Also if the site's function returns nothing, which Slurm takes for success."""
     assert chain.submit(body) == "0"
     assert chain.lua.value("job.script") == WRAPPED
 
 
 @pytest.mark.parametrize(("body", "answer"), [("return slurm.ERROR", "-1"), ("return 2045", "2045")])
-def test_what_the_site_refuses_is_refused(chain: Chain, body: str, answer: str) -> None:
-    """With its own number."""
+def test_job_refused_by_the_site_is_refused(chain: Chain, body: str, answer: str) -> None:
+    """With the site's return code."""
     assert chain.submit(body) == answer
     assert chain.lua.value("job.admin_comment") == "nil"
 
 
 @pytest.mark.parametrize("body", ["error('bad %d')", "error()", "local x = job.a.b.c"])
-def test_an_error_of_the_sites_does_not_keep_our_part_from_the_job(chain: Chain, body: str) -> None:
-    """Slurm 22.05 takes it for a yes: the script is wrapped all the same, and other jobs go their way."""
+def test_error_in_the_sites_part_does_not_skip_ours(chain: Chain, body: str) -> None:
+    """Slurm 22.05 accepts a job after an error: the script must be wrapped all the same."""
     assert chain.submit(body) == "0"
     assert chain.lua.value("job.script") == WRAPPED
     assert "site.lua failed" in chain.lua.value("logged[1]")
@@ -243,22 +242,21 @@ def test_an_error_of_the_sites_does_not_keep_our_part_from_the_job(chain: Chain,
     assert chain.lua.value("answer") == "0"
 
 
-def test_an_error_of_ours_is_a_refusal_in_the_chain(chain: Chain) -> None:
-    """As without a file of the site's."""
+def test_error_in_our_part_is_a_refusal(chain: Chain) -> None:
     assert chain.submit("return 0", "{ script = {} }") == "-1"
 
 
 @pytest.mark.parametrize("body", ["error('bad %d')", "return nil", "return 'yes'"])
-def test_no_number_of_our_part_is_a_refusal(chain: Chain, body: str) -> None:
-    """Slurm takes whatever is no number for a yes, and the script would run on the node."""
+def test_non_number_from_our_part_is_a_refusal(chain: Chain, body: str) -> None:
+    """Slurm takes it for success, and the script would run on the node."""
     chain.own.write_text(f"function slurm_job_submit() {body} end")
     assert chain.submit("return 0") == "-1"
     assert "own.lua failed" in chain.lua.value("said[1]")
 
 
 @pytest.mark.parametrize("text", ["this is no Lua %s", "", None])
-def test_without_our_part_nothing_is_accepted(chain: Chain, text: str | None) -> None:
-    """It is not there, cannot be read, or has not the function."""
+def test_without_our_part_every_job_is_refused(chain: Chain, text: str | None) -> None:
+    """The file is missing, unreadable, or lacks the function."""
     chain.own.unlink() if text is None else chain.own.write_text(text)
     assert chain.submit("return 0") == "-1"
     assert "own.lua cannot be used" in chain.lua.value("said[1]")
@@ -268,10 +266,8 @@ def test_without_our_part_nothing_is_accepted(chain: Chain, text: str | None) ->
     ("said", "kept"),
     [("requeue = 0,", False), ("requeue = 1,", True), ("requeue = 65534,", None)],
 )
-def test_a_job_may_wait_whatever_its_owner_says_of_running_again(
-    own: luas.Lua, said: str, kept: bool | None
-) -> None:
-    """Slurm cancels a job without room that it may not requeue. What the owner said is kept in the mark."""
+def test_job_may_be_requeued_whatever_its_owner_chose(own: luas.Lua, said: str, kept: bool | None) -> None:
+    """Slurm cancels a job without room that may not be requeued. The mark keeps the owner's choice."""
     assert submit(own, rf'{{ {said} script = "#!/bin/sh\n" }}') == "0"
     assert own.value("job.requeue") == "1"
     mark = marks.read(own.value("job.admin_comment"))

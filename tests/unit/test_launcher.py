@@ -1,4 +1,4 @@
-"""The launcher as slurmd runs it, talking to a penstockd that the test plays."""
+"""The launcher as slurmd runs it; the test plays penstockd."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["stage"]  # pytest finds the fixture by its name
 pytestmark = hookstages.NEEDS_PYTHON
 
 
-def test_it_hands_over_what_it_was_given(stage: Stage) -> None:
+def test_request_has_all_that_slurmd_gave(stage: Stage) -> None:
     """Script, interpreter, arguments, environment, directory and output, byte for byte."""
     process = stage.start("a", "b c", script=b"#!/bin/sh\nexit \xff\n")
     with stage.accept() as (peer, message):
@@ -62,8 +62,8 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_bytes_stay_bytes_in_any_locale(stage: Stage, latin: str) -> None:
-    """Arguments, working directory and output file, whatever the job's locale makes of them."""
+def test_request_is_byte_exact_in_any_locale(stage: Stage, latin: str) -> None:
+    """Arguments, working directory and output file."""
     name = "Ergebnis für €".encode()
     folder = os.fsencode(stage.folder) + b"/" + name
     Path(os.fsdecode(folder)).mkdir()
@@ -79,8 +79,8 @@ def test_bytes_stay_bytes_in_any_locale(stage: Stage, latin: str) -> None:
         assert finish(process)[0] == 0
 
 
-def test_empty_arguments_are_arguments(stage: Stage) -> None:
-    """At the end, too."""
+def test_empty_arguments_are_kept(stage: Stage) -> None:
+    """Also the last one."""
     process = stage.start("", "a", "", "")
     with stage.accept() as (peer, message):
         assert message.all("argument") == (b"", b"a", b"", b"")
@@ -95,7 +95,7 @@ def current_umask() -> int:
 
 
 def test_python_adds_nothing_to_the_environment(stage: Stage) -> None:
-    """In a C locale Python sets LC_CTYPE for itself; the job must not inherit that."""
+    """In a C locale Python sets LC_CTYPE for itself; the job must not inherit it."""
     process = stage.start()
     with stage.accept() as (peer, message):
         assert set(message.all("environment")) == {b"SLURM_JOB_ID=17", b"GREETING=it's me"}
@@ -103,8 +103,8 @@ def test_python_adds_nothing_to_the_environment(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
-def test_it_says_that_suspending_does_not_reach_pods(stage: Stage) -> None:
-    """SIGTSTP is how Slurm announces a suspension: a word, and on it goes."""
+def test_suspend_prints_a_warning(stage: Stage) -> None:
+    """SIGTSTP announces `scontrol suspend`; the launcher continues."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started"))
@@ -115,8 +115,7 @@ def test_it_says_that_suspending_does_not_reach_pods(stage: Stage) -> None:
     assert finish(process)[0] == 3
 
 
-def test_it_ends_as_the_container_did(stage: Stage) -> None:
-    """Output, notes and the exit code."""
+def test_output_notes_and_exit_code(stage: Stage) -> None:
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("output", "line\n"))
@@ -125,8 +124,8 @@ def test_it_ends_as_the_container_did(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 9, 13, 14, 15, 24, 25, 34])
-def test_it_dies_of_the_containers_signal(stage: Stage, number: int) -> None:
-    """Slurm records the signal itself, also one that Python ignores or the launcher uses."""
+def test_launcher_dies_of_the_containers_signal(stage: Stage, number: int) -> None:
+    """Slurm records the signal, also one that Python ignores or the launcher uses."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("signal", str(number)))
@@ -134,8 +133,8 @@ def test_it_dies_of_the_containers_signal(stage: Stage, number: int) -> None:
 
 
 @pytest.mark.parametrize("words", [("output", "line\n"), ("note", "late")])
-def test_a_full_disk_does_not_change_the_jobs_end(stage: Stage, words: tuple[str, ...]) -> None:
-    """Output, notes and even the word about lost output cannot be written; the job succeeded."""
+def test_full_disk_does_not_change_the_exit_code(stage: Stage, words: tuple[str, ...]) -> None:
+    """Even if the message about lost output cannot be written."""
     with Path("/dev/full").open("wb") as full:
         process = stage.start(output=full)
         with stage.accept() as (peer, _):
@@ -144,16 +143,16 @@ def test_a_full_disk_does_not_change_the_jobs_end(stage: Stage, words: tuple[str
 
 
 @pytest.mark.parametrize("number", [65, 127])
-def test_what_is_no_signal_is_an_exit_code(stage: Stage, number: int) -> None:
-    """Nobody dies of signal 65: the number was the script's own."""
+def test_invalid_signal_number_is_an_exit_code(stage: Stage, number: int) -> None:
+    """There is no signal 65: the number is the script's own."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("signal", str(number)))
     assert finish(process) == (128 + number, b"", b"")
 
 
-def test_it_says_when_all_is_written(stage: Stage) -> None:
-    """And counts its two streams apart, to go on with both where it stopped."""
+def test_sync_is_answered_after_output(stage: Stage) -> None:
+    """The offsets of both streams are counted separately, to continue there after a reconnect."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(
@@ -167,8 +166,8 @@ def test_it_says_when_all_is_written(stage: Stage) -> None:
     assert finish(process) == (0, b"out", b"error")
 
 
-def test_it_attaches_after_penstockd_was_killed(stage: Stage) -> None:
-    """Once started it never asks for another start, and says how much output it has."""
+def test_launcher_attaches_after_a_reconnect(stage: Stage) -> None:
+    """Once started it never asks for another start, and sends how much output it has."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("output", "half "))
@@ -179,8 +178,8 @@ def test_it_attaches_after_penstockd_was_killed(stage: Stage) -> None:
     assert finish(process) == (0, b"half whole\n", b"")
 
 
-def test_it_asks_again_when_it_was_not_told_that_the_job_started(stage: Stage) -> None:
-    """A penstockd that died before it answered is asked to launch, which finds what is there."""
+def test_launch_is_repeated_until_started(stage: Stage) -> None:
+    """A penstockd that died before it answered is asked to launch again and finds the existing pods."""
     process = stage.start()
     with stage.accept():
         pass
@@ -190,7 +189,7 @@ def test_it_asks_again_when_it_was_not_told_that_the_job_started(stage: Stage) -
     assert finish(process)[0] == 0
 
 
-def test_it_passes_signals_on(stage: Stage) -> None:
+def test_signals_are_forwarded(stage: Stage) -> None:
     """scancel's SIGTERM becomes a message; the launcher waits for the end."""
     process = stage.start()
     with stage.accept() as (peer, _):
@@ -203,8 +202,8 @@ def test_it_passes_signals_on(stage: Stage) -> None:
     assert finish(process)[0] == 143
 
 
-def test_slurms_way_of_ending_a_job_is_for_all_processes(stage: Stage) -> None:
-    """SIGCONT and SIGTERM together mean everybody; SIGUSR1 alone means the script."""
+def test_sigcont_with_sigterm_is_for_all_processes(stage: Stage) -> None:
+    """SIGUSR1 alone is for the script."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("output", "."))
@@ -219,8 +218,8 @@ def test_slurms_way_of_ending_a_job_is_for_all_processes(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
-def test_an_alarm_is_a_signal_like_others(stage: Stage) -> None:
-    """Although the launcher has alarms of its own: no more and no fewer than were sent."""
+def test_sigalrm_is_forwarded(stage: Stage) -> None:
+    """Although the launcher uses alarms itself: exactly as many as were sent."""
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("output", "."))
@@ -233,8 +232,7 @@ def test_an_alarm_is_a_signal_like_others(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
-def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
-    """It is told after the next connect."""
+def test_signal_without_a_connection_is_sent_later(stage: Stage) -> None:
     process = stage.start()
     with stage.accept() as (peer, _):
         peer.sendall(wire.pack("started") + wire.pack("output", "."))
@@ -247,8 +245,8 @@ def test_a_signal_while_penstockd_is_away_is_not_lost(stage: Stage) -> None:
     assert finish(process)[0] == 0
 
 
-def test_a_signal_that_was_not_delivered_is_told_again(stage: Stage) -> None:
-    """As it was told first, and not once more after penstockd has said that it was delivered."""
+def test_undelivered_signal_is_sent_again(stage: Stage) -> None:
+    """Unchanged, and never after penstockd has confirmed it."""
     process = stage.start()
     told = [b"signal", b"number", b"10", b"everyone", b"0"]
     with stage.accept() as (peer, _):
@@ -270,7 +268,7 @@ def test_a_signal_that_was_not_delivered_is_told_again(stage: Stage) -> None:
 
 
 def test_a_note_is_written_once(stage: Stage) -> None:
-    """Also when a penstockd that was killed had told it already."""
+    """Also if a restarted penstockd sends it again."""
     process = stage.start()
     for last in (False, True):
         with stage.accept() as (peer, _):
@@ -278,8 +276,8 @@ def test_a_note_is_written_once(stage: Stage) -> None:
     assert finish(process) == (1, b"", b"penstock: no room\n")
 
 
-def test_an_error_instead_of_an_answer_is_said_and_asked_again(stage: Stage) -> None:
-    """A penstockd of another version may be replaced: once it answers, the job goes its way."""
+def test_error_is_reported_and_retried(stage: Stage) -> None:
+    """A penstockd of another version may be replaced; then the job continues."""
     process = stage.start()
     for _ in range(2):
         with stage.accept() as (peer, _message):
@@ -292,15 +290,15 @@ def test_an_error_instead_of_an_answer_is_said_and_asked_again(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_errors_without_end_end_a_job_that_has_not_started(
+def test_lasting_errors_end_a_job_before_its_start(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], started: bool
 ) -> None:
-    """In words; a script that runs may be well, and nothing ends it."""
+    """A script that has started may be running well, so nothing ends it."""
     now = 1000.0
     monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
     launcher = launch.Launcher("", [])
     launcher.started = started
-    while now < 1000.0 + (launch.UNDERSTOOD_SECONDS if not started else 86400):
+    while now < 1000.0 + (launch.ERROR_SECONDS if not started else 86400):
         assert launcher.act([b"error", b"no"]) is None
         now += 2.0
     if started:
@@ -312,26 +310,25 @@ def test_errors_without_end_end_a_job_that_has_not_started(
     ]
 
 
-def test_an_old_error_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_error_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two errors hours apart the job was served."""
     now = 1000.0
     monkeypatch.setattr(launch, "time", types.SimpleNamespace(monotonic=lambda: now))
     launcher = launch.Launcher("", [])
     assert launcher.act([b"error", b"no"]) is None
-    now += 2 * launch.UNDERSTOOD_SECONDS
+    now += 2 * launch.ERROR_SECONDS
     assert launcher.act([b"error", b"no"]) is None
 
 
-def test_a_job_that_has_not_started_dies_of_sigterm_at_once(stage: Stage) -> None:
-    """Nothing runs yet, so nothing is waited for."""
+def test_sigterm_before_the_start_ends_the_launcher(stage: Stage) -> None:
+    """Nothing runs yet, so there is nothing to wait for."""
     process = stage.start()
     with stage.accept():
         process.send_signal(signal.SIGTERM)
         assert finish(process)[0] == -signal.SIGTERM
 
 
-def test_by_hand_it_says_what_it_is(stage: Stage) -> None:
-    """No traceback for the curious."""
+def test_run_by_hand_prints_usage(stage: Stage) -> None:
     result = subprocess.run(
         [str(stage.folder / "penstock-launch")], capture_output=True, timeout=60, check=False
     )
@@ -339,8 +336,7 @@ def test_by_hand_it_says_what_it_is(stage: Stage) -> None:
     assert b"use sbatch" in result.stderr
 
 
-def test_an_unreadable_script_is_one_line(stage: Stage) -> None:
-    """The job fails with words."""
+def test_unreadable_script_is_one_line(stage: Stage) -> None:
     argv = [str(stage.folder / "penstock-launch"), "/bin/sh", str(stage.folder / "none")]
     result = subprocess.run(argv, env={"SLURM_JOB_ID": "1"}, capture_output=True, timeout=60, check=False)
     assert (result.returncode, result.stderr.count(b"\n")) == (126, 1)

@@ -1,4 +1,4 @@
-"""Signals that come faster than they can be delivered: they wait, but not all of them."""
+"""Signals that come faster than they can be delivered are queued, up to a limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.unit.test_sessions import World
 world = test_sessions.world
 
 
-async def test_a_flood_of_signals_does_not_fill_penstockd(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever owns a job can send them without end: past a number one of a kind waits, as in a kernel."""
+async def test_signal_flood_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's owner can send signals without end: over the limit one of each kind is pending, as in a
+    kernel.
+    """
     runs: list[run.Run] = []
     prepare = run.Running.prepare
 

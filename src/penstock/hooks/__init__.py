@@ -1,7 +1,8 @@
-"""What slurmctld, slurmd and pods execute.
+"""Programs that slurmctld, slurmd and pods run.
 
-A person waits for these at every job, so they import nothing of ours and next to nothing of Python: `python3
--IS` with `_socket` starts in 7 ms, with `socket` and `json` in 20, with a Kubernetes client in 800. They know
-one thing, the path of penstockd's socket, and ask it. Installed as the package `penstock_hooks` beside one
-small program per hook; penstockd imports `wire` from here so that both ends speak from the same lines.
+They run for every job while somebody waits, so they import nothing of Penstock's and as little of Python as
+possible: `python3 -IS` with `_socket` starts in 7 ms, with `socket` and `json` in 20 ms, with a Kubernetes
+client in 800 ms. They only ask penstockd over its socket. They are installed as the package
+`penstock_hooks` next to one small program per hook; penstockd imports `wire` from here, so both ends share
+one protocol implementation.
 """

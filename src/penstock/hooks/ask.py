@@ -1,14 +1,13 @@
-"""PrologSlurmctld and Epilog: one question to penstockd each, asked until it is answered or the time is over.
+"""PrologSlurmctld and Epilog: each asks penstockd one question and retries until an answer or the deadline.
 
-PrologSlurmctld ("may this job start on these nodes?") answers no by a non-zero exit: Slurm then requeues the
-job, without holding it or draining a node. When penstockd cannot be asked the answer is no: nothing is
-promised that nobody checked. Epilog ("are this job's pods gone from this node?") answers only when they are:
-until then Slurm keeps the resources taken. When that cannot be known in time penstockd is asked to drain the
-node with a reason of ours, which it lifts by itself later; when not even that can be done a non-zero exit
-makes Slurm drain it. Somebody may still be running there.
+PrologSlurmctld ("may this job start on these nodes?") answers no with a non-zero exit: Slurm requeues the
+job, without holding it or draining a node. If penstockd cannot be reached the answer is no. Epilog ("are
+this job's pods gone from this node?") exits 0 only when they are; until then Slurm keeps the resources
+allocated. At the deadline it asks penstockd to drain the node with a reason that penstockd clears later; if
+that fails too, a non-zero exit makes Slurm drain the node, because pods may still run there.
 
-Slurm's own reason, "Epilog error", does not say whose Epilog failed. So the Epilog keeps a note beside
-penstockd's socket while it runs, and penstockd frees a node only for a note that was left behind.
+Slurm's own drain reason, "Epilog error", does not say whose Epilog failed. So the Epilog keeps a note next
+to penstockd's socket while it runs; penstockd resumes a node only if such a note was left behind.
 """
 
 import posix
@@ -17,20 +16,20 @@ import time
 
 from . import unsafeenv, wire
 
-ATTEMPT_TIMEOUT = 30.0  # one connection; penstockd answers "wait" well before, to show that it is alive
+ATTEMPT_TIMEOUT = 30.0  # per connection; penstockd answers "wait" well before that
 GIVE_UP_SECONDS = 5.0
-NOTE = "epilog"  # notes are called epilog:NODE:JOB:WHOSE
-OURS = "ours"  # the site's own Epilog passed, ours began and did not end well; locked while it runs
-SITES = "site"  # the site's own Epilog failed
+NOTE = "epilog"  # notes are named epilog:NODE:JOB:WHOSE
+OURS = "ours"  # the site's Epilog passed, ours did not finish; locked while it runs
+SITES = "site"  # the site's Epilog failed
 
 
 def variable(name: str) -> str:
-    """A variable of the hook's environment, which slurmctld or slurmd set."""
+    """A variable that slurmctld or slurmd set in the hook's environment."""
     return posix.environ.get(name.encode(), b"").decode("utf-8", "replace")
 
 
 def admit(socket_path: str, *, seconds: float, state: str, scontrol: str, conf: str) -> None:
-    """PrologSlurmctld: exit 0 when the job may start; `state` is slurmctld's folder."""
+    """PrologSlurmctld: exit 0 if the job may start. `state` is StateSaveLocation."""
     question = ["admit", "job", variable("SLURM_JOB_ID"), "uid", variable("SLURM_JOB_UID")]
     question += ["restart", variable("SLURM_JOB_RESTART_COUNT") or variable("SLURM_RESTART_COUNT") or "0"]
     question += environment_found(state, variable("SLURM_ARRAY_JOB_ID") or variable("SLURM_JOB_ID"))
@@ -38,12 +37,12 @@ def admit(socket_path: str, *, seconds: float, state: str, scontrol: str, conf: 
     word = answer(socket_path, question, seconds, overtime=ATTEMPT_TIMEOUT)
     # crash point: prolog.answered
     if word in (b"", b"wait"):
-        say_why(word, scontrol, conf)
+        set_wait_comment(word, scontrol, conf)
     sys.exit(0 if word == b"yes" else 1)
 
 
-def say_why(word: bytes, scontrol: str, conf: str) -> None:
-    """Nobody else tells the job's owner that penstockd does not answer, or only that it cannot say yet."""
+def set_wait_comment(word: bytes, scontrol: str, conf: str) -> None:
+    """Tell the job's owner that penstockd does not answer or cannot decide yet; nothing else does."""
     from . import waitcomment
 
     task = variable("SLURM_ARRAY_TASK_ID")
@@ -57,8 +56,8 @@ def say_why(word: bytes, scontrol: str, conf: str) -> None:
 
 
 def environment_found(state: str, job: str) -> "list[str]":
-    """What penstockd should know of the job's environment: variables that run code on the node, or that it
-    could not be read. slurmctld could not start the job without that file either.
+    """Variables of the job that run code on the node, or why its environment file could not be read.
+    slurmctld could not start the job without that file either.
     """
     path = unsafeenv.file_of(state, job)
     try:
@@ -69,12 +68,12 @@ def environment_found(state: str, job: str) -> "list[str]":
 
 
 def release(socket_path: str, *, bridged: bool, failed: bool, seconds: float) -> None:
-    """Epilog: exit 0 when none of the job's pods is left on this node; `failed` says that the site's own
-    Epilog has failed before. A drain of ours would then hide Slurm's, and be lifted.
+    """Epilog: exit 0 when no pod of the job is left on this node. `failed`: the site's own Epilog failed;
+    then penstockd must not drain, as its drain would hide Slurm's and be lifted later.
     """
     job, node = variable("SLURM_JOB_ID"), variable("SLURMD_NODENAME")
     note = f"{socket_path.rpartition('/')[0]}/{NOTE}:{node}:{job}:{SITES if failed else OURS}"
-    keep(note)
+    create_note(note)
     if not bridged:
         sys.exit(0)
     question = ["release", "job", job, "node", node]
@@ -88,14 +87,16 @@ def release(socket_path: str, *, bridged: bool, failed: bool, seconds: float) ->
         word = answer(socket_path, ["abandon", *question[1:]], GIVE_UP_SECONDS)
     if word not in (b"gone", b"drained"):
         sys.exit(1)
-    remove(note)
+    remove_note(note)
     sys.exit(0)
 
 
-def keep(note: str) -> None:
-    """Make the note, locked as long as this program runs. Without it penstockd frees the node for nobody."""
+def create_note(note: str) -> None:
+    """Create the note and lock it for the life of this process. Without it penstockd never resumes the
+    node.
+    """
     try:
-        remove(note)
+        remove_note(note)
         made = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC
         descriptor = posix.open(note, made, 0o644)
         posix.fchmod(descriptor, 0o644)
@@ -104,8 +105,8 @@ def keep(note: str) -> None:
         posix.write(2, f"penstock: cannot write {note}: {error.strerror}\n".encode())
 
 
-def remove(note: str) -> None:
-    """Take the note away; penstockd forgets one that stays although its node is not drained."""
+def remove_note(note: str) -> None:
+    """Remove the note. If that fails, penstockd discards it once it sees that the node is not drained."""
     try:  # noqa: SIM105  # contextlib costs every Epilog a few milliseconds
         posix.unlink(note)
     except OSError:
@@ -113,8 +114,9 @@ def remove(note: str) -> None:
 
 
 def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime: float = 0.0) -> bytes:
-    """penstockd's final word; when the time is over "wait", or nothing if it did not answer. A question that
-    was heard may take the overtime: room that is held for a job whose hook has just left is held for nobody.
+    """penstockd's final answer. At the deadline: b"wait", or b"" if penstockd did not answer. A request
+    that penstockd has already read may take `overtime` longer: a reservation made for a hook that has just
+    given up serves nobody.
     """
     end = time.monotonic() + seconds
     delay = 0.05

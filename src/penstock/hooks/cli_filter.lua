@@ -1,20 +1,20 @@
 -- Written by penstock. Changes are lost the next time it is rendered.
--- Runs inside sbatch, on the submit host, before anything is sent: the findings of `penstock validate` for scripts that go
--- to bridged partitions. For all other partitions nothing is started and nothing is read.
--- Inside srun it refuses steps of jobs that run as pods: their nodes would, too, but srun 22.05 ends with 0 after that.
+-- Runs inside sbatch, on the submit host, before submission: prints the findings of `penstock validate` for scripts that go
+-- to bridged partitions. For all other partitions it starts and reads nothing.
+-- Inside srun it refuses steps of jobs that run as pods: the nodes refuse them, too, but then srun 22.05 exits with 0.
 --
 -- The script is checked together with the options of the command line: `sbatch -p k8s` of a script that names another partition.
--- It only advises and refuses early: whoever leaves the plugin out meets the same refusals in job_submit.lua. So when the
--- check itself cannot run, crashes or takes too long, the job is let through. Python exits with 1 when it crashes, which
--- is also the status of a rejected script: only a script that an error was printed for is refused.
+-- It only advises and refuses early: job_submit.lua refuses the same jobs without this plugin. So if the check cannot run,
+-- crashes or takes too long, the job passes. A crash of Python exits with 1, as does a rejected script: a script is refused
+-- only if an error was printed for it.
 
 local PENSTOCK = "@PENSTOCK@"
 local SITE = "@SITE@"
 local DEFAULT_PARTITION = "@DEFAULT_PARTITION@"
 local BRIDGED = { @BRIDGED@ }
 local REJECTED = 1 -- exit status of `penstock validate` when a script is wrong
-local SECONDS = 10 -- a check takes a twentieth of a second; a file system that hangs must not hold sbatch
-local SAID_LATER = { "idle-pods", "missing-workdir" } -- warnings that job_submit.lua gives, in the same sbatch
+local SECONDS = 10 -- a check takes 0.05 s; a file system that hangs must not block sbatch
+local SAID_LATER = { "idle-pods", "missing-workdir" } -- warnings that job_submit.lua prints in the same sbatch
 local NO_STEPS = "penstock: job steps (srun) do not run in pods yet; put the command into the batch script"
 
 local function is_bridged(partitions)
@@ -24,14 +24,14 @@ local function is_bridged(partitions)
    return false
 end
 
--- One word for /bin/sh: Lua can start programs through it only.
-local function quoted(text)
+-- One word for /bin/sh: Lua can start programs only through it.
+local function quote(text)
    return "'" .. string.gsub(text, "'", "'\\''") .. "'"
 end
 
--- What stands before the script on sbatch's own command line, which outweighs the script; nil when it cannot be known.
--- The kernel's copy, because options[...] does not tell an option that nobody gave from its default (time = 2982616-04:14:00).
-local function given(argv)
+-- The options on sbatch's command line, which override the script; nil if they cannot be known. Read from /proc, because
+-- options[...] does not distinguish an option that was not given from its default (time = 2982616-04:14:00).
+local function command_line_options(argv)
    local file = io.open("/proc/self/cmdline", "r")
    if file == nil then return nil end
    local words = {}
@@ -47,21 +47,21 @@ local function given(argv)
    return before
 end
 
--- The site as `penstock apply` left it; on a submit host without that file, validate looks for one by itself.
-local function site_there()
+-- Is there a site file, as `penstock apply` installs it? Without one on this submit host, validate looks for one itself.
+local function has_site_file()
    local file = SITE ~= "" and io.open(SITE, "r")
    if file then file:close() end
    return file ~= nil and file ~= false
 end
 
 local function check(script, options)
-   local words = { "timeout", "-k", "1", tostring(SECONDS), quoted(PENSTOCK), "validate", "--no-summary" }
+   local words = { "timeout", "-k", "1", tostring(SECONDS), quote(PENSTOCK), "validate", "--no-summary" }
    for _, code in ipairs(SAID_LATER) do words[#words + 1] = "--silence=" .. code end
-   if site_there() then words[#words + 1] = "--site=" .. quoted(SITE) end
-   for _, word in ipairs(options) do words[#words + 1] = "--with=" .. quoted(word) end
+   if has_site_file() then words[#words + 1] = "--site=" .. quote(SITE) end
+   for _, word in ipairs(options) do words[#words + 1] = "--with=" .. quote(word) end
    words[#words + 1] = "--"
-   words[#words + 1] = quoted(script)
-   -- The status comes as a last line of text: not every Lua's close() gives it.
+   words[#words + 1] = quote(script)
+   -- The exit status is printed as the last line: not every Lua's close() returns it.
    local pipe = io.popen(table.concat(words, " ") .. " 2>/dev/null; echo $?", "r")
    if pipe == nil then return "", 0 end
    local said, status = string.match(pipe:read("*a"), "^(.-)(%d+)\n$")
@@ -69,11 +69,11 @@ local function check(script, options)
    return said or "", tonumber(status or 0)
 end
 
--- The partition of the job that a step is for; nil when srun asks for a job of its own, or nobody knows.
+-- The partition of the job that a step belongs to; nil if srun asks for a new job, or if it is unknown.
 local function partition_of_step(options)
    local job = options["jobid"]
    if job == nil or job == os.getenv("SLURM_JOB_ID") then return os.getenv("SLURM_JOB_PARTITION") end
-   local words = { "timeout", "-k", "1", tostring(SECONDS), "squeue", "--noheader", "--format=%P", "--jobs=" .. quoted(job) }
+   local words = { "timeout", "-k", "1", tostring(SECONDS), "squeue", "--noheader", "--format=%P", "--jobs=" .. quote(job) }
    local pipe = io.popen(table.concat(words, " ") .. " 2>/dev/null", "r")
    if pipe == nil then return nil end
    local partition = string.match(pipe:read("*a"), "^%S+")
@@ -97,7 +97,7 @@ function slurm_cli_pre_submit(options, pack_offset)
    if options["type"] ~= "sbatch" or not is_bridged(options["partition"]) then return slurm.SUCCESS end
    local argv = options["argv"]
    if argv == nil or argv[1] == nil or options["wrap"] ~= nil then return slurm.SUCCESS end
-   local before = given(argv)
+   local before = command_line_options(argv)
    if before == nil then return slurm.SUCCESS end
    local said, status = check(argv[1], before)
    for line in string.gmatch(said, "[^\n]+") do slurm.log_info("%s", line) end

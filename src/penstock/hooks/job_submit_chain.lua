@@ -1,10 +1,10 @@
 -- Written by penstock. Changes are lost the next time it is rendered.
--- Runs inside slurmctld where a site has a job_submit.lua of its own: the site's first, then Penstock's.
+-- Runs inside slurmctld where a site has its own job_submit.lua: the site's first, then Penstock's.
 --
--- Each lives in a table of its own, so that neither sees the other's functions. The site's file is read again when its text
--- changes, as Slurm itself does. What the site refuses is refused; without Penstock's part nothing is accepted, because a
--- script that is not wrapped would run on the Slurm node itself. For the same reason an error in Penstock's part refuses the
--- job: Slurm 22.05 would accept it. An error in the site's is logged, as Slurm does, and Penstock's part still has its say.
+-- Each has its own environment, so neither sees the other's functions. The site's file is reloaded when its text changes, as
+-- Slurm does. What the site refuses is refused. If Penstock's part is missing or fails, every job is refused: an unwrapped
+-- script would run on the Slurm node itself, and Slurm 22.05 accepts a job after an error. An error in the site's part is
+-- logged, as Slurm does, and Penstock's part still runs.
 
 local SITE = "@SITE@"
 local OWN = "@OWN@"
@@ -25,7 +25,7 @@ local function compile(text, path, environment)
    return chunk, why
 end
 
--- The functions of a file; those it had before when it cannot be read or is wrong now.
+-- The functions of a file; if it cannot be read or compiled now, those it had before.
 local function functions_of(path)
    local text = read(path)
    local known = loaded[path]
@@ -48,8 +48,7 @@ local function refuse(text)
    return slurm.ERROR
 end
 
--- The number that a function of that file answers: Slurm takes an error, and what is no number, for a yes. An error is for the
--- administrator.
+-- The number that the function returns, or nil: Slurm takes an error, or a result that is not a number, for success.
 local function call(path, answer, ...)
    local fine, result = pcall(answer, ...)
    if fine then return tonumber(result) end

@@ -1,13 +1,13 @@
-"""The interpreter of every bridged batch script: hands the job to penstockd, waits, and ends as its container
+"""Interpreter of every bridged batch script: hands the job to penstockd, waits, and ends as the container
 ended.
 
-slurmd starts it as the job's owner, with the job's environment, arguments and output files:
-argv = [penstock-launch, "/bin/bash" (or "/usr/bin/env bash": one string), <script>, user's arguments …].
-It holds no state that matters. When penstockd goes away it connects again, for as long as Slurm lets it live;
-once told that the pods were started it only ever attaches to them, so that a job never runs twice. Signals
-are passed on as messages. A penstockd that answers with an error is of another version or has a fault: that
-may be put right while the job lives, so it is asked again, before the start not for ever, and the output
-says so.
+slurmd starts it as the job's owner, with the job's environment, arguments and output files: argv =
+[penstock-launch, "/bin/bash" (or "/usr/bin/env bash" as one string), <script>, user's arguments …]. It
+keeps no essential state. If the connection breaks it reconnects for as long as Slurm lets it live; after
+`started` it only attaches to the existing pods, so a job never runs twice. Signals are forwarded as
+messages. A penstockd that answers with an error is of another version or has a bug. It may be fixed while
+the job lives, so the launcher asks again (before the start for a limited time) and says so in the job's
+output.
 """
 
 import _signal  # type: ignore[import-not-found]  # typeshed lacks it; `signal` would import enum
@@ -18,20 +18,20 @@ import time
 
 from . import wire
 
-PASSED_ON = (
+FORWARDED = (
     *(_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2),
     *(_signal.SIGTERM, _signal.SIGCONT, _signal.SIGURG, _signal.SIGWINCH, _signal.SIGXCPU, _signal.SIGABRT),
 )
-TOGETHER = 0.05  # seconds to wait for the signal that may belong to this one
-ENDING_SECONDS = 5.0  # a SIGTERM so soon after a SIGCONT is Slurm's way of ending a job
-SAME_TROUBLE = 30.0  # seconds within which errors that penstockd tells are one and the same
-UNDERSTOOD_SECONDS = 60.0  # how long penstockd may answer with errors before the script has started
-SIGNALS = range(1, 65)  # all that there are; a shell's status over 192 is an exit code
-CANNOT_RUN = 126  # what a shell answers when a command is there but cannot be run
+SIGNAL_WINDOW = 0.05  # seconds to wait for another signal that belongs to this one
+ENDING_SECONDS = 5.0  # a SIGTERM within this time after a SIGCONT is Slurm ending the job
+SAME_PROBLEM = 30.0  # errors from penstockd within this many seconds count as one problem
+ERROR_SECONDS = 60.0  # how long to retry on errors from penstockd before the script has started
+SIGNALS = range(1, 65)  # a shell's status over 192 is an exit code
+CANNOT_RUN = 126  # a shell's status for a command that exists but cannot be run
 
 
 class Launcher:
-    """One job's way through penstockd, over as many connections as it takes."""
+    """One job's session with penstockd, over as many connections as it takes."""
 
     def __init__(self, socket_path: str, request: "list[bytes | str]") -> None:
         self.socket_path = socket_path
@@ -42,15 +42,14 @@ class Launcher:
         self.continued = -ENDING_SECONDS
         self.waiting = False  # for our own SIGALRM
         self.signals: list[int] = []
-        self.told: list[bytes] = []  # signals that penstockd has not delivered yet, as far as we know
+        self.undelivered: list[bytes] = []  # signal frames that penstockd has not confirmed
         self.notes: list[bytes] = []
-        self.first_error = self.last_error = -SAME_TROUBLE
+        self.first_error = self.last_error = -SAME_PROBLEM
         self.sock: _socket.socket | None = None
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Remember the signal for a moment: what belongs together arrives together.
-
-        Slurm ends a job with SIGCONT and SIGTERM at once; a SIGTERM that comes alone was for the script.
+        """Collect signals for a moment: Slurm ends a job with SIGCONT and SIGTERM together; a SIGTERM that
+        comes alone is for the script only.
         """
         if number == _signal.SIGCONT:
             self.continued = time.monotonic()
@@ -59,34 +58,34 @@ class Launcher:
         if not self.started and number == _signal.SIGTERM:
             die_of(number)
         self.waiting = True
-        _signal.setitimer(_signal.ITIMER_REAL, TOGETHER)
+        _signal.setitimer(_signal.ITIMER_REAL, SIGNAL_WINDOW)
 
     def on_alarm(self, number: int, frame: object) -> None:
-        """The moment is over; a SIGALRM that we did not ask for is the script's."""
+        """The window is over. A SIGALRM that we did not schedule is for the script."""
         if not self.waiting:
             self.signals.append(int(number))
         self.waiting = False
-        self.pass_signals_on()
+        self.forward_signals()
 
     def on_suspend(self, number: int, frame: object) -> None:
-        """How Slurm announces `scontrol suspend`; it stops this process two seconds later, but no pod."""
+        """SIGTSTP announces `scontrol suspend`, which stops this process two seconds later, but no pod."""
         self.write(2, b"penstock: suspending does not reach pods: the job runs on and keeps its room\n")
 
-    def pass_signals_on(self) -> None:
-        """Popped before they are sent: the alarm may interrupt this very loop."""
+    def forward_signals(self) -> None:
+        """Each signal is popped before it is sent: the alarm may interrupt this loop."""
         while self.signals and self.sock is not None:
             number = self.signals.pop(0)
             ending = number == _signal.SIGTERM and time.monotonic() - self.continued < ENDING_SECONDS
             frame = wire.pack("signal", "number", str(number), "everyone", str(int(ending)))
-            self.told.append(frame)
+            self.undelivered.append(frame)
             # crash point: launcher.signalled
             try:
                 self.sock.sendall(frame)
             except OSError:
-                return  # told again after the next connect
+                return  # sent again after the next connect
 
     def run(self) -> int:
-        """Until the job has ended: its wait status, as `exit code` or minus the signal."""
+        """Wait until the job has ended. Returns the exit code, or minus the signal."""
         delay = 0.05
         while True:
             try:
@@ -99,17 +98,17 @@ class Launcher:
             delay = min(delay * 2, 2.0)
 
     def converse(self) -> "int | None":
-        """One connection: ask, then act on what comes; None when it broke off."""
+        """One connection: send the request, then handle messages. None if the connection broke."""
         # crash point: launcher.asking
         sock = wire.connect(self.socket_path, 10.0)
         try:
             far = ("skip", str(self.written[1]), "skip_error", str(self.written[2]))
             ask = wire.pack("launch", "attach", "1" if self.started else "0", *far, *self.request)
-            sock.sendall(b"".join((ask, *self.told)))
+            sock.sendall(b"".join((ask, *self.undelivered)))
             # crash point: launcher.asked
             sock.settimeout(None)
             self.sock = sock
-            self.pass_signals_on()
+            self.forward_signals()
             while True:
                 message = wire.receive(sock)
                 if message is None:
@@ -122,7 +121,7 @@ class Launcher:
             sock.close()
 
     def act(self, message: "list[bytes]") -> "int | None":
-        """What penstockd says: started, output, sync, note, delivered, error, exit or signal."""
+        """Handle one message: started, output, sync, note, delivered, error, exit or signal."""
         verb, value = message[0], message[1] if len(message) > 1 else b""
         if verb == b"started":
             # crash point: launcher.started
@@ -132,14 +131,14 @@ class Launcher:
             stream = 2 if message[2:] == [b"2"] else 1
             self.written[stream] += len(value)
             self.write(stream, value)
-        elif verb == b"sync" and self.sock is not None:  # all that came before is written
+        elif verb == b"sync" and self.sock is not None:  # all earlier output is written
             self.sock.sendall(wire.pack("synced"))
         elif verb == b"delivered":
-            del self.told[:1]
+            del self.undelivered[:1]
         elif verb == b"note":
-            self.note(value)
+            self.write_note(value)
         elif verb == b"error":
-            return self.not_understood(value)
+            return self.on_error(value)
         elif verb == b"exit":
             return int(value)
         elif verb == b"signal":
@@ -147,22 +146,24 @@ class Launcher:
             return -number if number in SIGNALS else 128 + number
         return None
 
-    def note(self, text: bytes) -> None:
-        """Once: a penstockd that was killed may have told it before."""
+    def write_note(self, text: bytes) -> None:
+        """Write each note once: a restarted penstockd may send it again."""
         if text not in self.notes:
             self.notes.append(text)
             self.write(2, b"penstock: " + text + b"\n")
 
-    def not_understood(self, why: bytes) -> "int | None":
-        """An error instead of an answer: None to ask again, an exit code when it has lasted too long."""
+    def on_error(self, why: bytes) -> "int | None":
+        """penstockd answered with an error: None to ask again, an exit code if it has lasted too long."""
         now = time.monotonic()
-        if now - self.last_error > SAME_TROUBLE:
+        if now - self.last_error > SAME_PROBLEM:
             self.first_error = now
         self.last_error = now
-        self.note(b"penstockd cannot serve this job: " + why + b" (is it of another version? asking again)")
-        if self.started or now - self.first_error < UNDERSTOOD_SECONDS:
-            return None  # the end of a launcher would be the end of a script that may be well
-        self.note(b"penstockd still answers with errors: the job is given up")
+        self.write_note(
+            b"penstockd cannot serve this job: " + why + b" (is it of another version? asking again)"
+        )
+        if self.started or now - self.first_error < ERROR_SECONDS:
+            return None  # ending here would end a script that may be running well
+        self.write_note(b"penstockd still answers with errors: the job is given up")
         return CANNOT_RUN
 
     def write(self, fd: int, data: bytes) -> None:
@@ -170,7 +171,9 @@ class Launcher:
 
 
 def write(fd: int, data: bytes) -> str:
-    """Why not all of it could be written, such as a full disk; the job ends as it did in any case."""
+    """Returns why not everything could be written, such as a full disk; this does not change how the job
+    ends.
+    """
     try:
         while data:
             data = data[posix.write(fd, data) :]
@@ -180,13 +183,13 @@ def write(fd: int, data: bytes) -> str:
 
 
 def given_arguments(count: int) -> "list[bytes]":
-    """The last words of the command line, byte for byte: Python decodes its copy by the job's own locale."""
+    """The last `count` words of the command line as bytes: Python decodes its copy by the job's locale."""
     with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123  # pathlib costs 10 ms at every job
         return file.read().split(b"\0")[:-1][-count:]
 
 
 def request_of(argv: "list[bytes]") -> "list[bytes | str]":
-    """What penstockd has to know of this job: everything the process itself was given."""
+    """Fields of the launch request: all that this process was given."""
     with open(argv[2], "rb") as file:  # noqa: PTH123  # as above
         script = file.read()
     fields: list[bytes | str] = ["interpreter", argv[1], "script", script, "workdir", posix.getcwdb()]
@@ -204,30 +207,26 @@ def request_of(argv: "list[bytes]") -> "list[bytes | str]":
 
 
 def given_environment() -> "list[bytes]":
-    """NAME=value entries as slurmd gave them: Python may have added an LC_CTYPE of its own to its copy."""
+    """NAME=value entries as slurmd passed them: Python may have added LC_CTYPE to its own copy."""
     with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  # as above
         return [entry for entry in file.read().split(b"\0") if entry]
 
 
 def current_umask() -> int:
-    """The submitter's, which slurmd has set; it can only be read by setting another."""
+    """The submitter's umask, which slurmd has set; it can only be read by setting another."""
     mask = posix.umask(0o077)
     posix.umask(mask)
     return mask
 
 
 def die_of(number: int) -> None:
-    """End as the container did: Slurm records the signal, not a number that looks like one."""
-    if number not in (
-        _signal.SIGKILL,
-        _signal.SIGSTOP,
-    ):  # Python ignores SIGPIPE and SIGXFSZ, we catch others
-        _signal.signal(number, _signal.SIG_DFL)
+    """End by the same signal as the container, so that Slurm records a signal and not an exit code."""
+    if number not in (_signal.SIGKILL, _signal.SIGSTOP):
+        _signal.signal(number, _signal.SIG_DFL)  # Python ignores SIGPIPE and SIGXFSZ, we catch others
     posix.kill(posix.getpid(), number)
 
 
 def main(socket_path: str) -> None:
-    """Run the job of this process and leave with its end."""
     if len(sys.argv) < 3 or b"SLURM_JOB_ID" not in posix.environ:
         write(2, b"penstock-launch is started by slurmd for a batch script, not by hand: use sbatch\n")
         sys.exit(CANNOT_RUN)
@@ -236,7 +235,7 @@ def main(socket_path: str) -> None:
     except OSError as error:
         write(2, f"penstock: cannot read the job's script: {error}\n".encode())
         sys.exit(CANNOT_RUN)
-    for number in PASSED_ON:
+    for number in FORWARDED:
         _signal.signal(number, launcher.on_signal)
     _signal.signal(_signal.SIGTSTP, launcher.on_suspend)
     _signal.signal(_signal.SIGALRM, launcher.on_alarm)

@@ -1,8 +1,8 @@
-"""Holds this very process at a named step, for the crash matrix. Never part of an installation.
+"""Holds this process at a named step, for the crash matrix. Never part of an installation.
 
-A file of the step's name in the folder arms it, once: whoever gets there first takes the file by renaming it,
-leaves its pid beside it, and stays until that is taken away or somebody has killed it. So the test decides
-who dies there, and what else happens before.
+A file named after the step arms it once: the first process to get there renames the file, writes its pid to
+a file next to it, and waits until that file is removed or the process is killed. The test so decides which
+process dies there, and what else happens first.
 """
 
 import posix
@@ -13,7 +13,7 @@ SUFFIX = ".reached"
 
 
 def reach(folder: str, name: str) -> None:
-    """This step is reached; returns at once when it is not armed."""
+    """Wait here if the step is armed; otherwise return at once."""
     path = f"{folder}/{name}"
     try:
         posix.rename(path, path + TAKEN)

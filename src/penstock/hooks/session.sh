@@ -1,8 +1,8 @@
 #!/bin/sh
-# PAM session of slurmstepd, run as root before anything of the user's: keeps user code off the Slurm node. In a bridged
-# partition only the batch script (our launcher) may start there; a step made with srun could bring its own task epilog or
-# LD_PRELOAD along, so it is stopped before its environment counts. The step is named by slurmstepd's own title,
-# "slurmstepd: [17.0]", the partition by slurmctld. When that cannot be known, the step does not start.
+# PAM session of slurmstepd, run as root before any user code: keeps user code off the Slurm node. In a bridged partition
+# only the batch script (our launcher) may start; an srun step could bring its own task epilog or LD_PRELOAD, so it is
+# stopped before its environment takes effect. The step id comes from slurmstepd's process title, "slurmstepd: [17.0]",
+# the partition from slurmctld. If either is unknown, the step does not start.
 [ "$PAM_TYPE" = open_session ] || exit 0
 read -r title < "/proc/$PPID/cmdline"
 step=${title#*[}

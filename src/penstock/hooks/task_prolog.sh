@@ -1,6 +1,6 @@
 #!/bin/sh
 # TaskProlog: keeps user code off the Slurm node. In a bridged partition only the batch script (our launcher) may start there;
-# steps made with srun have a step id and are stopped. A line starting with "print" reaches the user.
+# srun steps are stopped. A line starting with "print" reaches the user.
 case ",@BRIDGED@," in
 *",$SLURM_JOB_PARTITION,"*) ;;
 *) exit 0 ;;

@@ -1,7 +1,7 @@
-"""Says why a job waits when penstockd, which usually does so, cannot: in the job's comment.
+"""Sets the comment of a job that waits because penstockd, which normally does this, cannot.
 
-The reason stands before what its owner wrote there, with our name between them: penstockd takes it away again
-when the job starts. Imported only then: a hook that is answered need not know how.
+The comment is the reason, MARK, and then what the owner wrote; penstockd removes the reason when the job
+starts. Imported only when needed: most hooks get an answer.
 """
 
 import posix
@@ -14,7 +14,7 @@ SECONDS = 5.0
 
 
 def tell(job: bytes, reason: bytes, comment: bytes, *, scontrol: str, conf: str) -> None:
-    """Write the reason into the job's comment, unless it is there; OSError when scontrol cannot be run."""
+    """Put the reason into the job's comment unless it is there already. OSError if scontrol cannot be run."""
     if comment.startswith(reason + MARK):
         return
     argv = [scontrol.encode(), b"update", b"JobId=" + job, b"Comment=" + waiting(reason, comment)]
@@ -22,7 +22,7 @@ def tell(job: bytes, reason: bytes, comment: bytes, *, scontrol: str, conf: str)
 
 
 def waiting(reason: bytes, comment: bytes) -> bytes:
-    """The comment of a job that waits for this reason, and has that comment now."""
+    """The comment with the reason in front, replacing an earlier reason."""
     _, mark, own = comment.partition(MARK)
     kept = own.strip() if mark else comment
     clean = bytes(each if each >= 32 and each != 127 else 32 for each in kept)
@@ -30,7 +30,7 @@ def waiting(reason: bytes, comment: bytes) -> bytes:
 
 
 def _run(argv: "list[bytes]", environment: "dict[bytes, bytes]") -> None:
-    """Bounded: slurmctld keeps the nodes taken meanwhile."""
+    """Run with a time limit: slurmctld keeps the nodes allocated meanwhile."""
     quiet = [(posix.POSIX_SPAWN_OPEN, number, "/dev/null", posix.O_RDWR, 0) for number in (0, 1, 2)]
     pid = posix.posix_spawn(argv[0], argv, environment, file_actions=quiet)
     deadline = time.monotonic() + SECONDS

@@ -1,22 +1,23 @@
-"""The language between hooks and penstockd: frames of byte strings, simple enough to need no import.
+"""The protocol between hooks and penstockd: frames of byte strings, simple enough to need no import.
 
-frame  := length of what follows (4 bytes, big endian), then fields
-field  := length (4 bytes, big endian), then that many bytes
-A message is a verb followed by names and values: b"admit", b"job", b"17", b"node", b"n1". A name may come
+frame := length of the rest (4 bytes, big endian), then fields
+field := length (4 bytes, big endian), then that many bytes
+
+A message is a verb followed by names and values: b"admit", b"job", b"17", b"node", b"n1". A name may occur
 more than once.
 """
 
 import _socket
 
-MAX_FRAME = 16 * 1024 * 1024  # Slurm takes scripts up to 4 MB and the kernel 2 MB of environment: ample
+MAX_FRAME = 16 * 1024 * 1024  # enough: Slurm limits scripts to 4 MB, the kernel an environment to 2 MB
 
 
 class WireError(Exception):
-    """The other side sent something that is not a frame, or closed the connection within one."""
+    """The peer sent something that is not a frame, or closed the connection within one."""
 
 
 def pack(*fields: "bytes | str") -> bytes:
-    """One frame with these fields; text is sent as UTF-8, undecodable bytes as they were."""
+    """One frame with these fields. Text is sent as UTF-8, undecodable bytes unchanged."""
     parts = []
     for field in fields:
         data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
@@ -44,7 +45,7 @@ def unpack(body: bytes, most_fields: int = MAX_FRAME) -> "list[bytes]":
 
 
 def connect(path: str, timeout: float) -> "_socket.socket":
-    """A connection to penstockd; OSError when nobody listens."""
+    """A connection to penstockd. OSError if nobody listens."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
@@ -56,7 +57,7 @@ def connect(path: str, timeout: float) -> "_socket.socket":
 
 
 def ask(path: str, timeout: float, *words: str) -> "list[bytes] | None":
-    """One question and its answer; OSError or WireError when there is none."""
+    """Send one request and return its answer. Raises OSError or WireError."""
     sock = connect(path, timeout)
     try:
         sock.sendall(pack(*words))
@@ -66,7 +67,7 @@ def ask(path: str, timeout: float, *words: str) -> "list[bytes] | None":
 
 
 def receive(sock: "_socket.socket") -> "list[bytes] | None":
-    """The fields of the next frame; None when the other side has closed between frames."""
+    """The fields of the next frame; None if the peer closed the connection between frames."""
     head = _exactly(sock, 4)
     if not head:
         return None
@@ -80,7 +81,7 @@ def receive(sock: "_socket.socket") -> "list[bytes] | None":
 
 
 def _exactly(sock: "_socket.socket", size: int) -> bytes:
-    """That many bytes, fewer only when the connection closed before the first."""
+    """That many bytes, or none if the connection closed before the first."""
     chunks = []
     missing = size
     while missing:
