@@ -1,5 +1,5 @@
-"""Whatever the Kubernetes API, a pod's labels and annotations, or a command in a container say: data or a
-KubeError, and never a job's that is not ours.
+"""Whatever the Kubernetes API, a pod's labels and annotations, or a command in a container contain: data or
+a KubeError, and never a job that is not ours.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ KINDS: tuple[Any, ...] = (
 
 @some.composite
 def pods(draw: some.DrawFn) -> types.Pod:
-    """A pod as the API might show it, with labels and a status that anybody may have written."""
+    """A pod as the API may show it, with labels and a status that anybody may have written."""
     meta = {"name": "p", "namespace": "n", "uid": "u", "labels": draw(LABELS)}
     body = {"metadata": meta, "spec": {"containers": []}, "status": draw(STATUS)}
     return msgspec.json.decode(msgspec.json.encode(body), type=types.Pod)
@@ -77,7 +77,7 @@ def pods(draw: some.DrawFn) -> types.Pod:
 
 @some.composite
 def answers(draw: some.DrawFn) -> bytes:
-    """JSON of the right or of any form, with bytes in it that are neither JSON nor text, or noise."""
+    """JSON of the right or any other form, with bytes that are neither JSON nor text, or noise."""
     pod = {"metadata": {"name": "p", "labels": {"a": "b"}}, "status": {"message": "some words"}}
     plausible = some.sampled_from([pod, {"items": [pod]}, {"status": "Success", "message": "some words"}])
     body = msgspec.json.encode(draw(plausible | JSON))
@@ -89,23 +89,23 @@ def answers(draw: some.DrawFn) -> bytes:
     b'{"metadata":{"name":"\x80"},"spec":{}}', types.Pod
 )  # what JSON libraries pass on is not always text
 @given(answers(), some.sampled_from(KINDS))
-def test_any_answer_is_read_or_means_that_nothing_is_known(answer: bytes, kind: Any) -> None:
-    """Cut off, somebody else's, or nonsense: KubeUnavailable, which deletes and promises nothing."""
+def test_any_answer_is_decoded_or_unavailable(answer: bytes, kind: Any) -> None:
+    """Truncated, foreign or garbage: KubeUnavailable, by which nothing is deleted or promised."""
     with contextlib.suppress(errors.KubeUnavailable):
         assert isinstance(codec.decode(answer, kind), kind)
 
 
 @given(answers(), some.integers(300, 599), some.text())
-def test_any_refusal_is_an_error_of_ours(body: bytes, code: int, wait: str) -> None:
-    """Whatever stands in the body and in Retry-After."""
+def test_any_error_answer_is_a_kube_error(body: bytes, code: int, wait: str) -> None:
+    """Whatever is in the body and in Retry-After."""
     with pytest.raises(errors.KubeError) as caught:
         apierrors.raise_for(body, code, {"Retry-After": wait})
     assert caught.value.retry_after >= 0
 
 
 @given(pods())
-def test_a_job_is_known_by_our_labels_only(pod: types.Pod) -> None:
-    """Everybody else's pods, and labels that hold no number, belong to no job."""
+def test_only_our_labels_name_a_job(pod: types.Pod) -> None:
+    """Other pods, and labels without a number, belong to no job."""
     found = podview.job_id(pod)
     labels = pod.metadata.labels
     ours = labels.get(wellknown.LABEL_APP) == wellknown.APP_VALUE
@@ -113,8 +113,8 @@ def test_a_job_is_known_by_our_labels_only(pod: types.Pod) -> None:
 
 
 @given(pods())
-def test_any_pod_has_facts_and_at_most_one_end(pod: types.Pod) -> None:
-    """One line of words, a code that Slurm can record."""
+def test_any_pod_has_at_most_one_outcome(pod: types.Pod) -> None:
+    """One line of text, and an exit code that Slurm can record."""
     assert attemptfiles.facts_of(pod).rank >= 0
     outcome = outcomes.outcome_of(pod)
     assert outcome is None or (0 <= outcome.exit_code <= 255 and 0 <= outcome.signal < 128)
@@ -123,7 +123,7 @@ def test_any_pod_has_facts_and_at_most_one_end(pod: types.Pod) -> None:
 
 @given(some.text(max_size=20), some.text(max_size=20), LABELS)
 def test_another_clusters_pods_are_never_ours(ours: str, theirs: str, labels: dict[str, str]) -> None:
-    """By the cluster's name in the label, whatever else it says."""
+    """By the cluster label, whatever else the pod says."""
     marked = {**labels, wellknown.LABEL_APP: wellknown.APP_VALUE, wellknown.LABEL_CLUSTER: theirs}
     body = {"metadata": {"name": "p", "labels": marked}, "spec": {"containers": []}}
     pod = msgspec.json.decode(msgspec.json.encode(body), type=types.Pod)

@@ -1,4 +1,4 @@
-"""Access from within a pod: files as kubelet lays them out, a real TLS server, tokens that are renewed."""
+"""Access from within a pod: files as a kubelet lays them out, a real TLS server, renewed tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.install import sites
 
 
 class Api:
-    """An API server that lets in whoever has the token of the moment, and notes what it was shown."""
+    """An API server that accepts only the current token, and records the tokens it got."""
 
     def __init__(self, folder: Path) -> None:
         self.token = "first"
@@ -68,7 +68,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 class Account:
-    """A service account's files: links to a folder that is swapped as a whole, as kubelet does it."""
+    """A service account's files: links to a folder that is swapped as a whole, as a kubelet does."""
 
     def __init__(self, folder: Path, certificate: bytes) -> None:
         self.folder, self.certificate, self.turn = folder, certificate, 0
@@ -94,7 +94,7 @@ def account(tmp_path: Path, api: Api) -> Account:
 
 
 async def test_a_renewed_token_is_used_at_once(api: Api, account: Account) -> None:
-    """By penstockd's client, on the connection that it has; the old one would be refused."""
+    """By penstockd's client, on an existing connection; the old one would be rejected."""
     kube = client.KubeClient(incluster.load(account.folder, api.environ))
     try:
         await kube.list(kinds.NODES)
@@ -106,8 +106,7 @@ async def test_a_renewed_token_is_used_at_once(api: Api, account: Account) -> No
     assert api.seen == ["first", "second"]
 
 
-def test_commands_use_it_as_well(api: Api, account: Account) -> None:
-    """The administrator's cluster asks with the same files."""
+def test_exec_uses_the_renewed_token(api: Api, account: Account) -> None:
     cluster = kubeadmin.Cluster(incluster.load(account.folder, api.environ))
     assert cluster.items(kinds.NODES, types.Node) == ()
     account.renew("second")
@@ -116,8 +115,8 @@ def test_commands_use_it_as_well(api: Api, account: Account) -> None:
     assert api.seen == ["first", "second"]
 
 
-async def test_a_token_that_is_away_for_a_moment_ends_nothing(api: Api, account: Account) -> None:
-    """The last one goes on; what the API says of it is the API's affair."""
+async def test_missing_token_file_keeps_the_last_token(api: Api, account: Account) -> None:
+    """The API decides whether it is still valid."""
     found = incluster.load(account.folder, api.environ)
     (account.folder / "..data").unlink()
     assert found.bearer == "first"
@@ -131,8 +130,8 @@ async def test_a_token_that_is_away_for_a_moment_ends_nothing(api: Api, account:
     ("missing", "words"),
     [("token", "cannot read the token"), ("ca.crt", "ca.crt"), ("", "this is not a pod")],
 )
-def test_what_is_missing_is_one_line(api: Api, account: Account, missing: str, words: str) -> None:
-    """With what to look at."""
+def test_missing_file_is_reported(api: Api, account: Account, missing: str, words: str) -> None:
+    """With a hint."""
     environ = api.environ if missing else {}
     if missing:
         (account.folder / missing).unlink()
@@ -140,8 +139,7 @@ def test_what_is_missing_is_one_line(api: Api, account: Account, missing: str, w
         incluster.load(account.folder, environ)
 
 
-async def test_a_foreign_authority_is_not_believed(api: Api, account: Account, tmp_path: Path) -> None:
-    """The API must be the one whose certificate the pod was given."""
+async def test_server_of_another_ca_is_rejected(api: Api, account: Account, tmp_path: Path) -> None:
     certificates.ensure_certificate(key=tmp_path / "k2", certificate=tmp_path / "c2")
     account.certificate = (tmp_path / "c2").read_bytes()
     account.renew("first")
@@ -152,14 +150,13 @@ async def test_a_foreign_authority_is_not_believed(api: Api, account: Account, t
     assert api.seen == []
 
 
-def test_an_address_of_ipv6_is_put_in_brackets(api: Api, account: Account) -> None:
-    """As URLs want it."""
+def test_ipv6_address_has_brackets(api: Api, account: Account) -> None:
     environ = {incluster.HOST: "fd00::1", incluster.PORT: "6443"}
     assert incluster.load(account.folder, environ).server == "https://[fd00::1]:6443"
 
 
 def test_a_kubeconfig_may_name_a_token_file(api: Api, account: Account, tmp_path: Path) -> None:
-    """Which is renewed in the same way."""
+    """It is renewed in the same way."""
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -172,7 +169,7 @@ def test_a_kubeconfig_may_name_a_token_file(api: Api, account: Account, tmp_path
     assert found.bearer == "second"
 
 
-def test_the_site_file_says_so_to_penstockd(
+def test_site_file_selects_pod_access(
     api: Api, account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From site.yaml through penstockd.json to the pod's files, and for commands in the same pod."""
@@ -202,8 +199,8 @@ def test_the_site_file_says_so_to_penstockd(
         ("kubernetes:\n", "kubernetes:\n  api: 10.0.0.1:6443\n", "with `access: in-cluster` alone"),
     ],
 )
-def test_a_contradiction_is_told(old: str, new: str, words: str) -> None:
-    """Where it stands, and what to write instead."""
+def test_contradictory_access_is_reported(old: str, new: str, words: str) -> None:
+    """With the place in the file and what to write instead."""
     with pytest.raises(errors.UsageError) as caught:
         loader.loads(sites.GOOD.read_text().replace(old, new).encode())
     assert words in caught.value.message

@@ -1,4 +1,4 @@
-"""An API server behind a path, or at an IPv6 address: everybody who connects asks for the same."""
+"""An API server behind a path, or at an IPv6 address: all connections use the same address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "/k8s/clusters/c-1"
 
 
 class Api(http.server.BaseHTTPRequestHandler):
-    """Several clusters behind one address; notes what it is asked for."""
+    """Several clusters behind one address; records requests."""
 
     asked: list[tuple[str, str]]
 
@@ -41,7 +41,7 @@ class Server6(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def listening(host: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Its port, and what it was asked for: path and Host."""
+    """Its port, and the requested paths with their Host headers."""
     asked: list[tuple[str, str]] = []
     handler = type("Handler", (Api,), {"asked": asked})
     server = (Server6 if ":" in host else http.server.ThreadingHTTPServer)((host, 0), handler)
@@ -71,8 +71,7 @@ HOSTS = [
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_commands_in_containers_are_asked_for_behind_the_path(host: str) -> None:
-    """Where lists are, too."""
+async def test_exec_uses_the_path_prefix(host: str) -> None:
     named = f"[{host}]" if ":" in host else host
     with listening(host) as (port, asked):
         kube = client.KubeClient(kubeconfig.Access(server=f"http://{named}:{port}{PREFIX}"))
@@ -87,7 +86,7 @@ async def test_commands_in_containers_are_asked_for_behind_the_path(host: str) -
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_administrators_questions_go_behind_the_path(host: str) -> None:
+def test_requests_use_the_path_prefix(host: str) -> None:
     """Objects, and the time."""
     named = f"[{host}]" if ":" in host else host
     with listening(host) as (port, asked):
@@ -109,8 +108,8 @@ def test_an_administrators_questions_go_behind_the_path(host: str) -> None:
         ("https://[fd00::1]:6443/a/b/", "fd00::1", 6443, "[fd00::1]:6443", "/a/b"),
     ],
 )
-def test_an_address_is_taken_apart(server: str, host: str, port: int, authority: str, prefix: str) -> None:
-    """Ports that are not said are those of the scheme."""
+def test_parse_address(server: str, host: str, port: int, authority: str, prefix: str) -> None:
+    """The default port is the scheme's."""
     found = addresses.parse(server)
     assert (found.host, found.port, found.authority, found.prefix) == (host, port, authority, prefix)
 
@@ -118,7 +117,6 @@ def test_an_address_is_taken_apart(server: str, host: str, port: int, authority:
 @pytest.mark.parametrize(
     "server", ["", "api:6443", "ftp://api", "https://", "https://api:abc", "https://[::1"]
 )
-def test_what_is_no_address_is_said_to_be_none(server: str) -> None:
-    """Whatever is wrong with it."""
-    with pytest.raises(errors.UsageError, match="is no address of an API server: "):
+def test_invalid_address_is_reported(server: str) -> None:
+    with pytest.raises(errors.UsageError, match="is not the address of an API server: "):
         addresses.parse(server)

@@ -1,4 +1,4 @@
-"""Indexes of a reflector: whatever happens to its objects, an index has what a look through them finds."""
+"""Indexes of a reflector: after any events they equal a full search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEXES: dict[str, indexes.Values[types.Pod]] = {
 
 
 class Server:
-    """Has the objects of the last list, and confirms by name what it is told to."""
+    """Serves the last list, and confirms by name the objects it is told to."""
 
     def __init__(self) -> None:
         self.version = "1"
@@ -45,7 +45,7 @@ class Server:
 
 @some.composite
 def pods(draw: some.DrawFn) -> types.Pod:
-    """One of a few names, so that they meet again as later, earlier or other objects."""
+    """One of a few names, so that the same names occur as later, earlier or other objects."""
     name = draw(some.sampled_from(NAMES))
     meta = types.Meta(
         name=name,
@@ -87,7 +87,7 @@ async def play(reflector: reflectors.Reflector[types.Pod], server: Server, step:
 
 
 async def differences(steps: list[tuple[str, Any]]) -> list[str]:
-    """Where an index says something else than a search through all objects, after each step."""
+    """Where the index and a full search differ, after each step."""
     server, wrong = Server(), []
     reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock(), indexes=INDEXES)
     for step, what in steps:
@@ -105,12 +105,12 @@ async def differences(steps: list[tuple[str, Any]]) -> list[str]:
 
 
 @given(some.lists(STEPS, max_size=12))
-def test_an_index_is_what_looking_through_everything_finds(steps: list[tuple[str, Any]]) -> None:
-    """After changes, deletions, lists that lie or are old, and a cluster that was restored from a backup."""
+def test_index_equals_a_full_search(steps: list[tuple[str, Any]]) -> None:
+    """After changes, deletions, incomplete or outdated lists, and a cluster restored from a backup."""
     assert asyncio.run(differences(steps)) == []
 
 
-def test_an_object_keeps_its_place_in_an_index() -> None:
+def test_index_keeps_its_order() -> None:
     """Messages that name several pods name them in the same order each time."""
     reflector = reflectors.Reflector(
         Server(), kinds.PODS, types.Pod, time=fakes.ManualClock(), indexes=INDEXES
@@ -120,8 +120,7 @@ def test_an_object_keeps_its_place_in_an_index() -> None:
     assert [pod.metadata.name for pod in reflector.by("node", "n1")] == ["a", "b"]
 
 
-def test_an_index_that_nobody_made_is_an_error() -> None:
-    """And not an empty answer."""
+def test_unknown_index_is_an_error() -> None:
     reflector = reflectors.Reflector(Server(), kinds.PODS, types.Pod, time=fakes.ManualClock())
     with pytest.raises(KeyError):
         reflector.by("node", "n1")

@@ -1,4 +1,4 @@
-"""Kinds: where objects are in the API, and which kind a manifest is of."""
+"""Kinds: their paths in the API, and the kind of a manifest."""
 
 from __future__ import annotations
 
@@ -22,28 +22,26 @@ WIDGETS = kinds.Kind("example.org", "v1alpha1", "widgets", "Widget")
         (WIDGETS, "a", "w", "status", "/apis/example.org/v1alpha1/namespaces/a/widgets/w/status"),
     ],
 )
-def test_every_kind_has_its_path(
-    kind: kinds.Kind, namespace: str, name: str, sub: kinds.Sub, path: str
-) -> None:
-    """Of the core group and of others, with and without a namespace."""
+def test_kind_paths(kind: kinds.Kind, namespace: str, name: str, sub: kinds.Sub, path: str) -> None:
+    """Of the core and other groups, with and without a namespace."""
     assert kind.path(namespace=namespace, name=name, sub=sub) == path
 
 
-def test_a_path_that_cannot_be_is_not_asked_for() -> None:
-    """The API's 404 would be taken for "not there"."""
+def test_impossible_path_is_an_error() -> None:
+    """The API's 404 would be taken for "not found"."""
     with pytest.raises(ValueError, match="nodes are not in namespaces"):
         kinds.NODES.path(namespace="a", name="n1")
     with pytest.raises(ValueError, match="pods are in namespaces"):
         kinds.PODS.path(name="p")
 
 
-def test_a_kind_is_named_as_kubectl_names_it() -> None:
+def test_kind_has_kubectls_name() -> None:
     """In messages, metrics and roles."""
     assert [str(kind) for kind in (kinds.PODS, WIDGETS)] == ["pods", "widgets.example.org"]
 
 
-def test_a_manifest_says_what_it_is() -> None:
-    """By apiVersion and kind; of another version, or unknown, it is an error in words."""
+def test_kind_of_a_manifest() -> None:
+    """By apiVersion and kind; unknown ones are an error."""
     assert kinds.of({"apiVersion": "apps/v1", "kind": "DaemonSet"}) is kinds.DAEMON_SETS
     for version, kind in (("apps/v2", "DaemonSet"), ("v1", "Widget")):
         with pytest.raises(errors.UsageError, match=f"{version} {kind}"):

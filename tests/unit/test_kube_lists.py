@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Paginated lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.kube import kinds, lists, types
 
 
 class Pages:
-    """Answers one page after the other, and notes how it was asked."""
+    """Answers one page after the other, and records the requests."""
 
     def __init__(self, *pages: Any) -> None:
         self.pages = [msgspec.json.encode(page) for page in pages]
@@ -28,8 +28,8 @@ def page(*names: str, more: str = "") -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "7", "continue": more}, "items": items}
 
 
-async def test_lists_are_read_to_their_last_page() -> None:
-    """With the same selectors each time, and the version to watch from."""
+async def test_all_pages_are_read() -> None:
+    """With the same selectors each time; returns the version to watch from."""
     source = Pages(page("a", "b", more="next"), page("c"))
     found = await lists.everything(source, kinds.PODS, types.Pod, namespace="n", labels="x=y", fields="f=g")
     assert [pod.metadata.name for pod in found.items] == ["a", "b", "c"]
@@ -39,16 +39,16 @@ async def test_lists_are_read_to_their_last_page() -> None:
     assert {"namespace": "n", "labels": "x=y", "fields": "f=g"}.items() <= source.asked[0].items()
 
 
-async def test_a_page_that_comes_twice_ends_it() -> None:
-    """A proxy that gives the same page again would be asked for ever."""
+async def test_repeated_page_is_an_error() -> None:
+    """Otherwise a proxy that repeats a page would be asked forever."""
     with pytest.raises(errors.KubeUnavailable, match="twice"):
         await lists.everything(Pages(page("a", more="x"), page("a", more="x")), kinds.PODS, types.Pod)
 
 
 async def test_only_a_list_of_metadata_may_be_null() -> None:
-    """A real API says so when there is nothing; of whole objects it is no list."""
+    """A real API answers null for no objects if only metadata is requested."""
     nothing = {"metadata": {"resourceVersion": "7"}, "items": None}
     found = await lists.everything(Pages(nothing), kinds.SECRETS, types.Secret, metadata_only=True)
     assert found.items == ()
-    with pytest.raises(errors.KubeUnavailable, match="no list of secrets"):
+    with pytest.raises(errors.KubeUnavailable, match="not answer with a list of secrets"):
         await lists.everything(Pages(nothing), kinds.SECRETS, types.Secret)

@@ -1,4 +1,4 @@
-"""Answers of somebody who is not the Kubernetes API: a proxy, a portal, a page where people log in."""
+"""Answers that do not come from the Kubernetes API: from a proxy, a portal, a login page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRANGE = [(200, PAGE), (200, b""), (200, b"[]"), (200, b'"ok"'), (302, PAGE), (
 
 @contextlib.contextmanager
 def answering(code: int, body: bytes) -> Iterator[str]:
-    """A server that has one answer for everybody; its address."""
+    """A server with the same answer to everything; its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -51,8 +51,8 @@ def answering(code: int, body: bytes) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("code", "body"), STRANGE)
-def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> None:
-    """No traceback, and nothing counts as made, removed or not there."""
+def test_foreign_answer_is_reported(code: int, body: bytes) -> None:
+    """No traceback, and nothing counts as created, deleted or absent."""
     with answering(code, body) as server:
         cluster = kubeadmin.Cluster(kubeconfig.Access(server=server))
         for ask in (cluster.get, cluster.get_settled, cluster.apply, cluster.delete):
@@ -63,8 +63,8 @@ def test_an_administrators_command_says_so_in_words(code: int, body: bytes) -> N
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"items": null}', b'{"metadata": null}'])
-def test_an_empty_object_is_neither_an_object_nor_a_list(body: bytes) -> None:
-    """A list that is none is not a list of nothing."""
+def test_empty_object_is_not_a_list(body: bytes) -> None:
+    """An invalid list is not an empty list."""
     with answering(200, body) as server:
         cluster = kubeadmin.Cluster(kubeconfig.Access(server=server))
         for ask in (lambda: cluster.get(POD), lambda: cluster.items(kinds.NODES, types.Node)):
@@ -83,15 +83,15 @@ def test_an_empty_object_is_neither_an_object_nor_a_list(body: bytes) -> None:
         (ValueError("deep inside"), "All connection attempts failed"),
     ],
 )
-def test_silence_has_the_words_of_its_cause(error: Exception, words: str) -> None:
-    """Libraries in between say only that it went wrong."""
+def test_missing_answer_has_its_cause(error: Exception, words: str) -> None:
+    """Libraries in between only say that something failed."""
     silence = httpx2.ConnectError("All connection attempts failed")
     silence.__cause__ = error
     assert words in apierrors.why(silence)
 
 
-async def test_an_administrator_is_told_where_nobody_answers() -> None:
-    """With the file that says so; penstockd's log has no need of it."""
+async def test_message_names_server_and_kubeconfig() -> None:
+    """For people; penstockd's log does not need it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     found = kubeconfig.Access(server=f"http://127.0.0.1:{port}")
@@ -108,8 +108,8 @@ async def test_an_administrator_is_told_where_nobody_answers() -> None:
 
 
 @pytest.mark.parametrize(("code", "body"), STRANGE)
-async def test_penstockd_takes_no_page_for_a_yes(code: int, body: bytes) -> None:
-    """A Secret, a binding or a deletion is not done because somebody has answered."""
+async def test_foreign_answer_is_not_success(code: int, body: bytes) -> None:
+    """A Secret, binding or deletion is not done because something answered."""
     with answering(code, body) as server:
         kube = client.KubeClient(kubeconfig.Access(server=server))
         try:

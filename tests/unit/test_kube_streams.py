@@ -1,4 +1,4 @@
-"""Streams of the API that are silent for hours."""
+"""Streams of the API that may be silent for hours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def connected_to(port: int) -> list[socket.socket]:
-    """Our ends of connections to that port."""
+    """Our sockets that are connected to that port."""
     found = []
     for one in gc.get_objects():
         if isinstance(one, socket.socket) and one.fileno() >= 0 and one.family == socket.AF_INET:
@@ -31,7 +31,7 @@ def connected_to(port: int) -> list[socket.socket]:
 
 @contextlib.asynccontextmanager
 async def answered_by(answer: Answer) -> AsyncIterator[client.KubeClient]:
-    """A client of a server that does what the test says."""
+    """A client of a server with the given behaviour."""
     listening = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     kube = client.KubeClient(kubeconfig.Access(server=f"http://127.0.0.1:{port}"))
@@ -42,8 +42,8 @@ async def answered_by(answer: Answer) -> AsyncIterator[client.KubeClient]:
         listening.close()
 
 
-async def test_the_kernel_asks_whether_a_silent_peer_is_still_there() -> None:
-    """A log that a load balancer has forgotten would be followed for ever."""
+async def test_streams_use_tcp_keepalive() -> None:
+    """A log whose connection a load balancer dropped would be followed forever."""
 
     seen = asyncio.Event()
 
@@ -73,10 +73,8 @@ async def test_the_kernel_asks_whether_a_silent_peer_is_still_there() -> None:
     [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n{"],
     ids=["nothing", "half an answer", "half a refusal"],
 )
-async def test_an_upgrade_that_is_never_answered_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, said: bytes
-) -> None:
-    """Whoever accepts connections and says no more would keep a job's output for ever."""
+async def test_unanswered_upgrade_times_out(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """A server that accepts connections and never answers would keep a job's output forever."""
     monkeypatch.setattr(execs, "TIMEOUT", 0.2)
     over = asyncio.Event()
 
@@ -94,9 +92,9 @@ async def test_an_upgrade_that_is_never_answered_is_given_up(
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_text_of_a_pod_breaks_no_line_of_a_watch(size: int) -> None:
-    """Anybody may put a character at which text can be broken into an annotation or a variable; with it
-    nobody may keep penstockd from seeing pods, or from starting.
+async def test_watch_lines_end_at_line_feeds_only(size: int) -> None:
+    """Annotations and variables may contain other line separators; splitting there would break the watch
+    for all pods.
     """
     text = "a\x85b\u2028c\u2029d \xe9"
     event = {"type": "ADDED", "object": {"metadata": {"name": "p", "annotations": {"x": text}}}}
@@ -116,8 +114,8 @@ async def test_text_of_a_pod_breaks_no_line_of_a_watch(size: int) -> None:
     assert seen == ["ADDED"] * 3
 
 
-async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its bytes is in time, and nobody waits for all of them."""
+async def test_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the answer does not."""
     monkeypatch.setattr(client, "LONGEST", 0.3)
     over, closed = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs that cannot be used: one line that names the file and what is wrong, never a traceback."""
+"""Invalid kubeconfigs: a one-line error with the file's name, never a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVER = "https://127.0.0.1:1"
 
 
 def config(*, cluster: Any = None, user: Any = None, **others: Any) -> dict[str, Any]:
-    """One that can be used, but for what is given."""
+    """A valid one, except for the given parts."""
     return {
         "current-context": "x",
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
@@ -47,19 +47,19 @@ def load(folder: Path, document: Any) -> kubeconfig.Access:
 BAD = {
     "no server": (config(cluster={"server": ""}), "the cluster of context 'x' has no server"),
     "no cluster": (config(clusters=[{"name": "c"}]), "the cluster of context 'x' has no server"),
-    "no scheme": (config(cluster={"server": "api:6443"}), "'api:6443' is no address of an API server"),
-    "no port": (config(cluster={"server": "https://api:abc"}), "'https://api:abc' is no address"),
+    "no scheme": (config(cluster={"server": "api:6443"}), "'api:6443' is not the address of an API server"),
+    "no port": (config(cluster={"server": "https://api:abc"}), "'https://api:abc' is not the address"),
     "an authority that is none": (
         config(cluster={"server": SERVER, "certificate-authority-data": data(b"garbage")}),
-        "certificate-authority holds no PEM certificates",
+        "certificate-authority contains no PEM certificates",
     ),
     "an authority in DER": (
         config(cluster={"server": SERVER, "certificate-authority-data": data(b"\x30\x82\xff")}),
-        "certificate-authority holds no PEM certificates",
+        "certificate-authority contains no PEM certificates",
     ),
     "a certificate that is none": (
         config(user={"client-certificate-data": data(b"x"), "client-key-data": data(b"y")}),
-        "client-certificate and client-key are no PEM certificate with its key",
+        "client-certificate and client-key are not a PEM certificate and its key",
     ),
     "a certificate without a key": (
         config(user={"client-certificate-data": data(b"x")}),
@@ -83,8 +83,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("document", "words"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_said_with_the_files_name(tmp_path: Path, document: Any, words: str) -> None:
-    """For a person who has several of them."""
+def test_error_names_the_file(tmp_path: Path, document: Any, words: str) -> None:
     with pytest.raises(errors.UsageError) as caught:
         load(tmp_path, document)
     assert caught.value.message.startswith(str(tmp_path / "config"))
@@ -92,7 +91,7 @@ def test_what_is_wrong_is_said_with_the_files_name(tmp_path: Path, document: Any
 
 
 def test_certificates_are_used(tmp_path: Path) -> None:
-    """Inline, or in files beside the kubeconfig."""
+    """Inline, or in files relative to the kubeconfig."""
     certificate, key = pair(tmp_path)
     inline = {"client-certificate-data": data(certificate), "client-key-data": data(key)}
     beside = {"client-certificate": "certificate.pem", "client-key": "key.pem"}
@@ -104,21 +103,21 @@ def test_certificates_are_used(tmp_path: Path) -> None:
     assert load(tmp_path, config(cluster={"server": "http://127.0.0.1:1"})).tls is None
 
 
-def test_a_key_of_another_certificate_or_under_a_passphrase_is_told(tmp_path: Path) -> None:
-    """Nobody is asked for the passphrase."""
+def test_unusable_key_is_reported(tmp_path: Path) -> None:
+    """A key of another certificate or with a passphrase; nobody is prompted."""
     certificate, key = pair(tmp_path)
     (tmp_path / "other").mkdir()
     locking = ("openssl", "ec", "-aes256", "-passout", "pass:secret")
     locked = subprocess.run(locking, input=key, capture_output=True, check=True, timeout=30).stdout
     for wrong in (pair(tmp_path / "other")[1], locked):
         user = {"client-certificate-data": data(certificate), "client-key-data": data(wrong)}
-        with pytest.raises(errors.UsageError, match="are no PEM certificate with its key") as caught:
+        with pytest.raises(errors.UsageError, match="are not a PEM certificate and its key") as caught:
             load(tmp_path, config(user=user))
         assert "passphrase" in caught.value.hint
 
 
 @pytest.mark.parametrize("word", ["false", "no", "0", 1])
-def test_what_is_no_truth_value_switches_no_check_off(tmp_path: Path, word: Any) -> None:
+def test_skip_tls_verify_must_be_boolean(tmp_path: Path, word: Any) -> None:
     """kubectl refuses such a file, too."""
     path = tmp_path / "config"
     cluster = {"server": SERVER, "insecure-skip-tls-verify": word}

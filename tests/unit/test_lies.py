@@ -1,222 +1,25 @@
-"""I4, step by step: lists that lack what is there, events out of order, a Slurm that forgets, clocks that
-jump. Nothing is promised, freed, ended or deleted because of them.
+"""I4, step by step: incomplete lists, a Slurm that forgets, clocks that jump. Nothing is promised, freed,
+ended or deleted because of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
 
 from penstock import errors
 from penstock.bridge import follower, unattended
-from penstock.kube import apierrors, codec, kinds, lists, podview, reflectors, types, versions
+from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
 from penstock.model.reasons import Outcome, RefusalKind
 from tests.unit import fakes
 from tests.unit.test_bridge import World, world
-from tests.unit.test_reflectors import Script, event, run
+from tests.unit.test_reflectors import Script
 
 __all__ = ["world"]  # pytest finds the fixture by its name
-
-
-# -- what the picture believes ---------------------------------------------------------------------------
-
-
-async def test_an_empty_list_empties_nothing() -> None:
-    """What it lacks is there when asked for by name: the list lied, and the picture stays."""
-    server = Script([["a", "b"], [], []], [[errors.KubeGone("too old", status=410)]])
-    server.there = {"a", "b"}
-    clock = fakes.ManualClock()
-    reflector = await run(server, clock=clock)
-    assert set(reflector.objects) == {"default/a", "default/b"}
-
-
-async def test_who_remembers_nothing_is_not_misled_by_the_first_list() -> None:
-    """A watch tells of what it lacks, and of what has gone meanwhile."""
-    server = Script([["a"]], [])
-    server.all = [event("ADDED", "a", "5"), event("ADDED", "b", "6"), event("DELETED", "a", "11")]
-    reflector = await run(server)
-    assert set(reflector.objects) == {"default/b"}
-    assert reflector.fresh
-
-
-async def test_a_watch_that_never_ends_does_not_keep_anybody_from_starting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What it told until then counts."""
-
-    class Frozen(Script):
-        async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
-            yield event("ADDED", "b", "6")
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(reflectors, "OPINION_PATIENCE", 0.02)
-    reflector = reflectors.Reflector(Frozen([["a"]], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
-    await reflector.relist()
-    assert set(reflector.objects) == {"default/a", "default/b"}
-
-
-async def test_a_list_that_goes_on_lying_makes_the_picture_stale() -> None:
-    """Nobody may promise anything by it."""
-    server = Script([["a"], *([[]] * 40)], [[errors.KubeGone("too old", status=410)]])
-    server.there = {"a"}
-    reflector = await run(server)
-    assert not reflector.fresh
-    assert set(reflector.objects) == {"default/a"}
-
-
-async def test_one_object_that_is_there_proves_the_lie() -> None:
-    """A thousand missing objects are not asked for one by one to find that out."""
-    names = [f"p{number}" for number in range(1000)]
-    server = Script([names, []], [[errors.KubeGone("too old", status=410)]])
-    server.there = set(names)
-    asked: list[str] = []
-    get = server.get
-
-    async def counting(kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes:
-        asked.append(name)
-        return await get(kind, namespace=namespace, name=name)
-
-    server.get = counting  # type: ignore[method-assign]  # the same server, with somebody who counts
-    reflector = await run(server)
-    assert len(reflector.objects) == 1000
-    assert len(asked) <= reflectors.AT_ONCE
-
-
-async def test_a_list_from_the_past_is_refused_and_a_restored_cluster_accepted() -> None:
-    """A lagging server is asked again; when all lists are old, the cluster itself has gone back."""
-    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
-    source = Script([["a"], *([["b"]] * reflectors.OLD_LISTS)], [])
-    reflector._source = source
-    await reflector.relist()
-    source.version = "7"
-    for _ in range(reflectors.OLD_LISTS - 1):
-        with pytest.raises(errors.KubeUnavailable, match="from the past"):
-            await reflector.relist()
-        assert set(reflector.objects) == {"default/a"}
-    assert await reflector.relist() == "7"
-    assert set(reflector.objects) == {"default/b"}
-
-
-async def test_what_is_made_while_a_list_comes_is_not_missing_from_it() -> None:
-    """A launch in the midst of a long list would make every list a lie."""
-    server = Script([["a"], ["a"]], [])
-    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
-    await reflector.relist()
-    server.there = {"a", "young"}
-    reflector.apply(event("ADDED", "young", "11"))
-    assert await reflector.relist() == "10"
-    assert set(reflector.objects) == {"default/a", "default/young"}
-
-
-async def test_what_a_list_has_shown_to_be_gone_does_not_come_back() -> None:
-    """Somebody who follows the pod shows it once more, as it was."""
-    server = Script([["a"], []], [])
-    reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=fakes.ManualClock())
-    await reflector.relist()
-    known = reflector.objects["default/a"]
-    await reflector.relist()
-    reflector.put(known)
-    assert reflector.objects == {}
-
-
-async def test_a_restored_cluster_brings_its_objects_back() -> None:
-    """They have the uids that they had, and run."""
-    source = Script([["a"], *([["a"]] * reflectors.OLD_LISTS)], [])
-    reflector = reflectors.Reflector(source, kinds.PODS, types.Pod, time=fakes.ManualClock())
-    await reflector.relist()
-    reflector.apply(event("DELETED", "a", "12"))
-    source.version = "7"
-    for _ in range(reflectors.OLD_LISTS - 1):
-        with pytest.raises(errors.KubeUnavailable, match="from the past"):
-            await reflector.relist()
-    await reflector.relist()
-    assert set(reflector.objects) == {"default/a"}
-
-
-@pytest.mark.parametrize(
-    ("events", "version"),
-    [
-        ([("ADDED", "5"), ("MODIFIED", "7"), ("MODIFIED", "6")], "7"),
-        ([("ADDED", "5"), ("ADDED", "5")], "5"),
-        ([("MODIFIED", "6"), ("ADDED", "5")], "6"),
-        ([("ADDED", "5"), ("DELETED", "8"), ("MODIFIED", "7")], None),
-        ([("DELETED", "8"), ("ADDED", "5")], None),
-    ],
-)
-def test_late_events_bring_nothing_back(events: list[tuple[str, str]], version: str | None) -> None:
-    """Neither an older state nor an object that has ended."""
-    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
-    for kind, number in events:
-        reflector.apply(event(kind, "a", number))
-    known = reflector.objects.get("default/a")
-    assert (known.metadata.resource_version if known else None) == version
-
-
-def test_a_name_may_be_used_again() -> None:
-    """The end of the old object, told late, is not the end of the new one."""
-    reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
-    reflector.put(fakes.pod("a", version="9"))
-    old = {"metadata": {"name": "a", "namespace": "default", "uid": "older", "resourceVersion": "8"}}
-    raw = types.Event(type="DELETED", object=msgspec.Raw(msgspec.json.encode(old)))
-    reflector.apply(raw)
-    assert "default/a" in reflector.objects
-
-
-def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
-    """Only numbers have an order."""
-    assert versions.is_older("9", than="10")
-    assert not versions.is_older("a", than="b")
-    assert versions.is_news("a", known="b")
-    assert not versions.is_news("a", known="a")
-
-
-def test_the_dead_are_remembered_for_a_while_only() -> None:
-    """The list of those that ended does not grow for ever."""
-    dead = versions.Tombstones()
-    for number in range(versions.REMEMBERED + 5):
-        dead.add(str(number))
-    assert "4" not in dead
-    assert "5" in dead
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "kind"),
-    [
-        (b'{"kind": "Status", "message": "pods p not found"}', 404, errors.KubeNotFound),
-        (b"404 page not found", 404, errors.KubeUnavailable),
-        (b"<html>no such site</html>", 404, errors.KubeUnavailable),
-        (b'{"kind": "Status"}', 401, errors.KubeUnavailable),
-        (b'{"kind": "Status"}', 403, errors.KubeError),
-        (b"<html>403 Forbidden</html>", 403, errors.KubeUnavailable),
-        (
-            b'{"kind": "Status", "message": "pods \\"p\\" is forbidden: not yet ready to handle request"}',
-            403,
-            errors.KubeUnavailable,
-        ),
-        (b'{"kind": "Status", "message": "pods is forbidden: exceeded quota: q"}', 403, errors.KubeError),
-        (b"<html>", 502, errors.KubeUnavailable),
-    ],
-)
-def test_only_the_api_can_say_that_something_is_not_there(
-    body: bytes, code: int, kind: type[errors.KubeError]
-) -> None:
-    """A load balancer's 404 is no knowledge."""
-    with pytest.raises(errors.KubeError) as caught:
-        apierrors.raise_for(body, code)
-    assert type(caught.value) is kind
-
-
-@pytest.mark.parametrize("answer", [b"", b"{", b"<html>", b'{"items": 3}', b'{"metadata": {}}'])
-def test_an_answer_that_cannot_be_read_is_no_answer(answer: bytes) -> None:
-    """Cut off, or from somebody else."""
-    with pytest.raises(errors.KubeUnavailable):
-        codec.decode(answer, lists.Page[types.Pod])
 
 
 # -- what is promised ------------------------------------------------------------------------------------

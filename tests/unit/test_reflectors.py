@@ -1,4 +1,4 @@
-"""The shared picture of a kind: list, diff, watch."""
+"""The shared cache of a kind: list, diff, watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def event(kind: str, name: str, version: str) -> types.Event:
 
 
 class Script:
-    """A server that answers by a script: lists by names, watches by events or errors."""
+    """A server with scripted answers: lists by names, watches by events or errors."""
 
     def __init__(
         self, lists: Sequence[Sequence[str] | Exception], watches: Sequence[Sequence[types.Event | Exception]]
@@ -67,7 +67,7 @@ class Script:
 
 
 async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> reflectors.Reflector[types.Pod]:
-    """The reflector after the script has been played."""
+    """The reflector after the script."""
     reflector = reflectors.Reflector(server, kinds.PODS, types.Pod, time=clock or fakes.ManualClock())
     task = asyncio.create_task(reflector.run())
     for _ in range(200):
@@ -77,8 +77,8 @@ async def run(server: Script, *, clock: fakes.ManualClock | None = None) -> refl
     return reflector
 
 
-async def test_a_watch_goes_on_from_the_list() -> None:
-    """Events change the picture; the next watch starts after the last event, bookmarks included."""
+async def test_watch_continues_from_the_list() -> None:
+    """Events change the cache; the next watch starts after the last event or bookmark."""
     events = [event("ADDED", "b", "11"), event("DELETED", "a", "12"), event("BOOKMARK", "", "20")]
     server = Script([["a"]], [events])
     reflector = await run(server)
@@ -86,8 +86,8 @@ async def test_a_watch_goes_on_from_the_list() -> None:
     assert server.versions == ["10", "20"]
 
 
-async def test_what_vanished_during_a_gap_is_noticed() -> None:
-    """After 410 everything is listed again and compared."""
+async def test_deletion_during_a_gap_is_noticed() -> None:
+    """After 410 the reflector lists again and compares."""
     server = Script([["a", "b"], ["b", "c"]], [[errors.KubeGone("too old", status=410)]])
     reflector = await run(server)
     assert set(reflector.objects) == {"default/b", "default/c"}
@@ -102,8 +102,8 @@ async def test_a_failed_list_changes_nothing() -> None:
     assert reflector.fresh
 
 
-async def test_an_old_picture_says_so() -> None:
-    """Without a working watch for a while nobody should promise or delete anything."""
+async def test_cache_without_a_watch_becomes_stale() -> None:
+    """Nothing may be promised or deleted by it."""
     clock = fakes.ManualClock()
     server = Script([["a"], *[errors.KubeUnavailable("down")] * 40], [[errors.KubeUnavailable("cut")]])
     reflector = await run(server, clock=clock)
@@ -111,9 +111,9 @@ async def test_an_old_picture_says_so() -> None:
     assert set(reflector.objects) == {"default/a"}
 
 
-async def test_a_list_that_is_always_too_old_makes_no_fresh_picture() -> None:
-    """410 is an answer to lists as well, from their second page on: it is no reason to ask without a pause,
-    and what was known before grows old.
+async def test_410_on_every_list_backs_off() -> None:
+    """Lists can fail with 410 from their second page on: the reflector must pause, and the cache is not
+    fresh.
     """
     clock = fakes.ManualClock()
     gone = errors.KubeGone("too old", status=410)
@@ -123,8 +123,8 @@ async def test_a_list_that_is_always_too_old_makes_no_fresh_picture() -> None:
     assert clock.now() - 1000 > reflectors.STALE_AFTER
 
 
-async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
-    """Or a daemon that has run for a year would wait the longest time after every hiccup."""
+async def test_backoff_resets_after_working_for_long() -> None:
+    """Otherwise an old daemon would wait the longest time after every hiccup."""
     clock = fakes.ManualClock()
 
     class Lasting(Script):
@@ -139,8 +139,8 @@ async def test_a_failure_after_a_good_while_is_the_first_one() -> None:
     assert (clock.now() - 1000) % 3600 < 2
 
 
-async def test_a_failure_that_takes_long_is_a_failure_all_the_same() -> None:
-    """An API whose answers never end is not asked again at once each time."""
+async def test_slow_failures_back_off() -> None:
+    """An API whose answers never end is not asked again at once."""
     clock = fakes.ManualClock()
 
     class Slow(Script):
@@ -152,8 +152,8 @@ async def test_a_failure_that_takes_long_is_a_failure_all_the_same() -> None:
     assert (clock.now() - 1000) % 60 > 10
 
 
-async def test_a_list_whose_pages_repeat_ends() -> None:
-    """A proxy that gives the first page again would be asked for ever."""
+async def test_repeated_pages_end_a_list() -> None:
+    """A proxy that gives the first page again would be asked forever."""
     page = {"metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}
 
     class Repeating(Script):
@@ -167,8 +167,7 @@ async def test_a_list_whose_pages_repeat_ends() -> None:
             await reflector.relist()
 
 
-async def test_before_the_first_list_nothing_is_known() -> None:
-    """A picture that was never drawn is not fresh."""
+async def test_cache_is_not_fresh_before_the_first_list() -> None:
     reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
     assert not reflector.fresh
 
@@ -177,8 +176,8 @@ def picture() -> reflectors.Reflector[types.Pod]:
     return reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
 
 
-async def test_a_subscriber_hears_every_change_however_fast() -> None:
-    """The last state before a deletion is not lost, and the deletion brings it again."""
+async def test_subscriber_gets_every_change() -> None:
+    """The last state before a deletion is not lost; the deletion repeats it."""
     reflector = picture()
     with reflector.subscribe("default/a") as changes:
         for kind, version in (("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "3")):
@@ -191,8 +190,7 @@ async def test_a_subscriber_hears_every_change_however_fast() -> None:
     ]
 
 
-async def test_a_subscription_begins_with_what_is_known() -> None:
-    """Nobody has to ask first."""
+async def test_subscription_starts_with_the_cached_state() -> None:
     reflector = picture()
     reflector.apply(event("ADDED", "a", "1"))
     with reflector.subscribe("default/a") as changes:
@@ -201,8 +199,8 @@ async def test_a_subscription_begins_with_what_is_known() -> None:
     assert first.obj.metadata.name == "a"
 
 
-async def test_waiting_ends_with_the_time() -> None:
-    """Nothing happened, of others nothing is heard, and no subscription is left behind."""
+async def test_waiting_for_a_change_times_out() -> None:
+    """Other objects' changes do not count, and no subscription is left behind."""
     reflector = picture()
     with reflector.subscribe("default/a") as changes:
         reflector.apply(event("ADDED", "b", "1"))
@@ -210,9 +208,7 @@ async def test_waiting_ends_with_the_time() -> None:
     assert reflector._subscribers == {}
 
 
-async def test_pages_are_put_together() -> None:
-    """A long list comes in pages."""
-
+async def test_pages_are_joined() -> None:
     class Paged(Script):
         async def list(self, kind: kinds.Kind, *, after: str = "", **_: Any) -> bytes:
             more = not after
@@ -225,6 +221,6 @@ async def test_pages_are_put_together() -> None:
     assert set(reflector.objects) == {"default/a", "default/b"}
 
 
-def test_a_quiet_watch_ends_before_it_is_taken_for_dead() -> None:
-    """A real API sends no bookmarks where nothing changes: all that a healthy watch may say is its end."""
+def test_watch_ends_before_the_read_timeout() -> None:
+    """A real API sends no bookmarks if nothing changes: a healthy watch may send nothing before it ends."""
     assert reflectors.WATCH_SECONDS + reflectors.STALE_AFTER <= client.SILENCE

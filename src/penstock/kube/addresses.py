@@ -1,6 +1,6 @@
-"""Where an API server is, taken apart: what connects by itself needs host, port and path one by one.
+"""An API server's address in parts, for code that opens its own connections.
 
-The path matters: proxies in front of several clusters tell them apart by it
+The path matters: proxies in front of several clusters route by it
 (https://rancher.example.org/k8s/clusters/c-1).
 """
 
@@ -16,26 +16,26 @@ _PORTS = {"https": 443, "http": 80}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Address:
-    """Host and port, and the path before every path of the API."""
+    """Host, port, and the prefix of every API path."""
 
     scheme: str
     host: str
-    """An IPv6 address without its brackets."""
+    """IPv6 addresses without brackets."""
     port: int
     prefix: str = ""
 
     @property
     def authority(self) -> str:
-        """As a Host header names it."""
+        """For the Host header."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(server: str) -> Address:
-    """A kubeconfig's `server`; UsageError when nobody can be asked there."""
+    """Parse a kubeconfig's `server`. Raises UsageError if it is not a usable address."""
     try:
         return _parse(server)
     except ValueError as error:
-        raise errors.UsageError(f"{server!r} is no address of an API server: {error}") from error
+        raise errors.UsageError(f"{server!r} is not the address of an API server: {error}") from error
 
 
 def _parse(server: str) -> Address:

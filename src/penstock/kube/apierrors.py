@@ -1,9 +1,9 @@
-"""From the API's refusals, and its silence, to errors of ours.
+"""Maps the API's error answers, and missing answers, to our errors.
 
-Only the API itself can say that something is not there, or not allowed: a 404 or 403 that is no Status object
-comes from somebody in between, such as a load balancer, and means that nothing is known. So does 401: whoever
-does not know us does not tell us the truth about objects either. And so does the 403 of an API server that
-has just started: its admission says so until it has seen what it judges by.
+Only the API itself can say that something does not exist or is not allowed: a 404 or 403 without a Status
+object comes from a proxy or load balancer, and nothing is known (KubeUnavailable). The same holds for 401,
+and for the 403 of an API server that has just started: its admission forbids everything until its caches
+are filled.
 """
 
 from __future__ import annotations
@@ -21,33 +21,31 @@ from penstock.kube import types
 from penstock.model import numbers
 
 LONGEST_WAIT = 30.0
-_ERRORS: dict[int, type[errors.KubeError]] = {
+_ERRORS: Mapping[int, type[errors.KubeError]] = {
     401: errors.KubeUnavailable,
     404: errors.KubeNotFound,
     409: errors.KubeConflict,
     410: errors.KubeGone,
     429: errors.KubeUnavailable,
 }
-
-
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ ')
-"""How the API server's authorizer says no; admission (quota, webhooks, Pod Security) has other words."""
+"""The authorizer's message; admission (quota, webhooks, Pod Security) uses other words."""
 _NOT_READY = "not yet ready to handle request"
 
 
 def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) -> NoReturn:
-    """The error that an HTTP answer means."""
+    """Raise the error for an HTTP answer."""
     try:
         status = msgspec.json.decode(body, type=types.ApiStatus)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = types.ApiStatus(message=body.decode(errors="replace")[:200])
     if code in (403, 404) and status.kind != "Status":
-        raise errors.KubeUnavailable(f"somebody who is not the Kubernetes API answered {code}", status=code)
+        raise errors.KubeUnavailable(f"answer {code} does not come from the Kubernetes API", status=code)
     raise_status(status, code, wait=_seconds((headers or {}).get("Retry-After", "")))
 
 
 def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> NoReturn:
-    """The error that a Status object means."""
+    """Raise the error for a Status object."""
     is_refusal = 400 <= code < 500
     kind = _ERRORS.get(code, errors.KubeError if is_refusal else errors.KubeUnavailable)
     if code == 403 and _NO_RIGHT.search(status.message):
@@ -64,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 def why(error: Exception) -> str:
-    """Why there was no answer: what the kernel or TLS said; libraries above say only that it went wrong."""
+    """Why there was no answer, from the kernel or TLS: libraries above only say that something failed."""
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return "timed out"
     cause: BaseException | None = error

@@ -1,7 +1,7 @@
 """A thin client of the Kubernetes API: paths, errors, streams. Knows nothing of jobs.
 
-Why not a library: docs/decisions/0002. Every request has a timeout; what cannot be known (no answer, 5xx,
-429) is KubeUnavailable and never mistaken for "not there".
+Why not a library: docs/decisions/0002. Every request has a timeout. No answer, 5xx and 429 are
+KubeUnavailable, never mistaken for "not found".
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import msgspec
 from penstock import errors
 from penstock.kube import addresses, apierrors, codec, execs, kinds, kubeconfig, types
 
-logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
 
 Manifest = Mapping[str, Any]
 T = TypeVar("T")
 
 TIMEOUT = 15.0
-LONGEST = 60.0  # for a whole answer: one that comes byte by byte is never late by TIMEOUT
+LONGEST = 60.0  # for a whole answer: TIMEOUT does not catch one that comes byte by byte
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 CONNECTIONS = 16
-"""For requests: the pool looks at each of its connections before every request, so it must stay small."""
-SILENCE = 150.0  # a watch that is silent for longer than watches last is dead
+"""For requests. Small, because the pool checks every connection before each request."""
+SILENCE = 150.0  # longer than any watch lasts: a watch silent for this long is dead
 
 
 class KubeClient:
-    """One connection pool to one API server."""
+    """The connection pools to one API server."""
 
     def __init__(
         self, access: kubeconfig.Access, *, on_answer: Callable[[str, str], None] = lambda verb, code: None
@@ -60,7 +60,7 @@ class KubeClient:
         await self._streams.aclose()
 
     async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "", sub: kinds.Sub = "") -> bytes:
-        """The object, undecoded."""
+        """The undecoded object."""
         return await self._request("GET", kind.path(namespace=namespace, name=name, sub=sub))
 
     async def list(
@@ -74,9 +74,8 @@ class KubeClient:
         after: str = "",
         metadata_only: bool = False,
     ) -> bytes:
-        """A page of a list, undecoded: the first, or what comes `after` the one that ended with that word.
-
-        With `metadata_only` what is in the objects stays where it is.
+        """A page of a list, undecoded: the first, or the one `after` a continue token. With `metadata_only`
+        the API leaves out everything but metadata.
         """
         query = {
             "labelSelector": labels,
@@ -96,7 +95,7 @@ class KubeClient:
         name: str = "",
         sub: kinds.Sub = "",
     ) -> bytes:
-        """Make the object; KubeConflict when there is one of that name."""
+        """Create the object. KubeConflict if the name is taken."""
         path = kind.path(namespace=namespace, name=name, sub=sub)
         return await self._request("POST", path, body=manifest)
 
@@ -110,8 +109,8 @@ class KubeClient:
         sub: kinds.Sub = "",
         strategic: bool = False,
     ) -> bytes:
-        """Change what `changes` names (JSON merge patch); KubeConflict when it names another resourceVersion
-        than the object's. A strategic merge knows elements of lists by their keys; not of custom resources.
+        """Apply a JSON merge patch, or a strategic one, which merges lists by key (not for custom
+        resources). KubeConflict if `changes` names another resourceVersion than the object's.
         """
         path = kind.path(namespace=namespace, name=name, sub=sub)
         return await self._request("PATCH", path, body=changes, content=STRATEGIC if strategic else MERGE)
@@ -127,9 +126,8 @@ class KubeClient:
         force: bool = False,
         dry_run: bool = False,
     ) -> bytes:
-        """Make the object what the manifest says (server-side apply), or only ask whether it would.
-
-        KubeConflict names the manager who wants a field otherwise; with `force` it is ours from now on.
+        """Server-side apply, or a dry run. KubeConflict names the manager that owns a field; `force` takes
+        ownership.
         """
         dry = "All" if dry_run else ""
         query = {"fieldManager": manager, "force": str(force).lower(), "dryRun": dry}
@@ -139,7 +137,7 @@ class KubeClient:
     async def delete(
         self, kind: kinds.Kind, *, name: str, uid: str | None, namespace: str = "", grace: int | None = None
     ) -> None:
-        """Ask for the object's end: only ever the very object of that uid; None for whichever there is."""
+        """Request deletion of the object with this uid; with None, of any object of that name."""
         options: dict[str, Any] = {} if uid is None else {"preconditions": {"uid": uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -149,7 +147,7 @@ class KubeClient:
     async def watch(
         self, kind: kinds.Kind, *, version: str, seconds: int, namespace: str = ""
     ) -> AsyncIterator[types.Event]:
-        """Changes after `version`, until the server ends the watch; KubeGone when the version is too old."""
+        """Changes after `version` until the server ends the watch. KubeGone if the version is too old."""
         query = {
             "watch": "1",
             "resourceVersion": version,
@@ -166,15 +164,15 @@ class KubeClient:
                     yield event
 
     async def server_time(self) -> float:
-        """What the API server's clock says, to the second, whether or not it lets us in."""
+        """The API server's time, to the second. Works without valid credentials."""
         response = await self._send("GET", "/version")
         try:
             return email.utils.parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
         except (ValueError, TypeError) as error:
-            raise errors.KubeUnavailable(f"the Kubernetes API does not tell the time: {error}") from error
+            raise errors.KubeUnavailable(f"the Kubernetes API sent no valid Date header: {error}") from error
 
     async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
-        """The container's output from its start, and on until it ends."""
+        """The container's output from its start, followed until it ends."""
         query = {"follow": "true", "container": container}
         path = kinds.PODS.path(namespace=namespace, name=name, sub="log")
         async with self._stream(path, query, read_timeout=None) as response:
@@ -182,13 +180,13 @@ class KubeClient:
                 yield chunk
 
     async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
-        """Run a short command in a container; KubeError when it fails."""
+        """Run a short command in a container. KubeError if it fails."""
         await execs.run(self._access, namespace=namespace, name=name, container=container, command=command)
 
     def stream(
         self, command: Sequence[str], *, namespace: str, name: str, container: str
     ) -> AsyncIterator[execs.Output]:
-        """What a command in a container prints, until it has succeeded; KubeError when it fails."""
+        """Output of a command in a container, until it has succeeded. KubeError if it fails."""
         return execs.stream(
             self._access, namespace=namespace, name=name, container=container, command=command
         )
@@ -205,7 +203,9 @@ class KubeClient:
                     apierrors.raise_for(response.content, response.status_code, response.headers)
                 yield response
         except httpx2.HTTPError as error:
-            raise errors.KubeUnavailable(f"the Kubernetes API broke off: {apierrors.why(error)}") from error
+            raise errors.KubeUnavailable(
+                f"the connection to the Kubernetes API broke: {apierrors.why(error)}"
+            ) from error
 
     async def _request(
         self,
@@ -217,7 +217,7 @@ class KubeClient:
         content: str = JSON,
         accept: str = JSON,
     ) -> bytes:
-        """The answer; of `query` what is not empty is sent."""
+        """Send a request with the non-empty parameters of `query`; returns the body."""
         params = {name: value for name, value in query.items() if value}
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         sent = msgspec.json.encode(body) if body is not None else None
@@ -232,11 +232,11 @@ class KubeClient:
         if not response.is_success:
             apierrors.raise_for(response.content, response.status_code, response.headers)
         if response.content[:1] != b"{":
-            raise errors.KubeUnavailable("somebody who is not the Kubernetes API answered")
+            raise errors.KubeUnavailable("the answer does not come from the Kubernetes API")
         return response.content
 
     async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
-        """Whatever is answered; KubeUnavailable when nothing is."""
+        """Any answer of the server. KubeUnavailable if there is none."""
         try:
             async with asyncio.timeout(LONGEST):
                 response = await self._http.request(method, path, **what)
@@ -252,7 +252,7 @@ class KubeClient:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines end with a line feed only: text of anybody's pod may hold what else can break lines."""
+    """Split at line feeds only: text in pods may contain other line separators."""
     rest: list[bytes] = []
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
@@ -277,7 +277,7 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
         timeout=TIMEOUT,
         trust_env=False,
         transport=httpx2.AsyncHTTPTransport(
-            verify=access.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # which trusts nobody
+            verify=access.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # trusts no certificate
             trust_env=False,
             limits=limits,
             socket_options=execs.KEEP_ASKING,
@@ -286,7 +286,7 @@ def _connect(access: kubeconfig.Access, limits: httpx2.Limits) -> httpx2.AsyncCl
 
 
 def ask(access: kubeconfig.Access, question: Callable[[KubeClient], Awaitable[T]]) -> T:
-    """The answer to one question of a program that has no event loop."""
+    """Run one query for a program without an event loop."""
 
     async def answer() -> T:
         async with KubeClient(access) as kube:

@@ -1,5 +1,5 @@
-"""Answers of the API as data. What cannot be read was cut off or came from somebody else: nothing is known
-then.
+"""Decodes answers of the API. An unreadable answer was truncated or comes from somebody else:
+KubeUnavailable.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ T = TypeVar("T")
 
 @functools.cache
 def _decoder(kind: Any) -> Any:
-    """One for each kind: making one costs more than an answer."""
+    """Cached per type: creating a decoder costs more than decoding an answer."""
     return msgspec.json.Decoder(kind)
 
 
 def decode(answer: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """The answer as `kind`; KubeUnavailable when it is none."""
     decoder: msgspec.json.Decoder[T] = _decoder(kind)  # type: ignore[arg-type]  # classes are hashable
     try:
         return decoder.decode(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.KubeUnavailable(f"the Kubernetes API answered what cannot be read: {error}") from error
+        raise errors.KubeUnavailable(f"the Kubernetes API sent an unreadable answer: {error}") from error

@@ -1,7 +1,7 @@
-"""Access from within a pod: the API's address from the environment, token and authority from the files that
-kubelet puts into every pod of a service account.
+"""Access from within a pod: the API's address from the environment, token and CA from the service account's
+files.
 
-The token lives for an hour and is written anew long before; so it is read for every request.
+The token is valid for an hour and renewed in its file well before that, so it is read for every request.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from penstock.kube import kubeconfig
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
-TOKEN, AUTHORITY = "token", "ca.crt"  # names of files
+TOKEN, AUTHORITY = "token", "ca.crt"  # file names
 
 
 def load(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> kubeconfig.Access:
-    """The pod's own access; UsageError when this is no pod, or one without an account."""
+    """The pod's own access. UsageError outside a pod or without a service account."""
     host, port = environ.get(HOST, ""), environ.get(PORT, "443")
     if not host:
         raise errors.UsageError(
@@ -46,7 +46,7 @@ def is_pod(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.envir
 
 
 def of_person(environ: Mapping[str, str] = os.environ) -> kubeconfig.Access:
-    """What kubectl would use: $KUBECONFIG, the user's own file, or in a pod the pod's account."""
+    """The access that kubectl would use: $KUBECONFIG, ~/.kube/config, or in a pod its service account."""
     named = environ.get(wellknown.ENV_KUBECONFIG, "").partition(":")[0]
     path = Path(named) if named else Path.home() / ".kube" / "config"
     if not named and not path.exists() and is_pod(environ=environ):

@@ -1,5 +1,5 @@
-"""Objects by what is in them: a node's pods, a job's pods. Kept up to date with every change, so that nobody
-has to look through thousands of objects for a few.
+"""Objects by a property, such as the pods of a node or job. Updated with every change, so nobody has to
+search thousands of objects for a few.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 Values = Callable[[T], Iterable[Hashable]]
-"""Under which values an object is to be found."""
+"""The index values of an object."""
 
 
 class Index(Generic[T]):
-    """The objects of one picture by one of their properties."""
+    """The objects of one cache by one property."""
 
     def __init__(self, values: Values[T]) -> None:
         self._values = values
         self._found: dict[Hashable, dict[str, T]] = {}
 
     def change(self, key: str, before: T | None, after: T | None) -> None:
-        """The object of that key is another one now; None when there was none, or is none any more."""
+        """Replace the object of that key; None for no object."""
         values = set(self._values(after)) if after is not None else set()
         for value in set(self._values(before)) - values if before is not None else ():
             found = self._found[value]

@@ -1,7 +1,6 @@
-"""Kinds of objects, and where each lives in the API: whatever talks to the API names one of these.
+"""Kinds of objects and their API paths; everything that talks to the API names one of these.
 
-A kind that is not here yet needs a line here and nothing in the client; one of somebody else's (a custom
-resource) may be made where it is used.
+A new kind needs a line here and nothing in the client; a custom resource's may be created where it is used.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from typing import Any, Final, Literal
 from penstock import errors
 
 Sub = Literal["", "binding", "eviction", "exec", "log", "status", "token"]
-"""What a part of an object is called at the end of its path."""
+"""Subresource, at the end of an object's path."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """One kind of one version: `kind` in manifests, `plural` in paths."""
+    """One kind of one API version: `kind` in manifests, `plural` in paths."""
 
-    group: str
-    """Empty for the core."""
+    group: str  # empty for the core API
     version: str
     plural: str
     kind: str
@@ -29,11 +27,12 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As manifests have it."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", sub: Sub = "") -> str:
-        """The object, or without a name all of them; nothing would be there at a path that is wrong."""
+        """Path of the object or, without a name, of the collection. ValueError for a path that cannot
+        exist.
+        """
         if (namespace and not self.namespaced) or (name and self.namespaced and not namespace):
             raise ValueError(f"{self} are {'' if self.namespaced else 'not '}in namespaces")
         parts = [f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"]
@@ -41,7 +40,7 @@ class Kind:
         return "/".join([*parts, self.plural, *(part for part in (name, sub) if part)])
 
     def __str__(self) -> str:
-        """As kubectl and roles have it: pods, networkpolicies.networking.k8s.io."""
+        """As in kubectl and RBAC: pods, networkpolicies.networking.k8s.io."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -81,8 +80,8 @@ _BY_NAME: Final = {
 
 
 def of(manifest: Mapping[str, Any]) -> Kind:
-    """The kind that a manifest says it is; UsageError when we know none such."""
+    """The kind of a manifest. UsageError if it is unknown here."""
     named = manifest["apiVersion"], manifest["kind"]
     if named not in _BY_NAME:
-        raise errors.UsageError(f"nothing is known of objects of the kind {' '.join(named)}")
+        raise errors.UsageError(f"unknown kind of object: {' '.join(named)}")
     return _BY_NAME[named]

@@ -1,18 +1,16 @@
-"""Reads a kubeconfig: where the API is, how to trust it, who we are. Understands what a daemon can use:
-certificates and tokens.
+"""Reads a kubeconfig: server, trusted CA and credentials. Supports what a daemon can use: certificates and
+tokens.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import dataclasses
 import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +24,14 @@ log = logging.getLogger(__name__)
 
 
 class TokenFile:
-    """A token that somebody else renews in its file, so it is read whenever it is needed."""
+    """A token that is renewed in its file, so it is read every time it is needed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._last = ""
 
     def read(self) -> str:
-        """The token; UsageError when there is none."""
+        """The token. UsageError if there is none."""
         try:
             found = self._path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -44,7 +42,7 @@ class TokenFile:
         return found
 
     def now(self) -> str:
-        """The same, or the last that was read: a file that is away for a moment ends nothing."""
+        """The token, or the last one read: a file that is missing for a moment must not end anything."""
         try:
             return self.read()
         except errors.UsageError as error:
@@ -56,21 +54,21 @@ class TokenFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Access:
-    """What it takes to talk to an API server."""
+    """How to reach and authenticate to an API server."""
 
     server: str
     token: str = ""
     token_file: TokenFile | None = None
-    """In place of a token: one that is renewed in its file."""
+    """Used instead of `token`: renewed in its file."""
     tls: ssl.SSLContext | None = None
     origin: str = ""
-    """Where all this was read, for errors that are told to whoever can mend it; empty to leave it out."""
+    """Where the credentials were read, for errors shown to whoever can renew them; empty to omit."""
     renew: str = ""
-    """How such a person gets new credentials."""
+    """How to get new credentials."""
 
     @property
     def bearer(self) -> str:
-        """The token as it is now; empty for none."""
+        """The current token; empty for none."""
         return self.token_file.now() if self.token_file is not None else self.token
 
 
@@ -89,23 +87,16 @@ def load(path: Path, *, context: str = "") -> Access:
     server = str(cluster.get("server") or "").rstrip("/")
     if not server:
         raise errors.UsageError(f"{path}: the cluster of context {chosen!r} has no server")
-    with _of_file(path):
+    try:
         scheme = addresses.parse(server).scheme
+    except errors.UsageError as error:
+        raise errors.UsageError(f"{path}: {error.message}", hint=error.hint) from error
     return Access(
         server=server,
         token=str(user.get("token") or ""),
         token_file=_token_file(user, path),
         tls=_tls(cluster, user, path) if scheme == "https" else None,
     )
-
-
-@contextlib.contextmanager
-def _of_file(path: Path) -> Iterator[None]:
-    """Errors within begin with the file's name."""
-    try:
-        yield
-    except errors.UsageError as error:
-        raise errors.UsageError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -158,14 +149,14 @@ def _tls(cluster: dict[str, Any], user: dict[str, Any], path: Path) -> ssl.SSLCo
 
 
 def _trusting(authority: bytes, path: Path) -> ssl.SSLContext:
-    """This authority, or without one those of the machine."""
+    """Trusts this CA or, without one, those of the machine."""
     if not authority:
         return ssl.create_default_context()
     try:
         return ssl.create_default_context(cadata=authority.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise errors.UsageError(
-            f"{path}: certificate-authority holds no PEM certificates: {error}"
+            f"{path}: certificate-authority contains no PEM certificates: {error}"
         ) from error
 
 
@@ -182,16 +173,16 @@ def _bytes(entry: dict[str, Any], name: str, path: Path) -> bytes:
 
 
 def _load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, path: Path) -> None:
-    """The ssl module takes files only; this one is never visible under a name for longer than the call."""
+    """The ssl module reads only files; this one has a name only during the call."""
     descriptor, name = tempfile.mkstemp(prefix="penstock-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(certificate + b"\n" + key)
-        context.load_cert_chain(name, password="")  # OpenSSL would ask a person for the one of a locked key
+        context.load_cert_chain(name, password="")  # else OpenSSL prompts for the passphrase
     except (ssl.SSLError, ValueError) as error:
         raise errors.UsageError(
-            f"{path}: client-certificate and client-key are no PEM certificate with its key: {error}",
-            hint="A key under a passphrase cannot be used by a daemon.",
+            f"{path}: client-certificate and client-key are not a PEM certificate and its key: {error}",
+            hint="A daemon cannot use a key with a passphrase.",
         ) from error
     finally:
         Path(name).unlink()

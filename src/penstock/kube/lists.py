@@ -1,4 +1,4 @@
-"""Everything of a kind, page by page: an API server is not asked for thousands of objects at once."""
+"""Lists a whole collection page by page: an API server should not send thousands of objects at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ PAGE = 1000
 
 
 class Source(Protocol):
-    """What is asked for pages."""
-
     async def list(
         self,
         kind: kinds.Kind,
@@ -31,16 +29,14 @@ class Source(Protocol):
 
 
 class Page(msgspec.Struct, Generic[T]):
-    """One answer."""
-
     metadata: types.ListMeta
     items: list[T] | None
-    """null when there is none of a kind of which only the metadata was asked for."""
+    """null if there are none and only metadata was requested."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Generic[T]):
-    """What there was, and the version to watch from."""
+    """The objects, and the resource version to watch from."""
 
     items: tuple[T, ...]
     version: str
@@ -56,7 +52,7 @@ async def everything(
     fields: str = "",
     metadata_only: bool = False,
 ) -> Listed[T]:
-    """All objects that the selectors choose; KubeUnavailable when that cannot be known."""
+    """All objects that match the selectors. KubeUnavailable if that cannot be known."""
     found: list[T] = []
     after = ""
     while True:
@@ -71,10 +67,10 @@ async def everything(
         )
         page = codec.decode(answer, Page[struct])  # type: ignore[valid-type]  # a class at run time
         if page.items is None and not metadata_only:
-            raise errors.KubeUnavailable(f"the Kubernetes API answered no list of {kind}")
+            raise errors.KubeUnavailable(f"the Kubernetes API did not answer with a list of {kind}")
         found += page.items or ()
         if not page.metadata.continue_:
             return Listed(tuple(found), page.metadata.resource_version)
         if page.metadata.continue_ == after:
-            raise errors.KubeUnavailable("a list does not go on: the same page came twice")
+            raise errors.KubeUnavailable("list pagination is stuck: the same page came twice")
         after = page.metadata.continue_

@@ -1,4 +1,4 @@
-"""Warning events of a pod in words: why a mount, an image or a sandbox could not be had."""
+"""A pod's warning events as text: why a mount, an image or a sandbox failed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-MOST = 5
-"""The latest; a kubelet repeats itself."""
+MOST = 5  # the latest; a kubelet repeats itself
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """What the cluster says about an object."""
+    """A Kubernetes event."""
 
     type: str = ""
     reason: str = ""
@@ -25,12 +24,12 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def about(uid: str) -> str:
-    """Which events to ask for, as a field selector: those about the object with this uid."""
+    """Field selector for the events of the object with this uid."""
     return f"involvedObject.uid={uid}"
 
 
 def words(events: Iterable[Event]) -> tuple[str, ...]:
-    """The latest warnings among them, each once, the very last one at the end."""
+    """The latest distinct warnings, oldest first."""
     warnings = sorted((event for event in events if event.type == "Warning"), key=lambda event: event.when)
     told = [" ".join(f"{event.reason}: {event.message}".split()) for event in warnings]
     latest_first = tuple(dict.fromkeys(reversed(told)))[:MOST]

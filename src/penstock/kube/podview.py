@@ -1,6 +1,4 @@
-"""Questions about objects that need only the object: how much a pod asks for, how it ended, what a node has
-to give.
-"""
+"""Properties of a single object: how much a pod requests, how it ended, what a node can give."""
 
 from __future__ import annotations
 
@@ -14,19 +12,18 @@ from penstock import wellknown
 from penstock.kube import indexes, types
 from penstock.model import jobs, numbers, resources
 
-CLOCK_SLACK = 2.0
-"""Seconds by which the clocks of two machines may differ."""
-SIGNAL_WORD = "signal"  # first line of what the agent leaves when the script died of a signal
+CLOCK_SLACK = 2.0  # seconds by which the clocks of two machines may differ
+SIGNAL_WORD = "signal"  # first line of the agent's termination message if the script died of a signal
 BY_JOB, BY_NODE = "job", "node"
 INDEXES: Mapping[str, indexes.Values[types.Pod]] = {
     BY_JOB: lambda pod: () if (job := job_id(pod)) is None else (job,),
     BY_NODE: lambda pod: (pod.spec.node_name,),
 }
-"""For the picture of all pods: a job's, ours only, and a node's, with "" for pods that have none yet."""
+"""Of the cache of all pods. By job: our pods only. By node: "" for pods without one."""
 
 
 def amount(quantities: Mapping[str, str | int | float]) -> resources.Amount:
-    """What a map of resource names to quantities means in our units, rounded up."""
+    """A map of resource names to quantities in our units, rounded up."""
     return resources.Amount(
         millicpus=_up(quantities.get("cpu", 0), 1000),
         memory=_up(quantities.get("memory", 0), 1),
@@ -46,8 +43,7 @@ def _up(text: str | int | float, factor: int) -> int:
 def requested(pod: types.Pod) -> resources.Amount:
     """What the pod takes of its node, as kube-scheduler counts it.
 
-    CPU and memory that the pod names as a whole stand in place of what its containers ask for; what the
-    runtime itself costs comes on top.
+    Pod-level CPU and memory requests replace the sum of the containers; the runtime's overhead is added.
     """
     total, whole = _of_containers(pod), pod.spec.resources.requests
     named = amount(whole)
@@ -59,8 +55,8 @@ def requested(pod: types.Pod) -> resources.Amount:
 
 
 def _of_containers(pod: types.Pod) -> resources.Amount:
-    """Containers and sidecars together, or, if that is more, an init container and the sidecars that were
-    started before it.
+    """The maximum of all containers with sidecars, and of each init container with the sidecars started
+    before it.
     """
     given = {one.name: one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
     sidecars, peak = resources.Amount(), resources.Amount()
@@ -77,8 +73,8 @@ def _of_containers(pod: types.Pod) -> resources.Amount:
 
 
 def _of_container(container: types.Container, given: types.ContainerStatus | None) -> resources.Amount:
-    """What it asks for or, if that is more, what its node has given it: a container that is made smaller
-    while it runs keeps what it has until its node has taken it away.
+    """What it requests or what its node has allocated, if that is more: a container that is shrunk while it
+    runs keeps its allocation until the node has reduced it.
     """
     asked = amount(container.resources.requests)
     if given is None:
@@ -92,12 +88,12 @@ def is_over(pod: types.Pod) -> bool:
 
 
 def container_state(pod: types.Pod) -> types.ContainerState:
-    """The state of the job's container; an empty one before kubelet has said anything."""
+    """State of the job's container; empty before the kubelet has reported any."""
     return _state_of(wellknown.CONTAINER_NAME, pod.status.container_statuses)
 
 
 def looking_state(pod: types.Pod) -> types.ContainerState:
-    """The same of the container that looks for the job's folders; an empty one where there is none."""
+    """State of the init container that looks for the job's folders; empty if there is none."""
     return _state_of(wellknown.LOOKING_NAME, pod.status.init_container_statuses)
 
 
@@ -106,7 +102,7 @@ def _state_of(name: str, statuses: Iterable[types.ContainerStatus]) -> types.Con
 
 
 def signal_of(end: types.Terminated) -> int:
-    """The signal that the script died of; 0 when it exited, were it with a number that looks like one."""
+    """The signal that the script died of; 0 if it exited, even with a status over 128."""
     told = end.message.partition("\n")[0].strip() == SIGNAL_WORD
     return end.exit_code - 128 if told and end.exit_code > 128 else 0
 
@@ -118,9 +114,7 @@ def has_started(pod: types.Pod) -> bool:
 
 
 def disruption(pod: types.Pod) -> str:
-    """Why the cluster itself ended the pod (drain, eviction, preemption, node shutdown); empty when it did
-    not.
-    """
+    """Why the cluster ended the pod (drain, eviction, preemption, node shutdown); empty if it did not."""
     for condition in pod.status.conditions:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
@@ -128,7 +122,7 @@ def disruption(pod: types.Pod) -> str:
 
 
 def as_seen_by(cluster: str, pod: types.Pod) -> types.Pod:
-    """A pod of another Slurm cluster is somebody else's here: it takes room, and is never touched."""
+    """Pods of another Slurm cluster count as foreign here: they take room and are never touched."""
     labels = pod.metadata.labels
     if (
         labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE
@@ -140,25 +134,25 @@ def as_seen_by(cluster: str, pod: types.Pod) -> types.Pod:
 
 
 def job_id(pod: types.Pod) -> int | None:
-    """The Slurm job a pod of ours belongs to; None for everybody else's."""
+    """The Slurm job of a pod of ours; None for other pods."""
     if pod.metadata.labels.get(wellknown.LABEL_APP) != wellknown.APP_VALUE:
         return None
     return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_JOB_ID, ""))
 
 
 def rank(pod: types.Pod) -> int | None:
-    """The place of a pod of ours in its job's allocation."""
+    """The pod's rank in its gang."""
     return numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RANK, ""))
 
 
 def is_older_than(pod: types.Pod, moment: int) -> bool:
-    """Whether it was made before that (seconds since 1970), and not only by a clock that is a little late."""
+    """Whether the pod was created before that second since 1970, allowing for clocks that differ."""
     made = pod.metadata.creation_timestamp
     return made is not None and datetime.datetime.fromisoformat(made).timestamp() < moment - CLOCK_SLACK
 
 
 def belongs_to(pod: types.Pod, identity: jobs.JobIdentity) -> bool:
-    """Whether the pod is of this very attempt of this job."""
+    """Whether the pod belongs to this attempt."""
     return job_id(pod) == identity.job_id and pod.metadata.labels.get(wellknown.LABEL_RESTART) == str(
         identity.restart
     )

@@ -1,12 +1,12 @@
-"""One shared picture of all objects of a kind, kept by list → diff → watch.
+"""A shared cache of all objects of a kind, kept by list, diff and watch (an informer).
 
-Watches end, break and answer 410. After each of these everything is listed again and compared with what was
-known, so that what vanished meanwhile is noticed. A list is not believed blindly: what it lacks is asked for
-by name, and one that lacks what is there, or that is older than what was seen before, is no list of the API's
-now; the picture then keeps what it has and counts as broken. Events that come late or twice never replace
-newer knowledge. Who has just started remembers nothing to hold a list against, and asks a watch for all there
-is as well. The picture says how old it is: whoever is about to delete or promise something asks `fresh`
-first, and confirms with a read of its own.
+Watches end, break and answer 410. After each of these the reflector lists again and compares the list with
+the cache, so objects that were deleted meanwhile are noticed. A list is not trusted blindly: each object
+that it lacks is looked up by name. If one still exists, or if the list is older than what was seen before,
+the list is rejected, and the cache keeps its objects and counts as broken. Late or repeated events never
+replace newer states. On a cold start there is nothing to compare the first list with, so it is merged with
+an initial watch. Whoever is about to delete or promise something checks `fresh` first, and confirms with a
+read of its own.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ T = TypeVar("T", bound=types.Object)
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 120
-"""Shorter than the silence by which the client knows a dead watch: where no object of a kind changes, a real
-API sends no bookmark either, until the watch ends.
+"""Shorter than the silence after which the client treats a watch as dead: if no object of a kind changes, a
+real API sends no bookmark either until the watch ends.
 """
-OPINION_SECONDS = 1
-OPINION_PATIENCE = 5.0  # a watch that neither tells nor ends is no reason not to start
+INITIAL_WATCH_SECONDS = 1
+INITIAL_WATCH_TIMEOUT = 5.0  # a watch that sends nothing and does not end must not block the start
 FIRST_DELAY = 0.1
-STALE_AFTER = 30.0  # without a working watch for that long the picture is not to be trusted
-AT_ONCE = 20  # how many missing objects are asked for together; one that is there is enough
-OLD_LISTS = 6  # so many lists from the past in a row are no lag but a cluster restored from a backup
+STALE_AFTER = 30.0  # seconds without a working watch until the cache is stale
+AT_ONCE = 20  # lookups of missing objects in parallel; one that exists is enough
+OLD_LISTS = 6  # this many outdated lists in a row mean a cluster restored from a backup
 
 
 class Source(lists.Source, Protocol):
-    """What a reflector may call."""
+    """The client's methods that a reflector calls."""
 
     async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes: ...
 
@@ -51,20 +51,19 @@ class Source(lists.Source, Protocol):
 
 
 def key_of(meta: types.Meta) -> str:
-    """`namespace/name`, unique among the objects of a kind."""
     return f"{meta.namespace}/{meta.name}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Change(Generic[T]):
-    """An object as it is now, or as it was when it went."""
+    """An object's new state, or its last one if it was deleted."""
 
     obj: T
     deleted: bool
 
 
 class Changes(Generic[T]):
-    """What one subscriber has not looked at yet: nothing is skipped, however fast it came."""
+    """One subscriber's unread changes; none is dropped."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Change[T]] = asyncio.Queue()
@@ -73,12 +72,12 @@ class Changes(Generic[T]):
         self._queue.put_nowait(change)
 
     def so_far(self) -> Iterator[Change[T]]:
-        """What has come and not been looked at, without waiting for more."""
+        """Unread changes, without waiting for more."""
         while not self._queue.empty():
             yield self._queue.get_nowait()
 
     async def next(self, *, within: float) -> Change[T] | None:
-        """The next change; None when there is none for that long."""
+        """The next change, or None after `within` seconds."""
         try:
             return await asyncio.wait_for(self._queue.get(), within)
         except TimeoutError:
@@ -86,7 +85,7 @@ class Changes(Generic[T]):
 
 
 class Reflector(Generic[T]):
-    """The picture of one kind: `objects` by key, and who wants to hear of which."""
+    """The cache of one kind: `objects` by key, and their subscribers."""
 
     def __init__(
         self,
@@ -112,32 +111,31 @@ class Reflector(Generic[T]):
         self._broken_since: float | None = time.now()
         self._on_list = on_list
         self.view = view
-        """How an object looks from here."""
         self._dead = versions.Tombstones()
         self._highest = ""
         self._old_lists = 0
 
     @property
     def fresh(self) -> bool:
-        """Whether the picture is that of the API now, give or take a moment."""
+        """Whether the cache is current."""
         broken = self._broken_since
         return self.listed.is_set() and (broken is None or self._clock.now() - broken < STALE_AFTER)
 
     def by(self, index: str, value: Hashable) -> tuple[T, ...]:
-        """The objects that the index of that name has under the value."""
+        """The objects that the named index has under the value."""
         return self._indexes[index].of(value)
 
     def put(self, obj: T) -> None:
-        """Show an object that we have just made or read, before the watch does."""
+        """Add an object that was just created or read, before the watch reports it."""
         self._take(key_of(obj.metadata), self.view(obj))
 
     def gone(self, obj: T) -> None:
-        """The API itself has said that this very object is no more."""
+        """Remove an object that the API has confirmed deleted."""
         self._bury(key_of(obj.metadata), obj)
 
     @contextlib.contextmanager
     def subscribe(self, key: str) -> Iterator[Changes[T]]:
-        """Every change of one object from now on, beginning with what is known of it."""
+        """Every change of one object from now on, starting with its cached state."""
         changes: Changes[T] = Changes()
         if key in self.objects:
             changes.put(Change(self.objects[key], deleted=False))
@@ -151,7 +149,7 @@ class Reflector(Generic[T]):
                 del self._subscribers[key]
 
     async def run(self) -> None:
-        """For ever: follow, and after a failure wait a little longer each time."""
+        """Run `follow` forever, with a backoff after failures."""
         delay = FIRST_DELAY
         while True:
             began = self._clock.now()
@@ -159,9 +157,10 @@ class Reflector(Generic[T]):
                 await self.follow()
             except errors.KubeError as error:
                 has_listed = self._broken_since is None
-                self._mark_broken()
+                if self._broken_since is None:
+                    self._broken_since = self._clock.now()
                 if has_listed and self._clock.now() - began > STALE_AFTER:
-                    delay = FIRST_DELAY  # it went well for long: this is no failure after a failure
+                    delay = FIRST_DELAY  # it worked for long: not a repeated failure
                 wait = max(delay, error.retry_after)
                 level = logging.INFO if isinstance(error, errors.KubeGone) else logging.WARNING
                 log.log(level, "%s: %s; trying again in %.1f s", self._kind, error.message, wait)
@@ -169,63 +168,62 @@ class Reflector(Generic[T]):
                 delay = min(delay * 2, 5.0)
 
     async def follow(self) -> None:
-        """List once, then watch for as long as the server lets us go on from where we are."""
+        """List once, then watch for as long as the server allows to continue from the last version."""
         version = await self.relist()
         while True:
             async for event in self._watch(version, seconds=WATCH_SECONDS):
                 version = self.apply(event)
-            await self._clock.sleep(0.05)  # a server that ends watches at once must not keep us busy
+            await self._clock.sleep(0.05)  # do not spin if the server ends watches at once
 
     async def relist(self) -> str:
-        """Replace the picture by a list; the list's version, to watch from.
-
-        KubeUnavailable when the list is not the API's word of now.
+        """Replace the cache by a list; returns the version to watch from. KubeUnavailable if the list is
+        rejected.
         """
         self._on_list(str(self._kind))
         listed = await lists.everything(self._source, self._kind, self._struct, namespace=self._namespace)
         found, version = {key_of(each.metadata): self.view(each) for each in listed.items}, listed.version
         self._require_current(version)
-        lied = await self._lacks_what_is_there(found, version)
+        omitted = await self._drop_missing(found, version)
         for key, obj in found.items():
             self._take(key, obj)
-        if lied:
-            raise errors.KubeUnavailable(f"a list lacks {lied}, which is there")
+        if omitted:
+            raise errors.KubeUnavailable(f"outdated list: it lacks {omitted}, which exists")
         if not self.listed.is_set():
-            await self._hear_a_second_opinion()
+            await self._initial_watch()
         self._highest = version
         self._broken_since = None
         self.listed.set()
         return version
 
-    async def _hear_a_second_opinion(self) -> None:
-        """A watch without a version begins with all there is: what the first list lacks is known by that."""
+    async def _initial_watch(self) -> None:
+        """A watch without a version starts with all existing objects, also those missing in the list."""
         try:
-            async with asyncio.timeout(OPINION_PATIENCE):
-                async for event in self._watch("", seconds=OPINION_SECONDS):
+            async with asyncio.timeout(INITIAL_WATCH_TIMEOUT):
+                async for event in self._watch("", seconds=INITIAL_WATCH_SECONDS):
                     self.apply(event)
         except TimeoutError:
-            log.warning("%s: a watch did not end by itself", self._kind)
+            log.warning("%s: the initial watch did not end by itself", self._kind)
 
     def _watch(self, version: str, *, seconds: int) -> AsyncIterator[types.Event]:
         return self._source.watch(self._kind, version=version, seconds=seconds, namespace=self._namespace)
 
     def _require_current(self, version: str) -> None:
-        """A list older than an earlier one comes from a server that lags behind, or from a backup."""
+        """A list older than an earlier one comes from a lagging server, or from a restored backup."""
         if not versions.is_older(version, self._highest):
             self._old_lists = 0
             return
         self._old_lists += 1
         if self._old_lists < OLD_LISTS:
-            raise errors.KubeUnavailable(f"a list from the past: {version} after {self._highest}")
-        log.warning("%s: the cluster has gone back to version %s", self._kind, version)
+            raise errors.KubeUnavailable(f"outdated list: version {version} after {self._highest}")
+        log.warning("%s: the cluster went back to version %s", self._kind, version)
         self._old_lists, self._highest, self._dead = 0, "", versions.Tombstones()
         for key, obj in tuple(self.objects.items()):
             self._store(key, _of_no_version(obj))
 
-    async def _lacks_what_is_there(self, found: dict[str, T], version: str) -> str:
-        """Drop what is truly gone; the name of an object that the list should have had, if there is one.
+    async def _drop_missing(self, found: dict[str, T], version: str) -> str:
+        """Drop objects that are gone; returns the key of one that exists although the list lacks it, or "".
 
-        What is younger than the list was made while its pages came.
+        Objects newer than the list were created while its pages came.
         """
         missing = [
             (key, obj)
@@ -251,8 +249,8 @@ class Reflector(Generic[T]):
         return True
 
     def apply(self, event: types.Event) -> str:
-        """Take one watch event into the picture; the version to go on from."""
-        if event.type == "BOOKMARK":  # no true object: a real API's has `containers: null`
+        """Apply one watch event; returns the version to continue from."""
+        if event.type == "BOOKMARK":  # not a full object: a real API's has `containers: null`
             return codec.decode(event.object, types.Object).metadata.resource_version
         obj = self.view(codec.decode(event.object, self._struct))
         if event.type in ("ADDED", "MODIFIED"):
@@ -262,50 +260,40 @@ class Reflector(Generic[T]):
         return obj.metadata.resource_version
 
     def _take(self, key: str, obj: T) -> None:
-        """Unless something newer is known of the very object: a later version, or its end."""
+        """Store the object unless a later version of it, or its deletion, is known."""
         known = self.objects.get(key)
         if obj.metadata.uid in self._dead or (known is not None and not _replaces(obj, known)):
             return
-        self._set(key, obj)
+        self._store(key, obj)
+        self._notify(key, Change(obj, deleted=False))
 
     def _bury(self, key: str, obj: T) -> None:
-        """An object's end is final; another object of its name is not touched by it."""
+        """A deletion is final. It does not affect another object of the same name."""
         self._dead.add(obj.metadata.uid)
         known = self.objects.get(key)
         if known is None or known.metadata.uid == obj.metadata.uid:
-            self._drop(key, obj)
-
-    def _set(self, key: str, obj: T) -> None:
-        self._store(key, obj)
-        self._tell(key, Change(obj, deleted=False))
-
-    def _drop(self, key: str, last: T) -> None:
-        self._store(key, None)
-        self._tell(key, Change(last, deleted=True))
+            self._store(key, None)
+            self._notify(key, Change(obj, deleted=True))
 
     def _store(self, key: str, obj: T | None) -> None:
-        """The one place where the picture changes."""
+        """The only place that changes the cache."""
         known = self.objects.pop(key, None) if obj is None else self.objects.get(key)
         if obj is not None:
             self.objects[key] = obj
         for index in self._indexes.values():
             index.change(key, known, obj)
 
-    def _tell(self, key: str, change: Change[T]) -> None:
+    def _notify(self, key: str, change: Change[T]) -> None:
         for changes in self._subscribers.get(key, ()):
             changes.put(change)
 
-    def _mark_broken(self) -> None:
-        if self._broken_since is None:
-            self._broken_since = self._clock.now()
-
 
 def _replaces(obj: T, known: T) -> bool:
-    """Whether `obj` tells more than what is known: another object, or a later state of the same one."""
+    """Whether `obj` is another object than the cached one, or a later state of it."""
     ours, theirs = known.metadata, obj.metadata
     return ours.uid != theirs.uid or versions.is_news(theirs.resource_version, ours.resource_version)
 
 
 def _of_no_version(obj: T) -> T:
-    """The object as one that everything replaces."""
+    """A copy that any version replaces."""
     return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=""))

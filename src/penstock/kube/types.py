@@ -1,5 +1,5 @@
-"""The few fields of Kubernetes objects that we read, as msgspec Structs: decoding skips everything else, ten
-times faster.
+"""The fields of Kubernetes objects that we read, as msgspec Structs: decoding skips all others, ten times
+faster.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ import msgspec
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel"):
-    """metadata"""
-
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -20,13 +18,13 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """spec.containers[].resources, and spec.resources of a pod as a whole"""
+    """spec.containers[].resources, and a pod's spec.resources"""
 
     requests: dict[str, str | int | float] = {}
 
 
 class Container(msgspec.Struct, frozen=True, rename="camel"):
-    """spec.containers[]; restartPolicy Always on an init container makes it a sidecar."""
+    """spec.containers[]; an init container with restartPolicy Always is a sidecar."""
 
     name: str = ""
     image: str = ""
@@ -35,8 +33,6 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """spec of a pod"""
-
     node_name: str = ""
     containers: list[Container] = []
     init_containers: list[Container] = []
@@ -56,15 +52,11 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Why a container does not run yet."""
-
     reason: str = ""
     message: str = ""
 
 
 class Running(msgspec.Struct, frozen=True, rename="camel"):
-    """A container that runs."""
-
     started_at: str | None = None
 
 
@@ -77,7 +69,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True):
-    """status.containerStatuses[]; what its node has given it differs from the spec while that is changed."""
+    """status.containerStatuses[]; the allocated resources differ from the spec during a resize."""
 
     name: str = ""
     allocated: dict[str, str | int | float] = msgspec.field(default_factory=dict, name="allocatedResources")
@@ -87,8 +79,6 @@ class ContainerStatus(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """status.conditions[]"""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -96,8 +86,6 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """status of a pod"""
-
     conditions: list[Condition] = []
     phase: str = "Pending"
     reason: str = ""
@@ -107,78 +95,66 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Object(msgspec.Struct, frozen=True):
-    """What every object has; a watch's bookmark has nothing else that means anything."""
+    """What every object has; in a watch's bookmark nothing else is meaningful."""
 
     metadata: Meta = Meta()
 
 
 class Pod(Object, frozen=True):
-    """A pod, ours or anybody's."""
-
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
 class Secret(Object, frozen=True):
-    """A Secret, without what is in it."""
+    """A Secret without its data."""
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """spec.taints[] of a node"""
-
     key: str = ""
     effect: str = ""
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """spec of a node"""
-
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
 class NodeFeatures(msgspec.Struct, frozen=True, rename="camel"):
-    """status.features of a node: what its container runtime can do"""
+    """Features of the node's container runtime."""
 
     supplemental_groups_policy: bool = False
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """status of a node"""
-
     allocatable: dict[str, str | int | float] = {}
     conditions: list[Condition] = []
     features: NodeFeatures = NodeFeatures()
 
 
 class Node(Object, frozen=True):
-    """A node."""
-
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it can run pods."""
+        """Whether its kubelet reports Ready."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """metadata of a list"""
-
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line of a watch; the object is decoded once its type is known."""
+    """One line of a watch; the object is decoded when its type is known."""
 
     type: str
     object: msgspec.Raw
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The API's answer when it refuses."""
+    """The API's error answer."""
 
     kind: str = ""
     message: str = ""

@@ -1,7 +1,7 @@
-"""Which of two states of an object is the later one, and which objects have ended for good.
+"""Order of an object's states, and objects that were deleted for good.
 
-Resource versions of one kind are numbers that only grow (Kubernetes promises it since 1.35). Anything else is
-taken as it comes.
+Resource versions of one kind are growing numbers (guaranteed since Kubernetes 1.35). If they are not
+numbers, the latest received wins.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ REMEMBERED = 20_000
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether the version is certainly of an earlier time."""
+    """Whether the version is certainly older."""
     one, other = numbers.natural(version), numbers.natural(than)
     return one is not None and other is not None and one < other
 
 
 def is_news(version: str, known: str) -> bool:
-    """Whether an object of this version may tell something that the known one does not."""
+    """Whether an object of this version may be newer than the known one."""
     return version != known and not is_older(version, known)
 
 
 class Tombstones:
-    """uids of objects that are gone, the latest ones: an event that comes late cannot bring them back."""
+    """uids of recently deleted objects: a late event must not bring them back."""
 
     def __init__(self) -> None:
         self._uids: collections.OrderedDict[str, None] = collections.OrderedDict()
