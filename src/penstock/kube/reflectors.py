@@ -264,16 +264,22 @@ class Reflector(Generic[T]):
         known = self.objects.get(key)
         if obj.metadata.uid in self._dead or (known is not None and not _replaces(obj, known)):
             return
-        self._store(key, obj)
-        self._notify(key, Change(obj, deleted=False))
+        self._set(key, obj)
 
     def _bury(self, key: str, obj: T) -> None:
         """A deletion is final. It does not affect another object of the same name."""
         self._dead.add(obj.metadata.uid)
         known = self.objects.get(key)
         if known is None or known.metadata.uid == obj.metadata.uid:
-            self._store(key, None)
-            self._notify(key, Change(obj, deleted=True))
+            self._drop(key, obj)
+
+    def _set(self, key: str, obj: T) -> None:
+        self._store(key, obj)
+        self._notify(key, Change(obj, deleted=False))
+
+    def _drop(self, key: str, last: T) -> None:
+        self._store(key, None)
+        self._notify(key, Change(last, deleted=True))
 
     def _store(self, key: str, obj: T | None) -> None:
         """The only place that changes the cache."""

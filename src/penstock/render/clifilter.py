@@ -1,4 +1,4 @@
-"""cli_filter.lua for a site: the same diagnostics at `sbatch` as with `penstock validate`."""
+"""cli_filter.lua of a site: the diagnostics of `penstock validate` at `sbatch`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSAFE = '"\\\n'
 def render_cli_filter(
     *, penstock: str, bridged_partitions: Sequence[str], default_partition: str, site_file: str = ""
 ) -> str:
-    """The plugin's text; it goes beside slurm.conf, with CliFilterPlugins=lua there."""
+    """The plugin's text. Installed next to slurm.conf, which needs CliFilterPlugins=lua."""
     text = resources.files("penstock.hooks").joinpath("cli_filter.lua").read_text(encoding="utf-8")
     values = {
         "@PENSTOCK@": penstock,
@@ -24,7 +24,7 @@ def render_cli_filter(
     for value in (penstock, site_file, default_partition, *bridged_partitions):
         if any(char in value for char in _UNSAFE):
             raise errors.UsageError(
-                f"{value!r} cannot stand in cli_filter.lua", hint="use plain names and paths"
+                f"{value!r} cannot be used in cli_filter.lua", hint="use plain names and paths"
             )
     for mark, value in values.items():
         text = text.replace(mark, value)

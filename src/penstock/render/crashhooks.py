@@ -1,4 +1,4 @@
-"""Hooks for the crash matrix: comments that name a step become calls; everything else stays byte for byte."""
+"""Hooks for the crash matrix: comments that name a step become calls; all other bytes stay."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LUA_CALL = (
 
 
 def armed(source: bytes, folder: str) -> bytes:
-    """A Python hook with its steps; one that names none is left as it is."""
+    """A Python hook with calls of its steps; one without steps stays unchanged."""
     if not _PYTHON.search(source):
         return source
     call = rb"\1points.reach(%r, '\2')" % folder
     importing, count = _IMPORT.subn(rb"\g<0>, points", source, count=1)
     if not count:
-        raise ValueError("a hook with crash points imports nothing of ours: import them there anew")
+        raise ValueError("a hook with crash points lacks `from . import`: add points.py to its imports")
     return _PYTHON.sub(call, importing)
 
 
 def armed_lua(source: bytes, folder: str) -> bytes:
-    """job_submit.lua with its steps: it can only wait there, for it lives in slurmctld."""
+    """job_submit.lua with its steps. It only waits there, because it runs inside slurmctld."""
     return _LUA.sub(_LUA_CALL % {b"folder": folder.encode()}, source)

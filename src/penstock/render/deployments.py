@@ -1,7 +1,7 @@
-"""penstockd as a pod, on the host that runs slurmctld: munge, slurm.conf, users and the socket are there.
+"""penstockd as a pod, on slurmctld's host, where munge, slurm.conf, users and the socket are.
 
-It shares the host's network, because slurmctld and its hooks are on the host. It begins as root to become
-SlurmUser, as whom slurmctld knows it, and keeps no other capabilities than that takes.
+It uses the host's network, because slurmctld and its hooks run on the host. It starts as root to become
+SlurmUser, as slurmctld expects, and keeps only the capabilities for that.
 """
 
 from __future__ import annotations
@@ -19,27 +19,19 @@ PROBE_SECONDS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """What the pod is made of."""
-
     name: str
     namespace: str
     image: str
-    command: tuple[str, ...]
-    """Runs it; with `--ping` it asks the one that runs."""
+    command: tuple[str, ...]  # with `--ping` it is the readiness probe
     node: str
-    folders: tuple[str, ...]
-    """Of the host, which it writes to."""
-    readable: tuple[str, ...]
-    """Of the host, which it only reads."""
-    api: str = ""
-    """host:port in place of the cluster's service."""
+    folders: tuple[str, ...]  # of the host, writable
+    readable: tuple[str, ...]  # of the host, read-only
+    api: str = ""  # host:port, instead of the cluster's service
     pull_secrets: tuple[str, ...] = ()
-    path: str = ""
-    """PATH, where the image's own does not lead to Slurm's commands."""
+    path: str = ""  # PATH, if the image's own lacks Slurm's commands
 
 
 def render(daemon: Daemon) -> Manifest:
-    """The Deployment."""
     app = {"app": daemon.name}
     return {
         "apiVersion": "apps/v1",
@@ -101,7 +93,7 @@ def _environment(daemon: Daemon) -> Iterator[tuple[str, str]]:
 
 
 def _paths(daemon: Daemon) -> list[tuple[str, str, bool]]:
-    """Name, path and whether it is only read; each path once."""
+    """Name, path and whether it is read-only; each path once."""
     written = dict.fromkeys(daemon.folders, False)
     every = dict.fromkeys(daemon.readable, True) | written
     return [(f"host-{number}", path, every[path]) for number, path in enumerate(sorted(every))]

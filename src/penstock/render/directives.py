@@ -1,10 +1,10 @@
-"""What a script's #K8S_ directives change about its pods.
+"""Applies a script's #K8S_ directives to its pods.
 
-The site decides about security, resources and placement; the script may add what concerns itself alone.
-Folders can be mounted only from within the site's shared mounts: anything else of the node is nobody's
-business. A kubelet follows a symbolic link in a hostPath to wherever it leads, but not out of a volume in a
-subPath; so a folder is mounted as a subPath of its shared mount. A subPath that is missing the kubelet
-makes, as root; so an init container looks first, on the node itself and as the job's owner.
+The site decides about security, resources and placement; a script may only add what concerns its own pods.
+Only folders within the site's shared mounts can be mounted. A kubelet follows a symbolic link in a hostPath
+anywhere, but not out of a volume in a subPath, so a folder is mounted as a subPath of its shared mount. A
+kubelet creates a missing subPath, as root, so an init container first checks that it exists, on the node
+and as the job's owner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where every program expects it
 def apply(
     manifest: Manifest, asked: PodSpec, *, shared_mounts: tuple[str, ...], looking_image: str
 ) -> Manifest:
-    """The pod with what its script asked for; UsageError when it may not have that."""
+    """The pod with what its script asked for. UsageError if that is not allowed."""
     spec = manifest["spec"]
     (container,) = spec["containers"]
     if asked.mounts:
@@ -45,7 +45,7 @@ def apply(
 
 
 def _selector(sites: dict[str, str], own: dict[str, str]) -> dict[str, str]:
-    """Both: where the site names a label, its value is the partition's or the GPU's and no choice."""
+    """Merged. A label of the site's selects the partition's or GPU type's nodes and cannot be overridden."""
     for name in sites.keys() & own.keys():
         if sites[name] != own[name]:
             raise errors.UsageError(
@@ -55,14 +55,14 @@ def _selector(sites: dict[str, str], own: dict[str, str]) -> dict[str, str]:
 
 
 def _priority(sites: str, own: str) -> str:
-    """The site's, where the job's QOS or partition has one: it says who pushes whom out."""
+    """The class of the job's QOS or partition, if there is one, because it decides about preemption."""
     if sites and sites != own:
         raise errors.UsageError(f"#K8S_PRIORITY_CLASS={own}: this job's pods have the class {sites!r}")
     return own
 
 
 def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
-    """Runs before the job's container and its mounts are made; takes no more than that one will."""
+    """Runs before the job's container and its mounts; requests no more than that container."""
     requests = {name: container["resources"]["requests"][name] for name in ("cpu", "memory")}
     words = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", "look", *(one.source for one in asked.mounts))
     return {name: container[name] for name in ("imagePullPolicy", "securityContext") if name in container} | {
@@ -75,7 +75,7 @@ def _looking(container: Manifest, asked: PodSpec, image: str) -> Manifest:
 
 
 def literally(text: str) -> str:
-    """For places where a kubelet puts variables in: it makes `$$` a dollar, and replaces `$(NAME)`."""
+    """Escape for fields in which a kubelet expands `$(NAME)`."""
     return text.replace("$", "$$")
 
 

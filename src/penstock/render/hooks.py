@@ -1,11 +1,9 @@
-"""The hooks as files, with what they must know of the site written into them: nothing is read or looked up at
-run time.
-"""
+"""The hooks as files, with the site's settings written into them: nothing is looked up at run time."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 
 from penstock import wellknown
@@ -13,42 +11,33 @@ from penstock.hooks import unsafeenv
 from penstock.model import releases
 from penstock.render import crashhooks
 
-PACKAGE = "penstock_hooks"  # name under which the hooks' modules are installed beside the programs
+PACKAGE = "penstock_hooks"  # folder of the hooks' modules, next to the programs
 MODULES = ("__init__.py", "wire.py", "launch.py", "ask.py", "unsafeenv.py", "waitcomment.py")
-ADMIT_SECONDS = 20  # Slurm waits for PrologSlurmctld with the nodes taken: better requeue than wait for long
+ADMIT_SECONDS = 20  # slurmctld keeps the nodes allocated during PrologSlurmctld: requeueing beats a long wait
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HookSettings:
-    """All that hooks know of the site."""
+    """What hooks know of the site."""
 
-    libexec: str
-    """Directory they are installed in."""
-    socket: str
-    """penstockd's unix socket."""
+    libexec: str  # folder they are installed in
+    socket: str  # penstockd's unix socket
     bridged_partitions: tuple[str, ...]
     default_partition: str
-    admit_timeout: int = ADMIT_SECONDS
-    """Seconds PrologSlurmctld waits for an answer."""
-    release_timeout: int
-    """Seconds the Epilog waits for pods to be gone; below Slurm's PrologEpilogTimeout."""
+    admit_timeout: int = ADMIT_SECONDS  # how long PrologSlurmctld waits for an answer
+    release_timeout: int  # seconds the Epilog waits for the pods' end; below Slurm's PrologEpilogTimeout
     slurm_conf: str
-    state_dir: str
-    """StateSaveLocation: where PrologSlurmctld finds the environments of jobs."""
-    slurm_commands: str = "/usr/bin"
-    """Where to look for squeue first."""
+    state_dir: str  # StateSaveLocation, with the jobs' environments
+    slurm_commands: str = "/usr/bin"  # searched for squeue first
     root_may_submit: bool = False
-    shared_mounts: tuple[str, ...] = ()
-    """Folders that pods see under the same path."""
-    missing_workdir: str = "tmp"
-    """What becomes of a job whose working directory is in none of them: `refuse` or `tmp`."""
-    crash_points: str = ""
-    """Folder that arms crash points; empty except in labs for tests."""
+    shared_mounts: tuple[str, ...] = ()  # folders mounted in pods under the same path
+    missing_workdir: str = "tmp"  # for a working directory outside of them: `refuse` or `tmp`
+    crash_points: str = ""  # folder that arms crash points; empty except in labs for tests
 
 
 @dataclasses.dataclass(frozen=True)
 class RenderedFile:
-    """A file to install: its name below the target directory, its bytes, its mode."""
+    """A file to install; the name is relative to the target directory."""
 
     name: str
     content: bytes
@@ -56,7 +45,7 @@ class RenderedFile:
 
 
 def render_hooks(settings: HookSettings) -> tuple[RenderedFile, ...]:
-    """Everything that goes into libexec, and job_submit.lua, which goes beside slurm.conf."""
+    """The files for libexec, and job_submit.lua, which goes next to slurm.conf."""
     modules = (RenderedFile(f"{PACKAGE}/{name}", content, 0o644) for name, content in _modules(settings))
     return (
         *modules,
@@ -94,9 +83,7 @@ def _program(module: str, call: str) -> bytes:
 
 
 def _prolog(settings: HookSettings) -> bytes:
-    """A hook that Slurm runs for every job: leaves at once, before any import, when the partition is none of
-    ours.
-    """
+    """Runs for every job, so it exits before any import if the partition is not bridged."""
     guard = f"import posix\n\nif not {_is_bridged(settings)}:\n    sys.exit(0)\n"
     how = {
         "seconds": settings.admit_timeout,
@@ -109,7 +96,7 @@ def _prolog(settings: HookSettings) -> bytes:
 
 
 def _epilog(settings: HookSettings) -> bytes:
-    """Likewise; a word says that the site's own Epilog has failed, which is noted in every partition."""
+    """Likewise. An argument means that the site's own Epilog failed, which is noted in every partition."""
     guard = (
         "import posix\n\n"
         f"bridged = {_is_bridged(settings)}\n"
@@ -128,30 +115,32 @@ def _is_bridged(settings: HookSettings) -> str:
 def _guard(name: str, settings: HookSettings) -> bytes:
     """A shell script that keeps steps of bridged jobs off the node."""
     values = {
-        b"@BRIDGED@": ",".join(settings.bridged_partitions),
-        b"@SLURM_CONF@": settings.slurm_conf,
-        b"@SLURM_COMMANDS@": settings.slurm_commands,
-        b"@BATCH_STEP@": ",".join(releases.BATCH_STEP_IDS),
+        "BRIDGED": ",".join(settings.bridged_partitions),
+        "SLURM_CONF": settings.slurm_conf,
+        "SLURM_COMMANDS": settings.slurm_commands,
+        "BATCH_STEP": ",".join(releases.BATCH_STEP_IDS),
     }
+    return _filled(name, values)
+
+
+def _filled(name: str, values: Mapping[str, str]) -> bytes:
     text = _source(name)
     for placeholder, value in values.items():
-        text = text.replace(placeholder, value.encode())
+        text = text.replace(f"@{placeholder}@".encode(), value.encode())
     return text
 
 
 def _job_submit(settings: HookSettings) -> bytes:
     values = {
-        b"@LAUNCHER@": f"{settings.libexec}/{wellknown.LAUNCHER}",
-        b"@DEFAULT_PARTITION@": settings.default_partition,
-        b"@ROOT_MAY_SUBMIT@": str(settings.root_may_submit).lower(),
-        b"@MARK@": wellknown.ADMIN_MARK,
-        b"@PUT_ASIDE@": wellknown.PUT_ASIDE,
-        b"@LOADERS@": ", ".join(f'"{name}"' for name in unsafeenv.LOADERS),
-        b"@BRIDGED@": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
-        b"@SHARED@": ", ".join(f'"{path}"' for path in settings.shared_mounts),
-        b"@MISSING_WORKDIR@": settings.missing_workdir,
+        "LAUNCHER": f"{settings.libexec}/{wellknown.LAUNCHER}",
+        "DEFAULT_PARTITION": settings.default_partition,
+        "ROOT_MAY_SUBMIT": str(settings.root_may_submit).lower(),
+        "MARK": wellknown.ADMIN_MARK,
+        "PUT_ASIDE": wellknown.PUT_ASIDE,
+        "LOADERS": ", ".join(f'"{name}"' for name in unsafeenv.LOADERS),
+        "BRIDGED": ", ".join(f'["{name}"] = true' for name in settings.bridged_partitions),
+        "SHARED": ", ".join(f'"{path}"' for path in settings.shared_mounts),
+        "MISSING_WORKDIR": settings.missing_workdir,
     }
-    text = _source("job_submit.lua")
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value.encode())
+    text = _filled("job_submit.lua", values)
     return crashhooks.armed_lua(text, settings.crash_points) if settings.crash_points else text

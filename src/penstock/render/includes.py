@@ -1,8 +1,7 @@
-"""What an existing Slurm gets: one file to include, and small programs that run the site's own hooks with
-ours.
+"""What an existing Slurm gets: one file to include, and programs that chain the site's own hooks with ours.
 
-Everything that slurm.conf defines already is left alone: its nodes and partitions are never written again,
-and of its settings only those are replaced that the bridge cannot do without, with what they said before.
+Existing nodes and partitions are never redefined, and only those settings are replaced that Penstock needs,
+keeping their previous values where possible.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ from penstock.model import cluster as model
 from penstock.model import releases
 from penstock.render import slurmconf
 
-NO_LIMIT = 65534
-"""PrologEpilogTimeout of a Slurm that waits for hooks for ever."""
+NO_LIMIT = 65534  # a PrologEpilogTimeout without limit
 HOOK_SETTINGS = ("PrologSlurmctld", "Epilog", "TaskProlog")
-LISTS = ("PrologSlurmctld", "Epilog")
-"""Those of which slurm.conf may have several lines, where releases allow that."""
+LISTS = ("PrologSlurmctld", "Epilog")  # may occur several times in slurm.conf, in some releases
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Existing:
-    """What slurm.conf says without us."""
+    """What slurm.conf defines without Penstock."""
 
-    settings: Mapping[str, str]
-    """By name in small letters."""
+    settings: Mapping[str, str]  # by name in lower case
     nodes: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
 
@@ -35,14 +31,13 @@ class Existing:
 
 
 def render_include(cluster: model.SlurmCluster, existing: Existing) -> str:
-    """The file that slurm.conf includes."""
     lines = [f"{name}={value}" for name, value in replaced_settings(cluster, existing).items()]
     lines += _new_nodes(cluster, existing)
     return slurmconf.HEADER + "".join(f"{line}\n" for line in lines)
 
 
 def replaced_settings(cluster: model.SlurmCluster, existing: Existing) -> dict[str, str]:
-    """Settings that the include file makes, by name."""
+    """Settings in the include file, by name."""
     found: dict[str, str] = {}
     if cluster.hooks is not None:
         found["JobSubmitPlugins"] = _with_word(existing.get("JobSubmitPlugins"), "lua")
@@ -67,7 +62,7 @@ def replaced_settings(cluster: model.SlurmCluster, existing: Existing) -> dict[s
 def _slurmd_settings(
     cluster: model.SlurmCluster, hooks: model.BridgeHooks, existing: Existing
 ) -> dict[str, str]:
-    """What slurmds of bridged nodes run, and for how long."""
+    """Hooks of slurmds of bridged nodes, with their timeouts."""
     found = dict(line.split("=", 1) for line in slurmconf.slurmd_hook_lines(hooks))
     seconds = cluster.prolog_epilog_timeout
     return found | _hook_timeouts(cluster, existing, seconds=seconds, beside="Epilog")
@@ -76,8 +71,8 @@ def _slurmd_settings(
 def _hook_timeouts(
     cluster: model.SlurmCluster, existing: Existing, *, seconds: int, beside: str
 ) -> dict[str, str]:
-    """Time for our hook, where the site's own limit leaves too little: no limit stays none. A hook of the
-    site's that runs before ours has the time that it had.
+    """Raises timeouts that are too short for our hook; no limit stays no limit. A site's own hook that runs
+    before ours keeps its time.
     """
     found = {}
     for option in releases.traits(cluster.release).hook_timeouts:
@@ -92,10 +87,10 @@ def _hook_timeouts(
 
 
 def render_slurmd_conf(cluster: model.SlurmCluster, existing: Existing, *, conf: str) -> str:
-    """For slurmds that share a host: the site's slurm.conf, with folders and files that are each node's own,
-    and with our hooks, where no other slurmd runs them.
+    """For slurmds that share a host: the site's slurm.conf with files per node, and with our hooks unless
+    all slurmds run them.
 
-    Slurm takes the last of two equal settings; the slurmds of the site's own nodes never read this file.
+    Slurm takes the last of two equal settings; slurmds of the site's own nodes never read this file.
     """
     places = cluster.places
     settings = {
@@ -133,9 +128,9 @@ def _auth_info(words: str, seconds: int) -> str:
 
 
 def render_chain(kind: str, *, own: str, site: str) -> str:
-    """A program that runs the site's own hook and then ours; `site` may be a pattern for several, as Slurm
-    allows. The site's first: it may say no before a job, and does not wait for ours after one. An Epilog of
-    the site's that failed is told to ours, which waits for the pods all the same.
+    """A program that runs the site's own hook and then ours. `site` may be a pattern, as Slurm allows. The
+    site's runs first: it may refuse a job, and after a job need not wait for ours. If the site's Epilog
+    failed, ours is told so and still waits for the pods.
     """
     theirs = (
         f'for program in {site}; do\n  [ -x "$program" ] || continue\n'

@@ -1,8 +1,7 @@
-"""Pods made from a JobSpec or from a command line instead of an allocation: for `explain`, `mkyaml` and
+"""Pods made from a JobSpec or a command line instead of an allocation: for `explain`, `mkyaml` and
 `mkinst`.
 
-They go through the same functions as the bridge's own pods, so labels, namespace and security cannot
-drift apart.
+They use the functions that make the jobs' pods, so labels, namespace and security cannot diverge.
 """
 
 from __future__ import annotations
@@ -19,27 +18,25 @@ from penstock.render import namespaces, pods
 
 Manifest = dict[str, Any]
 MIB = 1024 * 1024
-JOBS_OWN = ("penstock", "home")  # volumes that only what runs a batch script makes use of
+JOBS_OWN = ("penstock", "home")  # volumes that are only for batch scripts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Instance:
-    """Pods to make, one a rank: whose, and how large each is."""
+    """The owner and size of pods to make, one per rank."""
 
     owner: launches.Owner
     job_id: int
     cpus: int
     memory_mib: int
-    gpus: Mapping[str, int]
-    """By Slurm's type; under the empty name those whose type is not known."""
-    gpu_resource: str
-    """What these are called in Kubernetes."""
+    gpus: Mapping[str, int]  # by Slurm's type; "" for an unknown type
+    gpu_resource: str  # the resource for GPUs of unknown type
     ranks: int = 1
     partition: str = ""
     qos: str = ""
 
     def allocation(self, policy: PodPolicy) -> jobs.Allocation:
-        """As Slurm would tell penstockd; nodes are named by rank only."""
+        """As slurmctld would report it; nodes are named by rank."""
         amount = resources.Amount(
             millicpus=self.cpus * 1000, memory=self.memory_mib * MIB, gpus=sum(self.gpus.values())
         )
@@ -54,7 +51,7 @@ class Instance:
 
 
 def job_pods(instance: Instance, request: launches.LaunchRequest, policy: PodPolicy) -> list[Manifest]:
-    """What penstockd would make of a script."""
+    """The pods that penstockd would make for a script."""
     allocation = instance.allocation(policy)
     return [
         pods.render_pod(allocation, rank, owner=instance.owner, request=request, policy=policy)
@@ -65,9 +62,7 @@ def job_pods(instance: Instance, request: launches.LaunchRequest, policy: PodPol
 def single(
     instance: Instance, wish: PodSpec, *, policy: PodPolicy, command: Sequence[str] = ()
 ) -> list[Manifest]:
-    """A namespace as bridged jobs have it, and one pod that runs the image's own command, placed by
-    kube-scheduler.
-    """
+    """A namespace as for bridged jobs, and one pod with the image's own command, placed by kube-scheduler."""
     request = launches.LaunchRequest(
         interpreter=b"", script=b"", workdir=b"/", stdout=b"/dev/null", stderr=b"/dev/null", pod=wish
     )
@@ -79,7 +74,7 @@ def single(
     container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] not in JOBS_OWN]
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in JOBS_OWN]
     pod["metadata"]["name"] = f"inst-{instance.job_id}"
-    # Nobody's job: what has no live job in Slurm under the jobs' own label would be swept away as an orphan.
+    # Not a job's pod: with the jobs' label it would be deleted as an orphan.
     pod["metadata"]["labels"][wellknown.LABEL_APP] = wellknown.INSTANCE_VALUE
     del pod["metadata"]["labels"][wellknown.LABEL_PLAIN_JOB_ID]
     if command:

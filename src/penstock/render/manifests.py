@@ -1,6 +1,6 @@
-"""Kubernetes objects that a site needs besides pods: pure functions from a few words to manifests.
+"""Kubernetes objects that a site needs besides pods.
 
-Every object carries our label, so that whatever installs them also knows what to remove.
+Every object carries our label, so the installer also knows what to remove.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ PREPULL_PAUSE = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
 
 
 def labels() -> dict[str, str]:
-    """What tells our objects from everybody else's."""
+    """The label of everything that Penstock installs."""
     return {wellknown.LABEL_MANAGED_BY: wellknown.MANAGED_BY_VALUE}
 
 
 def meta(name: str, *, namespace: str = "", **more: str) -> Manifest:
-    """metadata with our label, and more of them."""
+    """metadata with our label and further ones."""
     found: Manifest = {"name": name, "labels": labels() | more}
     return found | ({"namespace": namespace} if namespace else {})
 
 
+def _object(kind: str, metadata: Manifest, *, api: str = "v1", **parts: Any) -> Manifest:
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
+
+
 def namespace(name: str, *, pod_security: str = "") -> Manifest:
-    """A namespace, with the Pod Security level that its pods are held to."""
-    metadata = meta(name, **pod_security_labels(pod_security))
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    """A namespace with a Pod Security level."""
+    return _object("Namespace", meta(name, **pod_security_labels(pod_security)))
 
 
 def pod_security_labels(level: str) -> dict[str, str]:
-    """By which Pod Security admission holds a namespace's pods to the level; none without one."""
+    """Pod Security admission labels for the level; none if it is empty."""
     return {f"pod-security.kubernetes.io/{what}": level for what in ("enforce", "warn") if level}
 
 
 def service_account(name: str, namespace: str) -> Manifest:
-    """An identity in the cluster."""
-    metadata = meta(name, namespace=namespace)
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    return _object("ServiceAccount", meta(name, namespace=namespace))
 
 
 def token_secret(name: str, namespace: str) -> Manifest:
@@ -56,55 +57,51 @@ def token_secret(name: str, namespace: str) -> Manifest:
 
 
 def quota(namespace: str, hard: Mapping[str, str]) -> Manifest:
-    """What all pods of a namespace may ask for together."""
     return namespaces.render_quota(hard) | {"metadata": meta(namespaces.NAME, namespace=namespace)}
 
 
 def limit_range(namespace: str) -> Manifest:
-    """What a container gets that does not say: a quota refuses pods that ask for nothing."""
+    """Defaults for containers without requests, which a quota would refuse."""
     default = {"cpu": "100m", "memory": "128Mi"}
     limit = {"type": "Container", "default": dict(default), "defaultRequest": default}
-    metadata = meta(namespaces.NAME, namespace=namespace)
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [limit]}}
+    return _object("LimitRange", meta(namespaces.NAME, namespace=namespace), spec={"limits": [limit]})
 
 
 def network_policy(namespace: str) -> Manifest:
-    """Nobody from elsewhere reaches the pods; those of one namespace reach each other."""
+    """Only pods of the same namespace may connect to its pods."""
     return namespaces.render_network_policy() | {"metadata": meta(namespaces.NAME, namespace=namespace)}
 
 
 def priority_class(name: str, *, value: int, preempts: bool) -> Manifest:
-    """A PriorityClass."""
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": meta(name),
-        "value": value,
-        "globalDefault": False,
-        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
-        "description": "jobs of Slurm",
-    }
+    return _object(
+        "PriorityClass",
+        meta(name),
+        api="scheduling.k8s.io/v1",
+        value=value,
+        globalDefault=False,
+        preemptionPolicy="PreemptLowerPriority" if preempts else "Never",
+        description="jobs of Slurm",
+    )
 
 
 def storage_class(name: str, *, provisioner: str) -> Manifest:
-    """A StorageClass for the shared folder."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": meta(name),
-        "provisioner": provisioner,
-        "reclaimPolicy": "Retain",
-        "volumeBindingMode": "Immediate",
-    }
+    """For the shared folder."""
+    return _object(
+        "StorageClass",
+        meta(name),
+        api="storage.k8s.io/v1",
+        provisioner=provisioner,
+        reclaimPolicy="Retain",
+        volumeBindingMode="Immediate",
+    )
 
 
 def volume(name: str, *, source: Manifest, size: str, storage_class: str, claim: str, home: str) -> Manifest:
-    """The shared folder as a volume that waits for one claim."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": meta(name),
-        "spec": {
+    """The shared folder as a PersistentVolume, reserved for one claim."""
+    return _object(
+        "PersistentVolume",
+        meta(name),
+        spec={
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteMany"],
             "persistentVolumeReclaimPolicy": "Retain",
@@ -112,28 +109,27 @@ def volume(name: str, *, source: Manifest, size: str, storage_class: str, claim:
             "claimRef": {"namespace": home, "name": claim},
             **source,
         },
-    }
+    )
 
 
 def claim(name: str, *, namespace: str, size: str, storage_class: str, volume: str) -> Manifest:
-    """The claim through which a namespace's pods mount it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": meta(name, namespace=namespace),
-        "spec": {
+    """The claim by which a namespace's pods mount it."""
+    return _object(
+        "PersistentVolumeClaim",
+        meta(name, namespace=namespace),
+        spec={
             "accessModes": ["ReadWriteMany"],
             "resources": {"requests": {"storage": size}},
             "storageClassName": storage_class,
             **({"volumeName": volume} if volume else {}),
         },
-    }
+    )
 
 
 def prepull(
     partition: str, *, namespace: str, image: str, nodes: tuple[str, ...], secrets: tuple[str, ...]
 ) -> Manifest:
-    """Keeps a partition's default image on its nodes: a pod that does nothing but have it."""
+    """Keeps a partition's default image on its nodes with idle pods that use it."""
     app = {"app": f"penstock-prepull-{partition}"}
     on_nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [on_nodes]}]}
@@ -151,12 +147,12 @@ def prepull(
     }
     if secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in secrets]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": meta(f"penstock-prepull-{partition.lower()}", namespace=namespace),
-        "spec": {
+    return _object(
+        "DaemonSet",
+        meta(f"penstock-prepull-{partition.lower()}", namespace=namespace),
+        api="apps/v1",
+        spec={
             "selector": {"matchLabels": app},
             "template": {"metadata": {"labels": app | labels()}, "spec": spec},
         },
-    }
+    )

@@ -1,9 +1,8 @@
-"""The namespace of a user or an account and what stands around it: how much it may hold, and who may connect
-to its pods.
+"""Namespaces of users or accounts, with their quota and NetworkPolicy.
 
-The pods of a job talk to each other, so connections within the namespace stay open; nobody else's pods come
-in. In an account's namespace that is everybody who submits to the account. What goes out is not restricted:
-jobs download data and report to services.
+Pods of a job talk to each other, so connections within a namespace are open; other pods cannot connect. An
+account's namespace is shared by everybody who submits to the account. Egress is not restricted: jobs
+download data and report to services.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Manifest = dict[str, Any]
 
 
 def render_namespace(owner: launches.Owner, policy: PodPolicy) -> Manifest:
-    """Labelled with whose it is: the user's, or when it is shared, the account's."""
+    """Labelled with its user or, if it is shared, its account."""
     shared = namespacepattern.is_shared(policy.namespace_pattern)
     account = {wellknown.LABEL_ACCOUNT: pods.label_of(owner.account)}
     whose = account if shared else {wellknown.LABEL_USER_ID: str(owner.uid)}
@@ -40,7 +39,7 @@ def render_quota(limits: Mapping[str, str]) -> Manifest:
 
 
 def render_network_policy() -> Manifest:
-    """Connections from the same namespace only."""
+    """Only connections from the same namespace."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -1,19 +1,19 @@
-"""PAM's part of Slurm's steps: what /etc/pam.d/slurm says, so that a step of a bridged job never starts.
+"""/etc/pam.d/slurm, which keeps steps of bridged jobs from starting.
 
-slurmstepd opens a PAM session as root before it runs anything of the user's; a session that is refused ends
-the step there. TaskProlog, the other place to stop a step, runs as the user with the user's environment,
-and a task epilog of the user's runs in spite of it.
+slurmstepd opens a PAM session as root before it runs any user code; if the session is refused, the step
+ends. TaskProlog, the other place to stop a step, runs as the user with the user's environment, and a user's
+task epilog runs in spite of it.
 """
 
 from __future__ import annotations
 
 from penstock import wellknown
 
-SERVICE = "slurm"  # the name that slurmstepd gives to PAM
+SERVICE = "slurm"  # slurmstepd's PAM service
 
 
 def render_service(session_program: str) -> str:
-    """The file for slurmds whose nodes only Slurm uses: everybody may, if our program agrees."""
+    """For nodes where only Slurm uses this service: everybody may, if our program agrees."""
     return (
         f"# {wellknown.WRITTEN}.\n"
         "# Sessions of slurmstepd: a job's steps are refused where the job runs as pods.\n"

@@ -1,9 +1,9 @@
 """Which of the job's environment enters the pod, and how a shell reads it back byte for byte.
 
-The submit environment comes along, as with plain Slurm, minus what describes the host: inside the container
-the image's own PATH and libraries are right, and the host's are wrong. Who names such a variable in --export
-means it, and gets it: sbatch leaves that list in SLURM_EXPORT_ENV. Some never enter: the numbers of the
-node's GPUs (the container has its own, counted from 0), and what would lead to the host's Slurm.
+The submit environment is passed, as with plain Slurm, except what describes the host: the image has its own
+PATH and libraries. A variable named in --export is passed all the same; sbatch leaves that list in
+SLURM_EXPORT_ENV. Never passed: the node's GPU numbers (the container counts its own from 0), and what would
+lead to the host's Slurm.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ _PUT_ASIDE = wellknown.PUT_ASIDE.encode()
 _EXPORT_LIST = b"SLURM_EXPORT_ENV"
 _SHELL_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = re.compile(rb"(?:[^,\"']|\"[^\"]*\"|'[^']*'|[\"'])+")
-"""One entry of an --export list: a name or NAME=value, in which commas may be quoted."""
+"""An entry of an --export list: NAME or NAME=value, in which commas may be quoted."""
 
 
 def variables(request: launches.LaunchRequest, home: workdirs.Home) -> tuple[tuple[bytes, bytes], ...]:
-    """HOME and TMPDIR as slurmd sets them, the submit environment, and what #K8S_ENV adds to it."""
+    """HOME and TMPDIR as slurmd sets them, the submit environment, and then #K8S_ENV."""
     first = {b"HOME": os.fsencode(home.path), b"TMPDIR": workdirs.TMP.encode()}
     own = ((name.encode(), value.encode()) for name, value in request.pod.environment.items())
     return (*(first | dict(entering(request.environment))).items(), *own)
 
 
 def entering(variables: Iterable[bytes]) -> tuple[tuple[bytes, bytes], ...]:
-    """The NAME=value entries that go into the pod, in a stable order."""
+    """The NAME=value entries that go into the pod, sorted."""
     given = as_submitted(dict(entry.partition(b"=")[::2] for entry in variables))
     named = exported_by_name(given.get(_EXPORT_LIST, b""))
     return tuple(sorted((name, value) for name, value in given.items() if _enters(name, named)))
 
 
 def as_submitted(variables: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """With the names that job_submit.lua changed so that the launcher would not load a user's code."""
+    """Undoes the renaming by which job_submit.lua disarmed variables for the launcher."""
     aside = {name: value for name, value in variables.items() if name.startswith(_PUT_ASIDE)}
     back = {name.removeprefix(_PUT_ASIDE): value for name, value in aside.items()}
     return {name: value for name, value in variables.items() if name not in aside} | back
 
 
 def exported_by_name(export: bytes) -> frozenset[bytes]:
-    """The variables that --export names; ALL, NONE and NIL name none."""
+    """The variables that --export names; ALL, NONE and NIL are not names."""
     names = (entry.partition(b"=")[0].strip() for entry in _LISTED.findall(export))
     return frozenset(names) - {b"ALL", b"NONE", b"NIL"}
 
@@ -73,7 +73,7 @@ def _enters(name: bytes, named: frozenset[bytes]) -> bool:
 
 
 def quoted(value: bytes) -> bytes:
-    """A word that every POSIX shell reads back as exactly these bytes."""
+    """A word that every POSIX shell reads back byte for byte."""
     return b"'" + value.replace(b"'", b"'\\''") + b"'"
 
 

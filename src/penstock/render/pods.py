@@ -1,8 +1,8 @@
 """A job's attempt as pods, one per node of its allocation.
 
-Whoever makes or shows a pod does it with `render_pod`. Pure: the same policy, allocation and request give the
-same manifest. Pods are made unbound with a schedulerName that nobody serves; binding them is a later step, so
-a gang whose last pod is refused has never run.
+All pods are made by `render_pod`: the same policy, allocation and request give the same manifest. Pods are
+created unbound, with a schedulerName that nobody serves, and bound later, so that a gang whose last pod is
+refused has never run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def render_pod(
     policy: PodPolicy,
     strict_groups: bool = False,
 ) -> Manifest:
-    """One rank's pod, not bound to a node yet; `strict_groups` where its node keeps groups of images out."""
+    """One rank's unbound pod. `strict_groups` if the node's runtime supports supplementalGroupsPolicy."""
     identity, home = allocation.identity, workdirs.home_of(owner, request.pod, policy.shared_mounts)
     volumes = list(_volumes(identity, rank, request, policy, home))
     container = _container(allocation, rank, request, policy, home)
@@ -55,13 +55,13 @@ def render_pod(
             "volumes": [volume for volume, _ in volumes],
         },
     }
-    # The site's image looks, if there is one: the script's may have a shell of its own making, or none.
+    # Prefer the site's image: the script's may have a manipulated shell, or none.
     looking = policy.image_in(allocation.partition) or request.pod.image
     return directives.apply(manifest, request.pod, shared_mounts=policy.shared_mounts, looking_image=looking)
 
 
 def _site_choices(allocation: jobs.Allocation, rank: int, policy: PodPolicy) -> Manifest:
-    """Who places the pod, its priority, where its image comes from, which kind of GPU its node must have."""
+    """Scheduler, priority, pull secrets, tolerations, and the labels that its node must have."""
     chosen: Manifest = {}
     if scheduler := policy.partition(allocation.partition).scheduler:
         chosen["schedulerName"] = scheduler
@@ -113,7 +113,7 @@ def _container(
 
 
 def _process(rank: int, request: launches.LaunchRequest, home: workdirs.Home) -> Manifest:
-    """What the container runs: our agent, or with #K8S_COMMAND=@entrypoint what the image itself does."""
+    """The agent, or with #K8S_COMMAND=@entrypoint the image's own entrypoint."""
     agent = ["/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh"]
     if rank > 0:
         return {"command": [*agent, "hold"]}
@@ -137,8 +137,8 @@ def _volumes(
     policy: PodPolicy,
     home: workdirs.Home,
 ) -> Iterator[tuple[Manifest, Manifest]]:
-    """Each with how the container mounts it. Rank 0 has a home of its own where pods do not see its user's,
-    and room on its node for output that has to be fetched.
+    """Volumes with their mounts. Rank 0 has its own home if pods do not see the user's, and a volume for
+    output that is fetched.
     """
     secret = {"secretName": secret_name(identity), "defaultMode": 0o555}
     yield {"name": "penstock", "secret": secret}, {"mountPath": wellknown.AGENT_MOUNT, "readOnly": True}
@@ -156,9 +156,9 @@ def volume_source(path: str, policy: PodPolicy) -> Manifest:
 
 
 def pod_name(identity: jobs.JobIdentity, rank: int) -> str:
-    """Always the same for the same attempt and rank: making it twice is a conflict, not a second pod.
+    """Unique per attempt and rank, so creating a pod twice is a conflict, not a second pod.
 
-    People type it, so it says no more than it must: slurm-job-17, slurm-job-17-r1, slurm-job-17-r1-n1.
+    Short, because people type it: slurm-job-17, slurm-job-17-r1, slurm-job-17-r1-n1.
     """
     return secret_name(identity) + (f"-n{rank}" if rank else "")
 
@@ -168,7 +168,7 @@ def secret_name(identity: jobs.JobIdentity) -> str:
 
 
 def label_of(name: str) -> str:
-    """The name of a cluster or an account as a label's value."""
+    """A cluster's or account's name as a label value."""
     return _NO_LABEL.sub("-", name)[:63].strip("-_.")
 
 
@@ -191,17 +191,17 @@ def _labels_of_task(allocation: jobs.Allocation) -> dict[str, str]:
 
 
 def is_shared(path: bytes, policy: PodPolicy) -> bool:
-    """Whether pods see the same file under the same name."""
+    """Whether pods see the same file under this path."""
     return workdirs.lies_in(path, policy.shared_mounts)
 
 
 def written_by_pod(path: bytes, policy: PodPolicy) -> bool:
-    """Whether the pod itself can write this output file; otherwise penstockd fetches what belongs there."""
+    """Whether the pod can write this output file itself; otherwise penstockd fetches the output."""
     return path == b"/dev/null" or is_shared(path, policy)
 
 
 def fetched(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[int, ...]:
-    """Which streams (1 and 2) the pod keeps for penstockd to fetch; an image that runs itself keeps none."""
+    """Streams (1 and 2) that the pod keeps for penstockd to fetch; none with the image's own entrypoint."""
     if request.pod.own_entrypoint:
         return ()
     paths = {1: request.stdout} | ({2: request.stderr} if request.stderr != request.stdout else {})
@@ -209,7 +209,7 @@ def fetched(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[int, ..
 
 
 def image_of(request: launches.LaunchRequest, policy: PodPolicy, partition: str = "") -> str:
-    """The script's own image, or the partition's, or the site's default."""
+    """The script's image, or the partition's, or the site's default."""
     return request.pod.image or policy.image_in(partition)
 
 

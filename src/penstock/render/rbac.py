@@ -1,10 +1,10 @@
-"""What penstockd may do in a cluster, said once: whatever installs it renders its role from this table.
+"""penstockd's rights in a cluster, in one table from which every installation renders its role.
 
-It sees all pods and nodes, because room on a node depends on everybody's pods. It makes namespaces (each with
-its quota and NetworkPolicy), pods and Secrets for jobs, binds pods to the nodes that Slurm chose, sends
-signals into them, fetches their output and deletes them, and looks up why one does not start. It never
-reads a Secret, changes no object that exists, and cannot grant anything to anybody. A command over a
-WebSocket is a GET that newer API servers count as a create, too.
+It sees all pods and nodes, because room on a node depends on all pods. It creates namespaces (each with
+quota and NetworkPolicy), pods and Secrets for jobs, binds pods to the nodes that Slurm chose, sends signals
+into them, fetches their output, deletes them, and reads events. It never reads a Secret, changes no
+existing object, and cannot grant rights. A command over a WebSocket is a GET that newer API servers also
+check as a create.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 ROLE = "penstockd"
+_GROUP = "rbac.authorization.k8s.io"
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pods", ("get", "list", "watch", "create", "delete")),
     ("pods/binding", ("create",)),
@@ -24,18 +25,23 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("networkpolicies.networking.k8s.io", ("create",)),
     ("events", ("list",)),
 )
-"""Resource, with its API group unless it is the core one → verbs."""
+"""Resource, with its API group unless it is core, and verbs."""
 
 Manifest = dict[str, Any]
 
 
 def render_role(*, name: str = ROLE, without: tuple[str, str] = ("", "")) -> Manifest:
-    """penstockd's ClusterRole; `without` leaves out one pair of resource and verb: is it needed?"""
+    """penstockd's ClusterRole; tests leave out one pair of resource and verb by `without`."""
+    rules = [rule for resource, verbs in RULES if (rule := _rule(resource, verbs, without))["verbs"]]
+    return _cluster_role(name, rules)
+
+
+def _cluster_role(name: str, rules: list[Manifest]) -> Manifest:
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": f"{_GROUP}/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name},
-        "rules": [rule for resource, verbs in RULES if (rule := _rule(resource, verbs, without))["verbs"]],
+        "rules": rules,
     }
 
 
@@ -46,12 +52,16 @@ def _rule(resource: str, verbs: tuple[str, ...], without: tuple[str, str]) -> Ma
 
 
 def render_binding(subject: Manifest, *, role: str = ROLE) -> Manifest:
-    """Gives a role to one subject: a service account, or a user of another name."""
+    """Binds a role to a service account, or to a user."""
+    return _binding("ClusterRoleBinding", role, subject)
+
+
+def _binding(kind: str, role: str, subject: Manifest) -> Manifest:
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": kind,
         "metadata": {"name": role},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role},
         "subjects": [subject],
     }
 
@@ -60,37 +70,28 @@ USER_ROLE = "penstock-user"
 
 
 def render_user_role(*, name: str = USER_ROLE) -> Manifest:
-    """What the owner of a namespace may do there: look at his pods, their output and what became of them."""
+    """Rights of a namespace's owner there: to view pods, their output and events."""
     resources = ["pods", "pods/log", "events", "resourcequotas"]
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}],
-    }
+    return _cluster_role(
+        name, [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]
+    )
 
 
 def render_user_binding(subject: Manifest) -> Manifest:
-    """Gives that role to one subject, in the namespace where this is put."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": USER_ROLE},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER_ROLE},
-        "subjects": [subject],
-    }
+    """Binds that role in one namespace."""
+    return _binding("RoleBinding", USER_ROLE, subject)
 
 
 def user(name: str) -> Manifest:
-    """A subject that logs in with a certificate or a static token."""
-    return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}
+    """A subject with a certificate or a static token."""
+    return {"kind": "User", "apiGroup": _GROUP, "name": name}
 
 
 def service_account(name: str, namespace: str) -> Manifest:
-    """A subject that logs in with a token of the cluster."""
+    """A subject with a token of the cluster."""
     return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Every resource with every verb, one by one."""
+    """Every pair of resource and verb."""
     return [(resource, verb) for resource, verbs in RULES for verb in verbs]

@@ -1,6 +1,6 @@
-"""Where daemons that systemd or Kubernetes starts look for Slurm's commands.
+"""PATH of daemons that systemd or Kubernetes starts.
 
-Both start programs with a PATH of the usual folders only, so a Slurm that is elsewhere has to be named.
+Both set only the usual folders, so another folder of Slurm's commands has to be added.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ USUAL = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", 
 
 
 def including(folder: str) -> str:
-    """A PATH with that folder first, then the one of the daemons beside it, and the usual ones after them."""
+    """A PATH with that folder first, then the sbin next to it, then the usual ones."""
     return ":".join(dict.fromkeys((folder, str(PurePosixPath(folder).parent / "sbin"), *USUAL)))
 
 
 def unless_usual(folder: str) -> str:
-    """The same where that folder is in nobody's PATH; nothing where it is."""
+    """The same, or "" for a folder that is in every PATH."""
     return "" if folder in USUAL else including(folder)

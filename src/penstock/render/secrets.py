@@ -1,6 +1,6 @@
-"""The Secret of a job's attempt: agent, script, arguments and environment, mounted into its pods.
+"""The Secret of an attempt: agent, script, arguments and environment, mounted into its pods.
 
-It belongs to rank 0's pod and goes with it.
+It is owned by rank 0's pod and deleted with it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.model import jobs, launches, namespacepattern
 from penstock.model.podpolicy import PodPolicy
 from penstock.render import podenv, pods, workdirs
 
-SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API takes 1 MiB in all; the rest is room for names and metadata
+SECRET_LIMIT = 1024 * 1024 - 16 * 1024  # the API's limit is 1 MiB, names and metadata included
 _HOOKS = package_files.files("penstock.hooks")
 AGENT = _HOOKS.joinpath("agent.sh").read_bytes()
 NO_SRUN = _HOOKS.joinpath("srun.sh").read_bytes()
@@ -27,7 +27,7 @@ def render_secret(
     policy: PodPolicy,
     owner_pod_uid: str,
 ) -> pods.Manifest:
-    """Agent, script, arguments and environment; UsageError when Kubernetes could not take so much."""
+    """UsageError if it is too large for Kubernetes."""
     files = secret_files(request, policy, workdirs.home_of(owner, request.pod, policy.shared_mounts))
     size = sum(map(len, files.values()))
     if size > SECRET_LIMIT:
@@ -53,7 +53,7 @@ def render_secret(
 
 
 def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: workdirs.Home) -> dict[str, bytes]:
-    """What lies in AGENT_MOUNT: see agent.sh for who reads which."""
+    """The files in AGENT_MOUNT; agent.sh describes them."""
     stdout, stderr = _output_files(request, policy)
     kept = wellknown.OUTPUT_MOUNT if pods.fetched(request, policy) else ""
     return {
@@ -79,13 +79,13 @@ def secret_files(request: launches.LaunchRequest, policy: PodPolicy, home: workd
 
 
 def _copied_outputs(request: launches.LaunchRequest, policy: PodPolicy) -> bytes:
-    """Patterns of files that go with the container; those in a shared folder can be had later."""
+    """Patterns of files that vanish with the container; those in shared folders stay."""
     workdir = workdirs.workdir_of(request, policy.shared_mounts)
     return b"" if pods.is_shared(workdir, policy) else "\n".join(request.outputs).encode()
 
 
 def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
-    """#K8S_COMMAND; else the interpreter with #K8S_SCRIPT or the batch script, and its arguments."""
+    """#K8S_COMMAND, or the interpreter with #K8S_SCRIPT or the batch script and its arguments."""
     if request.pod.command:
         return tuple(word.encode() for word in request.pod.command)
     script = request.pod.script or f"{wellknown.AGENT_MOUNT}/{wellknown.SCRIPT_FILE}"
@@ -93,12 +93,12 @@ def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
 
 
 def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
-    """As the kernel splits a `#!` line: the program, and all the rest as one argument."""
+    """As the kernel splits a `#!` line: the program, and the rest as one argument."""
     return tuple(interpreter.strip().split(None, 1))
 
 
 def _output_files(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[bytes, bytes]:
-    """Where the script's stdout and stderr go in the pod: the user's files, or the pod's own."""
+    """Targets of stdout and stderr in the pod: the user's files, or files kept in the pod."""
     kept = tuple(f"{wellknown.OUTPUT_MOUNT}/{number}".encode() for number in (1, 2))
     stdout = request.stdout if pods.written_by_pod(request.stdout, policy) else kept[0]
     if request.stderr == request.stdout:

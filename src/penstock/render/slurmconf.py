@@ -2,16 +2,17 @@
 
 Why some lines are as they are (each was measured):
 
-* DefMemPerCPU: without it a job that asks for no memory takes all memory of its node, so one runs at a time.
-* cred_expire=10: a job that PrologSlurmctld sends back waits for the credential's lifetime: 121 s by default.
+* DefMemPerCPU: without it a job without --mem gets all memory of its node, so only one job runs at a time.
+* cred_expire=10: a requeued job waits for its credential's lifetime, which is 121 s by default.
 * AccountingStoragePass names the munge socket: clients ignore AuthInfo when they talk to slurmdbd.
-* jobacct_gather/none: the processes of a bridged job are in pods; figures of the launcher would be lies.
-* config_overrides: nodes may claim more CPUs and memory than the machine that plays them has.
-* sched_interval=5: in a quiet queue a job whose BeginTime is over, such as one that was sent back, is looked
-  at only then: within 60 s by default.
-* PreemptType=preempt/qos: who may preempt whom is said with `sacctmgr modify qos A set preempt=B`; nobody may
-  until then. Suspending is no choice: a pod keeps its room, so a preempted job is requeued or cancelled.
-* NoInAddrAny, NoCtldInAddrAny: daemons listen on the address of their node alone instead of on all of them.
+* jobacct_gather/none: a bridged job's processes are in pods; the launcher's figures would be wrong.
+* config_overrides: nodes may claim more CPUs and memory than their machine has.
+* sched_interval=5: in a quiet queue a job whose BeginTime has passed, such as a requeued one, is considered
+  only then; the default is 60 s.
+* PreemptType=preempt/qos: preemption is configured by `sacctmgr modify qos A set preempt=B`; without it
+  nothing is preempted. Suspending is not an option, as a pod keeps its resources: a preempted job is requeued
+  or cancelled.
+* NoInAddrAny, NoCtldInAddrAny: daemons listen only on their node's address.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ HEADER = f"# {wellknown.WRITTEN}. Changes are lost the next time it is rendered.
 
 
 def render_slurm_conf(cluster: model.SlurmCluster) -> str:
-    """The whole slurm.conf."""
     sections = (
         ("Who and where", _identity(cluster)),
         ("Files", _files(cluster)),
@@ -42,7 +42,7 @@ def render_slurm_conf(cluster: model.SlurmCluster) -> str:
 
 
 def render_gres_conf(cluster: model.SlurmCluster) -> str:
-    """gres.conf: a device file for every GPU; plain empty files do."""
+    """gres.conf: one device file per GPU; empty files suffice."""
     devices = f"{cluster.places.gpu_device_dir}/gpu"
     lines = (
         f"NodeName={node.name} Name=gpu{_typed(node)} File={devices}{_numbers(range(node.gpus))}\n"
@@ -53,12 +53,12 @@ def render_gres_conf(cluster: model.SlurmCluster) -> str:
 
 
 def render_cgroup_conf(cluster: model.SlurmCluster) -> str:
-    """cgroup.conf: cgroups are the kubelet's business."""
+    """cgroup.conf: cgroups are left to the kubelet."""
     return HEADER + "".join(f"{line}\n" for line in releases.traits(cluster.release).cgroup_conf)
 
 
 def render_slurmdbd_conf(cluster: model.SlurmCluster) -> str:
-    """slurmdbd.conf: without a password MariaDB knows SlurmUser by the uid behind the socket."""
+    """slurmdbd.conf: without a password MariaDB authenticates SlurmUser by the socket's peer uid."""
     return HEADER + "".join(f"{line}\n" for line in _slurmdbd(cluster))
 
 
@@ -178,15 +178,15 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
 
 
 def slurmd_hook_lines(hooks: model.BridgeHooks) -> Iterator[str]:
-    """What slurmds run. A program that is not there fails the job and drains the node, in every partition;
-    so does a pattern that matches nothing.
+    """Hooks that slurmds run. A missing program, or a pattern without a match, fails the job and drains the
+    node, in every partition.
     """
     yield f"Epilog={hooks.epilog}"
     yield "UsePAM=1" if hooks.pam else f"TaskProlog={hooks.task_prolog}"
 
 
 def render_slurmd_conf(hooks: model.BridgeHooks, *, conf: str) -> str:
-    """For the slurmds of bridged nodes: slurm.conf, with the hooks that no other slurmd runs."""
+    """For slurmds of bridged nodes: slurm.conf with the hooks that other slurmds do not run."""
     return HEADER + "".join(f"{line}\n" for line in (f"include {conf}", *slurmd_hook_lines(hooks)))
 
 
@@ -199,7 +199,6 @@ def _nodes_and_partitions(cluster: model.SlurmCluster) -> Iterator[str]:
 
 
 def node_line(node: model.NodeSpec, *, address: str) -> str:
-    """NodeName=…"""
     gres = f" Gres=gpu:{node.gpu_type + ':' if node.gpu_type else ''}{node.gpus}" if node.gpus else ""
     features = f" Feature={','.join(node.features)}" if node.features else ""
     where = f" NodeHostname={node.host} NodeAddr={node.address or address}" if node.host else ""
@@ -212,7 +211,6 @@ def node_line(node: model.NodeSpec, *, address: str) -> str:
 
 
 def partition_line(partition: model.PartitionSpec, *, nodes: tuple[str, ...]) -> str:
-    """PartitionName=…"""
     default = "YES" if partition.default else "NO"
     options = "".join(f" {name}={value}" for name, value in partition.options)
     return (
@@ -223,7 +221,7 @@ def partition_line(partition: model.PartitionSpec, *, nodes: tuple[str, ...]) ->
 
 
 def _quoted(secret: str) -> str:
-    """A value with blanks and number signs in it, as Slurm reads it back."""
+    """Quote blanks and number signs for Slurm's parser."""
     if '"' in secret or not secret.isprintable():
         raise errors.UsageError(
             "the database's password has a quotation mark or a line break in it, which Slurm cannot read"

@@ -1,4 +1,4 @@
-"""systemd units of a site: those in systemd/, which are whole for the usual paths, with the site's own."""
+"""systemd units of a site: the templates in systemd/ with the site's paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAM = "/usr/bin/penstock"
 
 
 def render(name: str, replacements: Mapping[str, str]) -> str:
-    """The unit of that name; every text that is to be replaced must be in it."""
+    """The unit of that name. Every text to be replaced must occur in it."""
     text = resources.files("penstock.render").joinpath("systemd", name).read_text(encoding="utf-8")
     for old, new in replacements.items():
         if old not in text:
@@ -25,7 +25,7 @@ def render(name: str, replacements: Mapping[str, str]) -> str:
 
 
 def _start(command: str, usual: str, *, program: str, config: str, slurm_commands: str) -> dict[str, str]:
-    """The line that starts the command with its `usual` settings, and what takes its place."""
+    """Replacement for the ExecStart line of the template, which uses the file `usual`.json."""
     start = f"{_environment(slurm_commands)}ExecStart={program} {command} --config {config}\n"
     return {f"ExecStart={PROGRAM} {command} --config /etc/penstock/{usual}.json\n": start}
 
@@ -61,7 +61,6 @@ def penstockd(
 
 
 def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: str, state: str) -> str:
-    """The intake, once the NAS is mounted."""
     start = _start("intake", "intake", program=program, config=config, slurm_commands=slurm_commands)
     return render(
         INTAKE,
@@ -74,7 +73,6 @@ def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: st
 
 
 def collector(*, program: str, config: str, slurm_commands: str, nas: str, results: str, state: str) -> str:
-    """The collector, once the NAS is mounted."""
     start = _start("collector", "collector", program=program, config=config, slurm_commands=slurm_commands)
     return render(
         COLLECTOR,
@@ -87,7 +85,7 @@ def collector(*, program: str, config: str, slurm_commands: str, nas: str, resul
 
 
 def slurmd(*, slurm_conf: str, slurm_commands: str) -> str:
-    """penstock-slurmd@NODE; systemd itself looks for no program in the PATH that it sets."""
+    """penstock-slurmd@NODE. systemd does not search the PATH that a unit sets for ExecStart."""
     environment = _environment(slurm_commands)
     program = "/usr/bin/env slurmd" if environment else "/usr/sbin/slurmd"
     start = f"{environment}ExecStart={program} "

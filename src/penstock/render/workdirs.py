@@ -1,9 +1,9 @@
-"""Where a job is in its pod: the folder that its script starts in, and its HOME.
+"""A job's working directory and HOME in its pod.
 
-Both are the site's own where pods see those under the same path. What they do not see is replaced by a folder
-of the pod's, which goes with it: a working directory by /tmp, a home by an empty folder that is mounted where
-the user's home is, so that `~` means what it means elsewhere. Where nothing can be mounted (over the image's
-own folders, or over a shared mount that lies in the home) HOME is OWN_HOME.
+Both are the site's own if pods see them under the same path. Otherwise the working directory is /tmp, and
+HOME is an empty volume mounted at the user's home, so that `~` means the same as elsewhere. Both vanish
+with the pod. Where no volume can be mounted (over the image's own folders, or over a shared mount within
+the home) HOME is OWN_HOME.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NO_PLACE = frozenset(
         *(path.strip("/") for path in (wellknown.AGENT_MOUNT, wellknown.OUTPUT_MOUNT)),
     }
 )
-"""Below these no home is made: the image's programs or the cluster's own are there."""
+"""No home is mounted below these: they hold the image's programs or mounts of the cluster."""
 
 
 class Home(NamedTuple):
-    """HOME of a job, and whether it is an empty folder made for its pod."""
+    """HOME of a job; `made` if it is an empty volume."""
 
     path: str
     made: bool
@@ -41,13 +41,13 @@ def visible(pod: PodSpec, shared_mounts: Iterable[str]) -> tuple[str, ...]:
 
 
 def lies_in(path: bytes, folders: Iterable[str]) -> bool:
-    """Whether it is one of the folders, or below one."""
+    """Whether the path is one of the folders, or below one."""
     known = map(os.fsencode, folders)
     return any(path == folder or path.startswith(folder + b"/") for folder in known)
 
 
 def workdir_of(request: launches.LaunchRequest, shared_mounts: Iterable[str]) -> bytes:
-    """Where the script starts: where it says itself, where it was submitted if pods see that, else /tmp."""
+    """The script's own choice, else the submit directory if pods see it, else /tmp."""
     if request.pod.workdir:
         return request.pod.workdir.encode()
     seen = lies_in(request.workdir, visible(request.pod, shared_mounts))
@@ -55,15 +55,13 @@ def workdir_of(request: launches.LaunchRequest, shared_mounts: Iterable[str]) ->
 
 
 def lost_workdir(request: launches.LaunchRequest, shared_mounts: Iterable[str]) -> bytes:
-    """The working directory that the job should have had and its pod does not see; empty when it does, and
-    where the script or its image chooses another.
-    """
+    """The submit directory if pods do not see it and neither script nor image sets another; else empty."""
     chosen = request.pod.workdir or request.pod.own_entrypoint
     return b"" if chosen or workdir_of(request, shared_mounts) == request.workdir else request.workdir
 
 
 def home_of(owner: launches.Owner, pod: PodSpec, shared_mounts: Iterable[str]) -> Home:
-    """The user's home where pods see it, else a folder of the pod's own under the same path, if it can be."""
+    """The user's home if pods see it, else a volume at the same path, if possible."""
     seen = visible(pod, shared_mounts)
     if owner.home and lies_in(os.fsencode(owner.home), seen):
         return Home(owner.home, made=False)

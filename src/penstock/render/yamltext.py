@@ -1,7 +1,7 @@
-"""Manifests as YAML: a writer of the small part of YAML that JSON data needs.
+"""Writes manifests as YAML, as far as JSON data needs it.
 
-Strings are quoted as JSON quotes them unless they are plain words, so no reader can take `1:30:00`, `no`
-or `0x10` for something else.
+Strings are quoted as in JSON unless they are plain words, so no reader takes `1:30:00`, `no` or `0x10` for
+something else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def documents(objects: Iterable[Any]) -> str:
-    """Several documents in one text."""
     return "---\n".join(f"{document(item)}\n" for item in objects)
 
 
 def document(value: Any) -> str:
-    """One document, without a line break at its end."""
+    """One document, without a final line break."""
     return "\n".join(_lines(value))
 
 
@@ -56,6 +55,6 @@ def _scalar(value: Any) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """YAML has one escape for a character that JSON writes as two, and refuses halves of it."""
+    """YAML has one escape for a character that JSON writes as a surrogate pair, and rejects half pairs."""
     number = ord(match[0])
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
