@@ -225,7 +225,8 @@ def test_an_account_without_a_namespace_fails_its_jobs_in_words(
     job = lab.sbatch("#!/bin/sh\n", "--account=under_score", "--output=refused.out")
     lab.wait_for(job, "FAILED")
     words = (
-        "account 'under_score' would have the namespace 'team-under_score', which is no name in Kubernetes"
+        "account 'under_score' would have the namespace 'team-under_score', "
+        "which is not a valid name in Kubernetes"
     )
     assert words in (lab.home / "refused.out").read_text()
     testing.until(lambda: not lab.run(("squeue", "--noheader")).stdout)

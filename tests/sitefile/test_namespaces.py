@@ -78,7 +78,7 @@ def test_numbers_are_not_guessed() -> None:
     ("account", "pattern", "words"),
     [
         ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is no name"),
-        ("x" * 60, "team-{account}", "which is no name in Kubernetes; small letters"),
+        ("x" * 60, "team-{account}", "which is not a valid name in Kubernetes; small letters"),
         ("kube-system", "{account}", "'kube-system', which is the cluster's own"),
         ("default", "{account}", "'default', which is the cluster's own"),
         ("penstock-system", "{account}", "'penstock-system', which is the cluster's own"),

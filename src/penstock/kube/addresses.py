@@ -19,8 +19,7 @@ class Address:
     """Host, port, and the prefix of every API path."""
 
     scheme: str
-    host: str
-    """IPv6 addresses without brackets."""
+    host: str  # IPv6 addresses without brackets
     port: int
     prefix: str = ""
 

@@ -32,8 +32,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-CONNECTIONS = 16
-"""For requests. Small, because the pool checks every connection before each request."""
+CONNECTIONS = 16  # for requests. Small, because the pool checks every connection before each request
 SILENCE = 150.0  # longer than any watch lasts: a watch silent for this long is dead
 
 

@@ -29,8 +29,7 @@ KEEP_ASKING = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, QUIET_SECONDS // 4),
 )
 """A stream may be silent for hours: only TCP keepalive distinguishes that from a peer that is gone."""
-Output = tuple[int, bytes]
-"""Stream number (1 or 2) and the bytes printed there."""
+Output = tuple[int, bytes]  # stream number (1 or 2) and the bytes printed there
 
 
 class ExecStatus(msgspec.Struct, frozen=True):

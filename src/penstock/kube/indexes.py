@@ -8,8 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-Values = Callable[[T], Iterable[Hashable]]
-"""The index values of an object."""
+Values = Callable[[T], Iterable[Hashable]]  # the index values of an object
 
 
 class Index(Generic[T]):

@@ -58,13 +58,11 @@ class Access:
 
     server: str
     token: str = ""
-    token_file: TokenFile | None = None
-    """Used instead of `token`: renewed in its file."""
+    token_file: TokenFile | None = None  # used instead of `token`: renewed in its file
     tls: ssl.SSLContext | None = None
     origin: str = ""
     """Where the credentials were read, for errors shown to whoever can renew them; empty to omit."""
-    renew: str = ""
-    """How to get new credentials."""
+    renew: str = ""  # how to get new credentials
 
     @property
     def bearer(self) -> str:

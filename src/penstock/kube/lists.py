@@ -30,8 +30,7 @@ class Source(Protocol):
 
 class Page(msgspec.Struct, Generic[T]):
     metadata: types.ListMeta
-    items: list[T] | None
-    """null if there are none and only metadata was requested."""
+    items: list[T] | None  # null if there are none and only metadata was requested
 
 
 @dataclasses.dataclass(frozen=True)

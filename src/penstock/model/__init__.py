@@ -1,1 +1,1 @@
-"""Frozen data that every layer speaks: jobs, nodes, resources. No I/O."""
+"""Frozen data for all layers: jobs, nodes, resources. No I/O."""

@@ -1,4 +1,4 @@
-"""What a check of the invariants has to know of penstockd, as plain data."""
+"""What a check of the invariants needs to know of penstockd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.model.reasons import OutcomeKind
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Room on a node that penstockd keeps for a job."""
+    """A reservation of penstockd's on a node."""
 
     job_id: int
     restart: int
@@ -27,7 +27,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt of a job ended, as penstockd told its launcher."""
+    """How an attempt ended, as penstockd told its launcher."""
 
     job_id: int
     restart: int
@@ -38,11 +38,10 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DaemonView(msgspec.Struct, frozen=True, kw_only=True):
-    """What penstockd believes: its partitions, the room it holds, the latest ends."""
+    """penstockd's partitions, its reservations, and the latest ends."""
 
     bridged_partitions: tuple[str, ...] = ()
     trusted_partitions: tuple[str, ...] = ()
-    gpu_resources: dict[str, str] = {}
-    """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
+    gpu_resources: dict[str, str] = {}  # resource names of GRES types whose GPUs are not nvidia.com/gpu
     held: tuple[Held, ...] = ()
     ends: tuple[End, ...] = ()

@@ -1,6 +1,6 @@
-"""What a Slurm cluster is made of, as plain data: enough to render every configuration file it needs.
+"""A Slurm cluster as data, from which all of its configuration files are rendered.
 
-The lab fills this in for one machine; a site description can fill in the same fields for a real cluster.
+The lab fills this in for one machine, a site description for a real cluster.
 """
 
 from __future__ import annotations
@@ -13,51 +13,45 @@ from penstock.model import releases
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """One Slurm node, served by one slurmd on its own port."""
+    """A Slurm node with its own slurmd."""
 
     name: str
-    port: int
-    """0 for a node with a slurmd of its own on Slurm's usual port."""
+    port: int  # 0 for Slurm's usual port
     cpus: int = 8
     memory_mb: int = 32768
     gpus: int = 4
     gpu_type: str = ""
     features: tuple[str, ...] = ()
-    host: str = "localhost"
-    """Machine that its slurmd runs on; empty for the node itself."""
-    address: str = ""
-    """That machine's address; empty for the cluster's own."""
+    host: str = "localhost"  # machine of its slurmd; empty for the node itself
+    address: str = ""  # that machine's address; empty for the cluster's own
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSpec:
-    """One queue; the jobs of a bridged one run as pods, those of the others as ordinary Slurm jobs."""
+    """A partition; jobs of a bridged one run as pods, others as ordinary Slurm jobs."""
 
     name: str
     bridged: bool
     default: bool = False
     max_time: str = "7-00:00:00"
     default_time: str = "01:00:00"
-    nodes: tuple[str, ...] = ()
-    """Names of its nodes; nothing stands for all."""
-    options: tuple[tuple[str, str], ...] = ()
-    """More of the partition's line, as AllowGroups and its value."""
+    nodes: tuple[str, ...] = ()  # its nodes; empty for all
+    options: tuple[tuple[str, str], ...] = ()  # more options of the partition's line, such as AllowGroups
 
 
 @dataclass(frozen=True, kw_only=True)
 class BridgeHooks:
-    """Absolute paths of the programs that Slurm runs for us."""
+    """Absolute paths of the hooks."""
 
     prolog_slurmctld: str
     epilog: str
     task_prolog: str
-    pam: bool = False
-    """Whether slurmds have the PAM session that stops steps; TaskProlog is the weaker lock without it."""
+    pam: bool = False  # whether slurmds use the PAM session that stops steps; TaskProlog alone is weaker
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmPlaces:
-    """Absolute paths that Slurm's own daemons read and write."""
+    """Absolute paths of Slurm's daemons."""
 
     munge_socket: str
     state_dir: str
@@ -65,13 +59,12 @@ class SlurmPlaces:
     pid_dir: str
     log_dir: str
     gpu_device_dir: str
-    plugin_dir: str = ""
-    """Where Slurm's plugins are; empty where its own build put them."""
+    plugin_dir: str = ""  # Slurm's plugins; empty for the default of its build
 
 
 @dataclass(frozen=True, kw_only=True)
 class Priorities:
-    """How Slurm orders what waits; the defaults are the measured ones."""
+    """How Slurm orders pending jobs; the defaults were measured."""
 
     parameters: tuple[str, ...] = (
         "bf_interval=5",
@@ -81,15 +74,14 @@ class Priorities:
         "batch_sched_delay=0",
         "default_queue_depth=1000",
     )
-    memory_per_cpu: int | None = None
-    """MiB; None for half of a CPU's even share of the smallest node."""
+    memory_per_cpu: int | None = None  # MiB; None for half of a CPU's even share of the smallest node
     decay_half_life: str = "7-0"
     max_age: str = "1-0"
     weights: tuple[tuple[str, int], ...] = (("Age", 1000), ("Fairshare", 10000), ("JobSize", 500))
 
     def memory_of_a_cpu(self, nodes: Sequence[NodeSpec]) -> int:
-        """DefMemPerCPU. Half of an even share: every CPU of the smallest node can be used, and room for big
-        jobs stays.
+        """DefMemPerCPU. Half of an even share, so that all CPUs of the smallest node can be used and big
+        jobs still fit.
         """
         if self.memory_per_cpu is not None:
             return self.memory_per_cpu
@@ -98,19 +90,18 @@ class Priorities:
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """Where slurmdbd keeps its records, and as whom."""
+    """slurmdbd's database and its user."""
 
     name: str = "slurm_acct_db"
     host: str = "localhost"
-    user: str = ""
-    """Empty for SlurmUser, known by its uid."""
+    user: str = ""  # empty for SlurmUser, authenticated by uid
     password: str = ""
     enforce: tuple[str, ...] = ("associations", "limits", "qos", "safe")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmCluster:
-    """Everything that slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf are rendered from."""
+    """What slurm.conf, gres.conf, cgroup.conf and slurmdbd.conf are rendered from."""
 
     name: str
     nodes: tuple[NodeSpec, ...]
@@ -118,22 +109,19 @@ class SlurmCluster:
     controller_port: int
     accounting_port: int
     places: SlurmPlaces
-    address: str = "127.0.0.1"
-    """Where all daemons are reached."""
+    address: str = "127.0.0.1"  # of all daemons
     listen_on_address_only: bool = True
-    """Needs a machine whose own name stands for `address`; otherwise daemons listen on all addresses."""
-    hooks: BridgeHooks | None = None
-    """None leaves every bridge hook out: a plain Slurm, whatever its partitions say."""
+    """Requires that the machine's own name resolves to `address`; otherwise daemons listen on all."""
+    hooks: BridgeHooks | None = None  # None: plain Slurm without any hook, whatever its partitions say
     hooks_everywhere: bool = True
-    """Whether slurm.conf names the hooks that slurmds run. Otherwise only the file does that the slurmds of
-    bridged nodes read: other hosts need not have our programs."""
-    submit_filter: bool = True
-    """Whether sbatch shows the diagnostics of `penstock validate`."""
+    """Whether slurm.conf names the hooks of slurmds. Otherwise only the file for slurmds of bridged nodes
+    does, and other hosts need not have our programs.
+    """
+    submit_filter: bool = True  # whether sbatch shows the diagnostics of `penstock validate`
     slurm_user: str = "slurm"
     controller_host: str = "localhost"
     accounting_host: str = "localhost"
-    accounting_address: str = ""
-    """Where slurmdbd is reached; empty for `address`."""
+    accounting_address: str = ""  # slurmdbd's address; empty for `address`
     priorities: Priorities = Priorities()
     database: Database = Database()
     cred_expire: int = 10
@@ -141,9 +129,9 @@ class SlurmCluster:
     kill_wait: int = 30
     prolog_epilog_timeout: int = 300
     prolog_slurmctld_timeout: int = 60
-    """Seconds that PrologSlurmctld needs at most, below which an existing limit is raised."""
+    """Seconds that PrologSlurmctld may need; a shorter existing limit is raised."""
     release: releases.Release = releases.OLDEST
-    """Release of Slurm that will read the files, such as (24, 11): option names differ between them."""
+    """The release of Slurm that reads the files: option names differ."""
 
     @property
     def bridged_partitions(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What penstockd tells people about jobs: the Kubernetes side and the timeline, ready for a table or JSON."""
+"""What penstockd tells people about jobs: pods and timeline, ready for a table or JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class PodView(msgspec.Struct, frozen=True):
     status: str
     image: str
     reason: str = ""
-    warnings: tuple[str, ...] = ()
-    """What the cluster complains of while it has not started, the latest last."""
+    warnings: tuple[str, ...] = ()  # warning events while it has not started, the latest last
 
 
 class StepView(msgspec.Struct, frozen=True):
@@ -28,8 +27,7 @@ class StepView(msgspec.Struct, frozen=True):
     at: float
     name: str
     text: str = ""
-    kind: str = ""
-    """Of the refusal or the outcome that it is about."""
+    kind: str = ""  # of the refusal or outcome
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -38,8 +36,6 @@ class JobView(msgspec.Struct, frozen=True):
     job_id: int
     pods: tuple[PodView, ...] = ()
     timeline: tuple[StepView, ...] = ()
-    stdout: bytes = b""
-    """Where the attempt under way writes, as the kernel names it; empty when there is none."""
+    stdout: bytes = b""  # where the current attempt writes, as the kernel names it; empty if there is none
     stderr: bytes = b""
-    refusals: tuple[Refusal, ...] = ()
-    """Why it was sent back to the queue, if nothing has happened to it since."""
+    refusals: tuple[Refusal, ...] = ()  # why admission refused it, if nothing has happened to it since

@@ -1,6 +1,4 @@
-"""A job as Slurm knows it: which attempt of whose it is, what slurmctld remembers, where it runs, and what
-the accounting keeps.
-"""
+"""A job as Slurm knows it: its attempt and owner, slurmctld's data, its allocation, its accounting record."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from penstock.model import comments, numbers, resources, states
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobIdentity:
-    """One attempt of one job of one user: what Slurm itself told PrologSlurmctld, or squeue tells us."""
+    """One attempt of a job and its user, as Slurm told PrologSlurmctld or squeue."""
 
     job_id: int
     restart: int
@@ -29,15 +27,14 @@ class NodeShare:
 
     node: str
     amount: resources.Amount
-    gpus_by_type: resources.Devices = ()
-    """GPUs by Slurm's name of their kind, where the job's GRES have one."""
+    gpus_by_type: resources.Devices = ()  # GPUs by Slurm's type, if the job's GRES have one
 
     @property
     def gpu_types(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.gpus_by_type)
 
     def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> NodeShare:
-        """The share with its GPUs under the resource names that their types have there."""
+        """With GPUs under their types' resource names in Kubernetes."""
         counts: collections.Counter[str] = collections.Counter()
         for name, count in self.gpus_by_type:
             counts[gpu_resources.get(name, wellknown.GPU_RESOURCE)] += count
@@ -49,8 +46,8 @@ class NodeShare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """Where an attempt of a job runs; the order of the nodes is the order of ranks. Of a Job it has what pods
-    are made of: no text of the user's, and nothing that changes while it runs.
+    """Where an attempt runs; the order of the nodes is the order of ranks. Has what pods are made of: no
+    text of users', and nothing that changes while the job runs.
     """
 
     identity: JobIdentity
@@ -59,30 +56,31 @@ class Allocation:
     qos: str = ""
     account: str = ""
     gid: int | None = None
-    """The group that the job was submitted with; its user's own where Slurm does not tell."""
-    array: tuple[int, int] | None = None
-    """The array's id and the number of its task, where the job is one."""
+    """The group that the job was submitted with; None if Slurm does not tell: the user's own."""
+    array: tuple[int, int] | None = None  # array id and task number of an array task
     submission: str = ""
-    """The same for all attempts of a job, another for one that gets its number later; empty if not known."""
+    """Identifies the submission: equal for all attempts, different if the job id is reused; "" if unknown.
+    """
     requeue: bool | None = None
-    """Whether its owner lets it run twice; None: as the site has it. Until it starts it may go back."""
+    """Whether its owner allows a second run; None for the site's default. Before its start it may always be
+    requeued.
+    """
 
     @property
     def shown_id(self) -> str:
-        """20_3 for a task of an array, else the job's number."""
+        """20_3 for an array task, else the job id."""
         return "_".join(map(str, self.array)) if self.array else str(self.identity.job_id)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveJob:
-    """The least that squeue tells of a job. All jobs are asked for it every few seconds: it has no text of
-    users', and no names for which a directory service would have to answer.
+    """The minimum that squeue tells of a job. It is asked for all jobs every few seconds, so it has no text
+    of users', and no names for which a directory service would have to answer.
     """
 
     identity: JobIdentity
     state: str
-    partition: str
-    """Several, with commas, of a job that waits for any of them."""
+    partition: str  # of a pending job possibly several, separated by commas
 
     @property
     def job_id(self) -> int:
@@ -94,83 +92,62 @@ class LiveJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or is about to: nothing may be started for it any more."""
+        """Whether it has ended or is ending: nothing may be started for it any more."""
         return self.state in states.ENDING
 
     @property
     def holds_resources(self) -> bool:
-        """While this is so its pods have a right to be there."""
+        """Its pods are legitimate while this is true."""
         return self.state in states.HOLDING
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job(LiveJob):
-    """A job in slurmctld's memory. Times are seconds since 1970, 0 where there is none."""
+    """A job in slurmctld's memory. Times are seconds since 1970, or 0."""
 
-    shown_id: str = ""
-    """As people name it: 20_3 for a task of an array, 20_[4-9] for those that wait together."""
-    array: tuple[int, int] | None = None
-    """The array's id and the number of its task, where the job is one."""
-    user: str = ""
-    """Only told to people: a directory service may be slow."""
+    shown_id: str = ""  # as users name it: 20_3 for an array task, 20_[4-9] for pending tasks together
+    array: tuple[int, int] | None = None  # array id and task number of an array task
+    user: str = ""  # only for people: a directory service may be slow
     name: str = ""
     gid: int | None = None
     account: str = ""
     qos: str = ""
     priority: int = 0
-    reason: str = ""
-    """Slurm's own word for what it waits for, or why it ended."""
+    reason: str = ""  # Slurm's Reason: what it waits for, or why it ended
     nodes: tuple[str, ...] = ()
-    shares: tuple[NodeShare, ...] = ()
-    """What it has of each node; only scontrol tells."""
-    required: tuple[str, ...] = ()
-    """Nodes that it asks for by name."""
-    is_fixed: bool = False
-    """It asks for nodes by name, or has a reservation."""
-    features: bool = False
-    """Whether it asks for some."""
-    excluded: tuple[str, ...] = ()
-    """ExcNodeList: its owner's nodes and those that penstockd keeps it from."""
-    submitted: int = 0
-    """Anew with every requeue."""
-    begins: int = 0
-    """When Slurm looks at it again."""
+    shares: tuple[NodeShare, ...] = ()  # per node; only from scontrol
+    required: tuple[str, ...] = ()  # nodes requested by name
+    is_fixed: bool = False  # it requests nodes by name or a reservation
+    features: bool = False  # whether it requests any
+    excluded: tuple[str, ...] = ()  # ExcNodeList: its owner's nodes and those that penstockd excludes
+    submitted: int = 0  # changes with every requeue
+    begins: int = 0  # when Slurm considers it again
     started: int = 0
-    ended: int = 0
-    """Only scontrol tells."""
-    elapsed: int | None = None
-    """Seconds."""
+    ended: int = 0  # only from scontrol
+    elapsed: int | None = None  # seconds
     exit_code: int = 0
     signal: int = 0
     comment: str = ""
-    may_go_back: bool = True
-    """Whether Slurm would send it back to the queue now, and not cancel it."""
-    admin_comment: str = ""
-    """With the mark (slurm/marks.py) that says the following."""
-    prepared: bool = True
-    """Whether our job_submit.lua has seen it: only then does our launcher stand before its script."""
-    submission: str = ""
-    """When our job_submit.lua saw it: requeues do not change that."""
-    requeue: bool | None = None
-    """What its owner said at submission."""
-    avoids: tuple[str, ...] = ()
-    """Of `excluded`, penstockd's."""
-    until: int = 0
-    """Until when penstockd lets it wait."""
-    workdir: str = ""
-    """This and the job's files are told by scontrol alone."""
+    may_go_back: bool = True  # whether Slurm would requeue it now rather than cancel it
+    admin_comment: str = ""  # with the mark (slurm/marks.py), from which the following come
+    prepared: bool = True  # whether our job_submit.lua has seen it: only then is our launcher its interpreter
+    submission: str = ""  # when our job_submit.lua saw it: requeues do not change that
+    requeue: bool | None = None  # the owner's choice at submission
+    avoids: tuple[str, ...] = ()  # the part of `excluded` that is penstockd's
+    until: int = 0  # until when penstockd makes it wait
+    workdir: str = ""  # this and the job's files come only from scontrol
     stdin: str = ""
     stdout: str = ""
     stderr: str = ""
 
     @property
     def goes_on(self) -> bool:
-        """Whether it has not ended; one that is ending has not."""
+        """Whether it has not ended; an ending job has not."""
         return self.state not in states.OVER
 
     @property
     def task(self) -> str:
-        """Which of its array's tasks it is, or [4-9]; empty for none."""
+        """Its array task, or [4-9]; empty if it is not of an array."""
         return self.shown_id.partition("_")[2]
 
     @property
@@ -179,25 +156,25 @@ class Job(LiveJob):
 
     @property
     def script_id(self) -> int:
-        """The job whose script slurmctld keeps for it: that of its array."""
+        """The job id under which slurmctld keeps its script: its array's."""
         return self.array[0] if self.array else self.job_id
 
     @property
     def own_comment(self) -> str | None:
-        """What its owner wrote where the reason of its wait stands now; None: its comment is its owner's."""
+        """The owner's comment behind the reason of its wait; None if there is no such reason."""
         return comments.own(self.comment)
 
     @property
     def own_excluded(self) -> frozenset[str]:
-        """Its owner's."""
+        """The owner's part of `excluded`."""
         return frozenset(self.excluded) - frozenset(self.avoids)
 
     def share_of(self, node: str) -> resources.Amount:
-        """What Slurm gave it of that node; nothing when it gave none."""
+        """What Slurm gave it of that node; zero if nothing."""
         return sum((share.amount for share in self.shares if share.node == node), resources.Amount())
 
     def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> Job:
-        """The job with its GPUs under the resource names that their types have there."""
+        """With GPUs under their types' resource names in Kubernetes."""
         shares = tuple(share.in_kubernetes(gpu_resources) for share in self.shares)
         return dataclasses.replace(self, shares=shares)
 
@@ -216,17 +193,15 @@ class Job(LiveJob):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a job in the accounting, which counts no restarts: attempts are told apart by when they
-    started. The collector keeps it in a file. Times are seconds since 1970.
+    """One attempt of a job in the accounting. slurmdbd counts no restarts: attempts are distinguished by
+    their start. The collector keeps it in a file. Times are seconds since 1970.
     """
 
     job_id: int
-    shown_id: str
-    """20_3 for a task of an array, 20_[5-9] for those that wait."""
+    shown_id: str  # 20_3 for an array task, 20_[5-9] for pending ones
     uid: int
     state: str
-    end: str = msgspec.field(default="", name="exit_code")
-    """Exit code and signal, as 7:0."""
+    end: str = msgspec.field(default="", name="exit_code")  # exit code and signal, as 7:0
     submitted: float | None = None
     started: float | None = None
     ended: float | None = None
@@ -249,5 +224,5 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_change(self) -> bool:
-        """Slurm tells of an end that it brought about itself first and of the exit code a moment later."""
+        """For an end that Slurm caused, slurmdbd gets the state first and the exit code a moment later."""
         return self.state in states.CODE_COMES_LATER and self.end == "0:0"

@@ -1,12 +1,12 @@
-"""JobSpec: what a batch script asks for, once and for all readers.
+"""JobSpec: what a batch script requests, parsed once for all readers.
 
-It is the one intermediate representation between sbatch's words and whatever runs the job: Slurm through
-the bridge, a scheduler of our own, Kueue or Volcano. Every field is what *Slurm* will understand of the
-script (the agreement tests hold it against `scontrol show job`), and `provenance` says for each where it
-came from.
+It is the one intermediate representation between sbatch's options and whatever runs the job: Slurm through
+Penstock, or another scheduler such as Kueue or Volcano. Every field is what *Slurm* understands of the
+script (the agreement tests compare it with `scontrol show job`), and `provenance` says where each came
+from.
 
-Counts that Slurm has not decided yet, such as how 5 tasks fall on 1-3 nodes, stay open here: nobody
-downstream may take a guess for a decision.
+Counts that Slurm has not decided yet, such as how 5 tasks fall on 1-3 nodes, stay open: a guess must not be
+taken for a decision.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-UNLIMITED: Final = 0xFFFFFFFF
-"""A time limit in minutes that means "none" (Slurm's INFINITE)."""
+UNLIMITED: Final = 0xFFFFFFFF  # a time limit in minutes that means "none" (Slurm's INFINITE)
 
 DEFAULT_OUTPUT: Final = "slurm-%j.out"
 DEFAULT_ARRAY_OUTPUT: Final = "slurm-%A_%a.out"
@@ -27,7 +26,7 @@ Sharing = Literal["default", "exclusive", "user", "mcs", "topo", "oversubscribe"
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a value came from; `line` and `column` count from 1 and are 0 outside the script."""
+    """Where a value came from; `line` and `column` count from 1, and are 0 outside of the script."""
 
     origin: Origin
     name: str = ""
@@ -36,21 +35,21 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeRange(msgspec.Struct, frozen=True):
-    """--nodes: at least and at most; maximum 0 means that Slurm may take as many as it needs."""
+    """--nodes: minimum and maximum; maximum 0 lets Slurm decide."""
 
     minimum: int = 1
     maximum: int = 0
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """An amount of memory a node, CPU or GPU; 0 MiB a node means all the memory of the node."""
+    """Memory per node, CPU or GPU; 0 MiB per node means all of the node's."""
 
     scope: MemoryScope
     mib: int
 
 
 class Gres(msgspec.Struct, frozen=True):
-    """One generic resource: name, type (empty: any) and how many."""
+    """A generic resource: name, type (empty: any) and count."""
 
     name: str
     type: str = ""
@@ -58,7 +57,7 @@ class Gres(msgspec.Struct, frozen=True):
 
 
 class GresRequest(msgspec.Struct, frozen=True):
-    """Generic resources by what they are counted for; each text is Slurm's own spelling of it."""
+    """Generic resources by scope; each text is in Slurm's own spelling."""
 
     per_node: tuple[Gres, ...] = ()
     per_job: tuple[Gres, ...] = ()
@@ -71,14 +70,14 @@ class GresRequest(msgspec.Struct, frozen=True):
 
     @property
     def everything(self) -> tuple[Gres, ...]:
-        """Whatever it is counted for."""
+        """Of all scopes."""
         return (*self.per_node, *self.per_job, *self.per_task, *self.per_socket)
 
 
 class ArraySpec(msgspec.Struct, frozen=True):
     """--array: the task ids in order, and how many may run at once (0: all).
 
-    `ids` is empty for more than 100,000 of them, and `step` 0 where they have no common one.
+    `ids` is empty for more than 100,000 tasks, and `step` is 0 if they have no common one.
     """
 
     text: str
@@ -99,14 +98,14 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class Dependencies(msgspec.Struct, frozen=True):
-    """All conditions, joined by "all" (a comma in sbatch) or "any" (a question mark)."""
+    """Conditions joined by "all" (a comma in sbatch) or "any" (a question mark)."""
 
     need: Literal["all", "any"] = "all"
     conditions: tuple[Dependency, ...] = ()
 
 
 class SignalSpec(msgspec.Struct, frozen=True):
-    """--signal: which signal, how long before the end, to the batch script alone or to the steps."""
+    """--signal: which, how long before the end, and to the batch script or to the steps."""
 
     number: int
     seconds_before: int = 60
@@ -115,7 +114,7 @@ class SignalSpec(msgspec.Struct, frozen=True):
 
 
 class ExportPolicy(msgspec.Struct, frozen=True):
-    """--export: everything of the submit environment or nothing, and what is named besides."""
+    """--export: whether the whole submit environment is passed, and named variables."""
 
     everything: bool = True
     names: tuple[str, ...] = ()
@@ -123,7 +122,7 @@ class ExportPolicy(msgspec.Struct, frozen=True):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A folder of the site made visible in the pod."""
+    """A folder of the site that is mounted in the pod."""
 
     source: str
     target: str
@@ -131,8 +130,6 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Kubernetes toleration, in the API's own words."""
-
     key: str = ""
     operator: Literal["Exists", "Equal"] = "Exists"
     value: str = ""
@@ -140,7 +137,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True):
-    """What the #K8S_ directives ask of the pods."""
+    """What the #K8S_ directives ask for."""
 
     image: str = ""
     workdir: str = ""
@@ -158,7 +155,7 @@ class PodSpec(msgspec.Struct, frozen=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One job (or one component of a heterogeneous job) as Slurm will understand it."""
+    """A job (or a component of a heterogeneous job) as Slurm understands it."""
 
     name: str
     interpreter: str

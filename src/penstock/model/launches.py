@@ -1,6 +1,4 @@
-"""What the launcher hands over, and who it is for: everything a job's pods are made of besides the
-allocation.
-"""
+"""The launch request and the job's owner: all that pods are made of besides the allocation."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from penstock.model.jobspec import PodSpec
 
 _SPECIFIER = re.compile(r"%(\d)?([Aaj%])")  # a digit pads with zeros
 _NAMES_TASK = re.compile(r"(?<!%)(?:%%)*%\d?[aj]")
-_NO_TASK = "4294967294"  # what Slurm writes for %a outside arrays
+_NO_TASK = "4294967294"  # Slurm's %a outside of arrays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,42 +23,33 @@ class Owner:
     gid: int
     groups: tuple[int, ...]
     home: str = ""
-    account: str = ""
-    """Slurm's account that the job is charged to."""
+    account: str = ""  # the Slurm account that the job is charged to
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """The batch process that slurmd started, as data. Bytes, because none of it has to be text."""
+    """The batch process that slurmd started. Bytes, because none of it has to be text."""
 
-    interpreter: bytes
-    """What followed the launcher in the script's first line: a path and at most one argument."""
+    interpreter: bytes  # a path and at most one argument, from the script's first line
     script: bytes
     arguments: tuple[bytes, ...] = ()
-    environment: tuple[bytes, ...] = ()
-    """NAME=value entries."""
+    environment: tuple[bytes, ...] = ()  # NAME=value entries
     workdir: bytes
-    stdout: bytes
-    """Where the process's output goes, every pattern expanded, as the kernel names it."""
+    stdout: bytes  # as the kernel names the file, every pattern expanded
     stderr: bytes
     stdin: bytes = b"/dev/null"
-    umask: bytes = b""
-    """Octal digits, as the submitter had it; empty: the image's own."""
-    output_dir: bytes = b""
-    """The folder that the agent makes for the job's outputs; empty: none."""
-    pod: PodSpec = dataclasses.field(default_factory=PodSpec)
-    """What the script's #K8S_ directives ask for."""
+    umask: bytes = b""  # the submitter's, in octal digits; empty: the image's own
+    output_dir: bytes = b""  # the output folder that the agent creates; empty: none
+    pod: PodSpec = dataclasses.field(default_factory=PodSpec)  # from the script's #K8S_ directives
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Patterns of #K8S_OUTPUTS, with %A, %a and %j filled in as in --output."""
+        """Patterns of #K8S_OUTPUTS, with %A, %a and %j replaced as in --output."""
         return self.filled_in(self.pod.outputs)
 
     @property
     def everybodys_outputs(self) -> tuple[str, ...]:
-        """Patterns that would name, in a folder that all tasks of this job's array share, the others' files,
-        too.
-        """
+        """Patterns that, in a folder shared by all tasks of an array, also match other tasks' files."""
         if not self._variable(b"SLURM_ARRAY_TASK_ID"):
             return ()
         return tuple(filter(lambda pattern: not _NAMES_TASK.search(pattern), self.pod.outputs))
@@ -79,7 +68,7 @@ class LaunchRequest:
         )
 
     def _variable(self, name: bytes) -> str:
-        """A number that slurmd set; empty when there is none."""
+        """A number that slurmd set; empty if there is none."""
         found = next((entry for entry in self.environment if entry.startswith(name + b"=")), b"")
         value = found.partition(b"=")[2].decode("ascii", "replace")
         return value if numbers.natural(value) is not None else ""

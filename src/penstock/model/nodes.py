@@ -12,24 +12,22 @@ NOTHING = resources.Amount()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node with what Slurm believes it has, and has given to jobs."""
+    """A node: what it has, and what Slurm has allocated of it."""
 
     name: str
     state: str
     amount: resources.Amount
     used: resources.Amount = NOTHING
-    gpu_type: str = ""
-    """The first, where it has several."""
+    gpu_type: str = ""  # the first, if there are several
     gpus_by_type: resources.Devices = ()
     features: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
     reason: str = ""
-    address: str = ""
-    """Where slurmctld finds its slurmd."""
+    address: str = ""  # of its slurmd, as slurmctld knows it
 
     @property
     def is_up(self) -> bool:
-        """Whether Slurm gives it to jobs at all, now or when those that are there have ended."""
+        """Whether Slurm schedules jobs on it, now or once its current jobs have ended."""
         words = states.words_of_node(self.state)
         return bool(words & states.OPEN) and not words & states.CLOSED
 
@@ -42,8 +40,8 @@ class Node:
         return bool(states.words_of_node(self.state) & states.OUT_OF_SERVICE)
 
     def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> Node:
-        """The node with its GPUs under the resource names that their types have there. Of a node with GPUs of
-        several types Slurm tells only how many are used.
+        """With GPUs under their types' resource names in Kubernetes. Of a node with several types Slurm
+        tells only how many GPUs are used.
         """
         whole = jobs.NodeShare(node=self.name, amount=self.amount, gpus_by_type=self.gpus_by_type)
         types = ((self.gpu_type, self.used.all_gpus),) if self.gpu_type else ()
@@ -57,19 +55,14 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drain:
-    """A node on which Slurm starts nothing, as somebody wanted. Not a Node: sinfo alone tells since when, and
-    the reason as it was given.
-    """
+    """A drained node. Not a Node: only sinfo tells since when, and the unmodified reason."""
 
     node: str
     reason: str
-    since: float
-    """When the reason was given, by slurmctld's clock; 0 when it does not say."""
+    since: float  # when the reason was set, by slurmctld's clock; 0 if unknown
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A partition."""
-
     name: str
     nodes: tuple[str, ...]

@@ -1,15 +1,14 @@
-"""Numbers from outside, read strictly: `isdigit` takes superscripts for digits, and `int` gives up with an
-error of its own at some thousand digits.
+"""Strict parsing of numbers: `isdigit` accepts superscripts, and `int` raises its own error for thousands
+of digits.
 """
 
 from __future__ import annotations
 
-_DIGITS = 20
-"""64 bits fit, and no id, count or time of Slurm or Kubernetes has more."""
+_DIGITS = 20  # enough for 64 bits, the most for any id, count or time of Slurm or Kubernetes
 
 
 def natural(text: str | bytes) -> int | None:
-    """A number that is not below zero, in plain digits; None for everything else."""
+    """A non-negative number in plain digits; None for anything else."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
         return None
     return int(text)

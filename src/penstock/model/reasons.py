@@ -1,7 +1,7 @@
 """Why a job does not start yet (Refusal) and how it ended (Outcome), as data.
 
-Code decides by `kind`. Sentences are made from these by model/sentences.py, only where a person reads them:
-Slurm's comment, the job's stderr, the command line. docs/reference/reasons.md is made from the tables here.
+Code decides by `kind`. model/sentences.py makes sentences only for people: Slurm's comment, the job's
+stderr, the command line. docs/reference/reasons.md is made from the tables here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class RefusalKind(enum.StrEnum):
-    """Why admission sent a job back to the queue."""
+    """Why admission refused a job."""
 
     API_UNAVAILABLE = "api-unavailable"
     CANCELLED = "cancelled"
@@ -52,80 +52,70 @@ class OutcomeKind(enum.StrEnum):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a job cannot start on the nodes that Slurm gave it."""
+    """Why a job cannot start on the nodes of its allocation."""
 
     kind: RefusalKind
     node: str = ""
-    resource: str = ""
-    """gpu, cpu, memory, or the name of an extended resource."""
+    resource: str = ""  # gpu, cpu, memory, or the name of an extended resource
     wanted: str = ""
     free: str = ""
-    held_by: tuple[str, ...] = ()
-    """Other people's pods that have the resource, as namespace/name."""
+    held_by: tuple[str, ...] = ()  # other pods that have the resource, as namespace/name
     pod: str = ""
     detail: str = ""
-    since: float = 0.0
-    """Since when the job has been refused for this reason, in seconds since 1970."""
+    since: float = 0.0  # since when the job has been refused for this reason, in seconds since 1970
 
     @property
     def is_final(self) -> bool:
-        """Whether trying again changes nothing: the job is cancelled."""
+        """Whether a retry would not help: the job is cancelled."""
         return self.kind is RefusalKind.UNSAFE_ENVIRONMENT
 
     def is_same(self, other: Refusal) -> bool:
-        """Whether the other is this refusal at another time."""
+        """Whether the other is the same refusal at another time."""
         return (self.kind, self.node, self.resource) == (other.kind, other.node, other.resource)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a job: the numbers for Slurm's record, and what brought it about."""
+    """The end of a job: the numbers for Slurm's record, and the cause."""
 
     kind: OutcomeKind = OutcomeKind.EXITED
     exit_code: int
     signal: int = 0
-    detail: str = ""
-    """What Kubernetes, the API or the agent said, on one line."""
-    rank: int = 0
-    """Of the pod that ended the job, if it is not the script's."""
-    node: str = ""
-    """Where it did not start, of a gang that was refused."""
-    requeue: bool = False
-    """The cluster's doing, not the job's: Slurm should run it again."""
-    began: bool = True
-    """Whether the script may have begun."""
-    succeeded: bool = False
-    """The script itself ended well, and `exit_code` is another because its pod was being deleted."""
-    recorded: str = ""
-    """The sentence, where the end was read from a record."""
+    detail: str = ""  # one line from Kubernetes, the API or the agent
+    rank: int = 0  # of the pod that ended the job, if not the script's
+    node: str = ""  # of the rank that did not start, for a gang that was refused
+    requeue: bool = False  # the cluster is the cause, not the job: Slurm should run it again
+    began: bool = True  # whether the script may have started
+    succeeded: bool = False  # the script succeeded; `exit_code` differs because its pod was being deleted
+    recorded: str = ""  # the sentence, if the end was read from a record
 
     def as_asked(self) -> Outcome:
-        """This end where the pod was deleted because Slurm wanted the job's end: the script's own."""
+        """The script's own end, if the pod was deleted because Slurm wanted the job to end."""
         if self.kind is not OutcomeKind.POD_DELETED:
             return self
         code = 0 if self.succeeded else self.exit_code
         return Outcome(exit_code=code, signal=self.signal, requeue=self.requeue, began=self.began)
 
     def of_rank(self, rank: int, node: str = "") -> Outcome:
-        """The job's end because the pod of another rank ended so."""
+        """The job's end that follows from this end of another rank's pod."""
         kind, detail = self.kind, self.detail
         if kind is OutcomeKind.EXITED:
             kind, detail = OutcomeKind.RANK_ENDED, str(self.exit_code)
         return Outcome(kind=kind, exit_code=LOST, detail=detail, rank=rank, node=node, requeue=self.requeue)
 
 
-LOST = 1  # exit code for ends in which no container exit code exists; the kind tells
+LOST = 1  # exit code if there is none of a container
 VANISHED = Outcome(kind=OutcomeKind.POD_DELETED, exit_code=LOST)
 NODE_LOST = Outcome(kind=OutcomeKind.NODE_LOST, exit_code=LOST, requeue=True)
 
 
 def not_started(kind: OutcomeKind, detail: str, *, node: str = "", requeue: bool = False) -> Outcome:
-    """The end of a job whose pods were not made."""
+    """The end of a job whose pods were not created."""
     return Outcome(kind=kind, exit_code=LOST, detail=detail, node=node, requeue=requeue)
 
 
 REFUSALS: dict[RefusalKind, tuple[str, str]] = {
     RefusalKind.API_UNAVAILABLE: (
-        "The Kubernetes API does not answer, so nobody knows whether there is room.",
+        "The Kubernetes API does not answer, so it is unknown whether there is room.",
         "Tried again when it answers.",
     ),
     RefusalKind.CANCELLED: ("The job was cancelled while it was being admitted.", "Nothing."),

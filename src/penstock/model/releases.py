@@ -1,7 +1,7 @@
-"""All that differs between Slurm's releases, as data: nobody else asks which release there is.
+"""All differences between Slurm's releases, as data: no other code checks the release.
 
-What is here was seen on the releases of TRIED, whose whole end-to-end suite is run by `make test-matrix`.
-A release between two of them counts as the older one, with what its own release notes say on top.
+What is here was observed on the releases of TRIED, on which `make test-matrix` runs the end-to-end suite. A
+release in between counts as the older one, plus what its own release notes say.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from penstock import errors
 
-Release = tuple[int, int]
-"""Such as (22, 5): year and month, as Slurm counts."""
+Release = tuple[int, int]  # year and month of a Slurm release, such as (22, 5)
 
 OLDEST: Release = (22, 5)
 TRIED: tuple[Release, ...] = (OLDEST, (24, 11), (26, 5))
@@ -29,21 +28,22 @@ _VERSION = re.compile(r"(?:^|\s)(\d{2})\.(\d{2})(?:\.\S*)?$")
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What is peculiar to one release."""
+    """Properties of one release."""
 
-    hook_timeouts: tuple[str, ...]
-    """Options of slurm.conf that bound how long Prolog and Epilog may take."""
+    hook_timeouts: tuple[str, ...]  # options of slurm.conf that limit Prolog and Epilog
     epilogs_add_up: bool
-    """Whether of two Epilog lines both count, the first first and each with its own time; otherwise the last
-    does."""
+    """Whether several Epilog lines all count, in order and each with its own time; otherwise only the last
+    does.
+    """
     starts_again_only_with_all_files: bool
-    """Whether slurmctld refuses to start with some of its state files and without others."""
+    """Whether slurmctld refuses to start with only some of its state files."""
     cgroup_conf: tuple[str, ...]
-    """Lines of cgroup.conf: later releases must be told not to touch cgroups, earlier ones refuse to be."""
+    """Lines of cgroup.conf: later releases must be told not to use cgroups, earlier ones reject that line.
+    """
 
 
 def traits(release: Release) -> Traits:
-    """What to know of this release, whether it was tried or not."""
+    """Properties of this release, tried or not."""
     return Traits(
         hook_timeouts=(
             ("PrologTimeout", "EpilogTimeout")
@@ -57,10 +57,10 @@ def traits(release: Release) -> Traits:
 
 
 def parse(answer: str) -> Release:
-    """(22, 5) from `slurm-wlm 22.05.8`, what `slurmctld -V` says, and from a plain 22.05."""
+    """(22, 5) from `slurm-wlm 22.05.8`, the output of `slurmctld -V`, or from a plain 22.05."""
     match = _VERSION.search(answer.strip())
     if match is None:
-        raise errors.SlurmError(f"{answer.strip()!r} is no version of Slurm")
+        raise errors.SlurmError(f"{answer.strip()!r} is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 

@@ -1,8 +1,8 @@
-"""Amounts of CPU, memory and GPUs in whole small units, so that sums are exact, and Kubernetes' way of
-writing them.
+"""Amounts of CPU, memory and GPUs in small integer units, so that sums are exact, and Kubernetes
+quantities.
 
-GPUs of the usual resource name have a field of their own; every other extended resource (amd.com/gpu,
-nvidia.com/mig-1g.10gb, but also network cards) is counted by its name, so that none stands in for another.
+GPUs of the usual resource name have their own field; every other extended resource (amd.com/gpu,
+nvidia.com/mig-1g.10gb, but also network cards) is counted by name, so that none is taken for another.
 """
 
 from __future__ import annotations
@@ -18,35 +18,28 @@ _UNITS: dict[str, int | fractions.Fraction] = {
     "m": fractions.Fraction(1, 1000), "u": fractions.Fraction(1, 10**6), "n": fractions.Fraction(1, 10**9),
 }  # fmt: skip
 _QUANTITY = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)(?P<unit>[a-zA-Z]*)")
-
-
-Devices = tuple[tuple[str, int], ...]
-"""Extended resources by name, in the order of their names, none of them zero."""
+Devices = tuple[tuple[str, int], ...]  # extended resources as (name, count), sorted by name, without zeros
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Amount:
-    """How much of a node somebody has, wants or leaves free."""
+    """An amount of a node's resources."""
 
     millicpus: int = 0
-    memory: int = 0
-    """Bytes."""
-    gpus: int = 0
-    """Of the usual resource, nvidia.com/gpu."""
-    devices: Devices = ()
-    """GPUs, and whatever else a node has, under other resource names."""
+    memory: int = 0  # bytes
+    gpus: int = 0  # of nvidia.com/gpu
+    devices: Devices = ()  # under any other resource name
 
     @property
     def all_gpus(self) -> int:
-        """GPUs under whatever name, of an amount that has no other devices: what Slurm gave to a job."""
+        """GPUs under any name, for an amount without other devices: what Slurm allocated to a job."""
         return self.gpus + sum(count for _, count in self.devices)
 
     def count_of(self, resource: str) -> int:
-        """How many devices of that name."""
         return dict(self.devices).get(resource, 0)
 
     def only(self, names: Collection[str]) -> Amount:
-        """The same with devices of these names alone."""
+        """With devices of these names only."""
         if not self.devices:
             return self
         return dataclasses.replace(self, devices=tuple(each for each in self.devices if each[0] in names))
@@ -58,11 +51,11 @@ class Amount:
         return self._with(other, int.__sub__)
 
     def largest(self, other: Amount) -> Amount:
-        """The larger of each."""
+        """The maximum per resource."""
         return self._with(other, max)
 
     def smallest(self, other: Amount) -> Amount:
-        """The smaller of each."""
+        """The minimum per resource."""
         return self._with(other, min)
 
     def _with(self, other: Amount, how: Callable[[int, int], int]) -> Amount:
@@ -74,7 +67,7 @@ class Amount:
         )
 
     def beyond(self, other: Amount) -> Amount:
-        """What of this is more than the other has, and nothing where it has more."""
+        """By how much this exceeds the other, per resource."""
         return (self - other).largest(Amount())
 
     def _devices(self, other: Amount, how: Callable[[int, int], int]) -> Devices:
@@ -82,8 +75,8 @@ class Amount:
         return devices((name, how(one.get(name, 0), two.get(name, 0))) for name in one.keys() | two.keys())
 
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
-        """What of this does not fit into `free`; empty when all does. Where others have taken more than there
-        is, nothing is left, and who wants nothing of it lacks nothing.
+        """What of this does not fit into `free`. An overcommitted resource counts as none free, and matters
+        only if it is requested.
         """
         free = free.largest(Amount())
         wants = (
@@ -104,13 +97,13 @@ class Amount:
 
 
 def devices(counts: Iterable[tuple[str, int]]) -> Devices:
-    """Counts by name, as an Amount keeps them."""
+    """Counts by name in the form of `Amount.devices`."""
     return tuple(sorted((name, count) for name, count in counts if count))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """Something that does not fit, as a user reads it."""
+    """A resource that does not fit, as a user reads it."""
 
     what: str
     needed: str
@@ -126,7 +119,7 @@ def _mebibytes(amount: int) -> str:
 
 
 def quantity(text: str | int | float) -> fractions.Fraction:
-    """A Kubernetes quantity ("500m", "32Gi", "1e3") as a number; ValueError when it is none."""
+    """A Kubernetes quantity ("500m", "32Gi", "1e3") as a number. ValueError if it is not one."""
     match = _QUANTITY.fullmatch(str(text))
     if match is None or match["unit"] not in _UNITS:
         raise ValueError(f"not a Kubernetes quantity: {text!r}")

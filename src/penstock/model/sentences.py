@@ -1,4 +1,4 @@
-"""Refusals and outcomes in words, for people: Slurm's comment, the job's stderr, tables."""
+"""Refusals and outcomes as sentences for people: Slurm's comment, the job's stderr, tables."""
 
 from __future__ import annotations
 
@@ -42,18 +42,16 @@ _OUTCOMES = {
 
 
 def refusal(one: Refusal) -> str:
-    """Why the job waits."""
     text = _REFUSALS[one.kind].format(one)
     return f"{text}, held by {wording.some(one.held_by, NAMED_HOLDERS)}" if one.held_by else text
 
 
 def refusals(several: Iterable[Refusal]) -> str:
-    """All of them on one line."""
     return "; ".join(map(refusal, several))
 
 
 def outcome(one: Outcome) -> str:
-    """Why the job ended; empty when that is the script's own doing."""
+    """Why the job ended; empty if the script ended by itself."""
     if one.recorded:
         return one.recorded
     text = _OUTCOMES.get(one.kind, "{0.detail}").format(one)

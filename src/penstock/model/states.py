@@ -1,7 +1,7 @@
-"""The words in which Slurm says how a job or a node is, and the sets of them that decide something.
+"""Slurm's states of jobs and nodes, and the sets of them that decide something.
 
-Slurm's commands say one word of a job: a flag that is set, or else its base state. Of a node scontrol shows
-all words, joined by "+". A later release may say a word that is not here; it is in none of the sets.
+Slurm's commands print one state of a job: a flag that is set, or else its base state. scontrol shows all
+states of a node, joined by "+". A later release may have other states; they are in none of the sets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class JobState(enum.StrEnum):
-    """How a job is: base states, then flags."""
+    """Base states, then flags."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -45,7 +45,7 @@ class JobState(enum.StrEnum):
 
 
 AT_WORK = frozenset({JobState.RUNNING, JobState.CONFIGURING})
-"""A job has its nodes, and Slurm does not take them back."""
+"""The job has its nodes, and Slurm does not take them back."""
 HOLDING = AT_WORK | {
     JobState.COMPLETING,
     JobState.SUSPENDED,
@@ -54,13 +54,13 @@ HOLDING = AT_WORK | {
     JobState.STOPPED,
     JobState.RESIZING,
 }
-"""A job has its nodes."""
+"""The job has its nodes."""
 PERHAPS_NOT_ADMITTED = frozenset({JobState.CONFIGURING, JobState.COMPLETING})
-"""A job has its nodes, but PrologSlurmctld may not have said yes, or have said no."""
+"""The job has its nodes, but PrologSlurmctld may not have answered, or has refused."""
 BY_ITSELF = frozenset({JobState.COMPLETED, JobState.FAILED})
-"""Ends that the script has brought about: Slurm's word is its exit code."""
+"""Ends that the script caused: Slurm's record has its exit code."""
 CODE_COMES_LATER = frozenset({JobState.TIMEOUT, JobState.CANCELLED})
-"""Ends that Slurm brings about: the accounting has them first with exit code 0:0."""
+"""Ends that Slurm caused: the accounting first has exit code 0:0."""
 OVER = (
     BY_ITSELF
     | CODE_COMES_LATER
@@ -73,15 +73,14 @@ OVER = (
         JobState.REVOKED,
     }
 )
-"""States that are an end."""
-ENDING = OVER | {JobState.COMPLETING}
-"""Nothing may be started for a job any more."""
+"""The job has ended."""
+ENDING = OVER | {JobState.COMPLETING}  # nothing may be started for the job any more
 SENT_BACK = frozenset({JobState.PENDING, JobState.REQUEUED})
-"""What the accounting says, with an end, of an attempt that was sent back to the queue."""
+"""The accounting's states for the end of an attempt that was requeued."""
 
 
 class NodeState(enum.StrEnum):
-    """How a node is: base states, then flags; sinfo has shorter words for some of them."""
+    """Base states, then flags; sinfo abbreviates some of them."""
 
     ALLOCATED = "ALLOCATED"
     DOWN = "DOWN"
@@ -123,7 +122,7 @@ class NodeState(enum.StrEnum):
 
 
 DRAINED = frozenset({NodeState.DRAIN, NodeState.DRAINED, NodeState.DRAINING, NodeState.POWER_DRAIN})
-"""Somebody wanted no new jobs on a node."""
+"""No new jobs on the node, on somebody's request."""
 OUT_OF_SERVICE = DRAINED | {
     NodeState.DOWN,
     NodeState.FAIL,
@@ -133,7 +132,7 @@ OUT_OF_SERVICE = DRAINED | {
     NodeState.POWERED_DOWN,
     NodeState.POWERING_DOWN,
 }
-"""A node runs no jobs until somebody sees to it."""
+"""The node runs no jobs until an administrator acts."""
 CLOSED = OUT_OF_SERVICE | {
     NodeState.INVAL,
     NodeState.INVALID_REG,
@@ -143,12 +142,12 @@ CLOSED = OUT_OF_SERVICE | {
     NodeState.REBOOT_ISSUED,
     NodeState.REBOOT_REQUESTED,
 }
-"""Slurm starts nothing on a node now."""
+"""Slurm starts nothing on the node now."""
 OPEN = frozenset({NodeState.IDLE, NodeState.MIXED, NodeState.ALLOCATED, NodeState.COMPLETING})
-"""Slurm uses a node, unless it is also CLOSED."""
+"""Slurm uses the node, unless it is also CLOSED."""
 
 
 def words_of_node(state: str) -> frozenset[str]:
-    """Of MIXED+DRAIN; sinfo and older releases mark some with a sign, as DOWN*."""
+    """The states in MIXED+DRAIN; sinfo and older releases add a sign to some, as in DOWN*."""
     silent = {NodeState.NOT_RESPONDING} if "*" in state else set()
     return frozenset(word.rstrip("*~#!%$@^-") for word in state.split("+")) | silent
