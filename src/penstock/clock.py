@@ -1,4 +1,4 @@
-"""Injected time: whoever waits or measures takes a Clock, so that tests decide what time it is."""
+"""Injected time: code that waits or measures takes a Clock, so that tests control the time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What code that waits may ask of time."""
-
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Seconds of a monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
-        """Give way to others for that long."""
+        """Yield for that many seconds."""
 
 
 class SystemClock:
-    """The real time of this machine."""
-
     def now(self) -> float:
         return time.monotonic()
 

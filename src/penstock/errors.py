@@ -1,25 +1,24 @@
 """Our errors, one tree: a caller catches what it can handle and the command line prints the rest.
 
 PenstockError                 anything we report to a person in one line
-├── UsageError                the caller asked for something impossible: fix the call
-├── NotThere                  what was asked for does not exist, or not yet: a job, its results, its output
+├── UsageError                the call is wrong: fix it
+├── NotThere                  it does not exist, or not yet: a job, its results, its output
 ├── LabError                  a part of the lab could not be set up or torn down
 ├── ActingError               a step done as another user could not be done
 ├── JournalError              the intake's journal cannot be read or written
-├── NasUnavailable            the shared folder is not there, or not as it must be: try later
-├── InstallError              an installation could not be changed; it is as it was before, or the hint says
-├── SlurmError                a Slurm command failed or answered nonsense
+├── NasUnavailable            the shared folder is missing or not as it must be: try later
+├── InstallError              a change of an installation failed; it is unchanged unless the hint says otherwise
+├── SlurmError                a Slurm command failed, or its output cannot be parsed
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
-│       └── SlurmNotYet       ... slurmctld does, but changes nothing of a job whose record has no number yet
+│       └── SlurmNotYet       ... slurmctld does, but the job's record has no number yet
 └── KubeError                 the Kubernetes API refused a request (carries status and reason)
-    ├── KubeNotAllowed        ... 403: whoever asks has not the right (an API server that has just started
-    │                         forbids everything for a moment)
-    ├── KubeNotFound          ... 404: the object is not there
-    ├── KubeConflict          ... 409: it is there already, or has changed meanwhile
+    ├── KubeNotAllowed        ... 403: the caller lacks the right
+    ├── KubeNotFound          ... 404: the object does not exist
+    ├── KubeConflict          ... 409: it exists already, or has changed meanwhile
     ├── KubeGone              ... 410: the resource version is too old, list again
-    └── KubeUnavailable       the API does not answer or answers 5xx/429/nonsense: nothing is known, try later
+    └── KubeUnavailable       no answer, 5xx, 429 or garbage: nothing is known, try later
 
-The libraries underneath are never allowed to leak their own exceptions: they are chained as the cause.
+Exceptions of libraries never leak: they are chained as the cause.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class UsageError(PenstockError):
 
 
 class NotThere(PenstockError):
-    """What was asked for is not there: the call is right, and may have another answer later."""
+    """The call is right, but the object does not exist, or not yet."""
 
     exit_code = 3
 
@@ -53,7 +52,7 @@ class LabError(PenstockError):
 
 
 class ActingError(PenstockError):
-    """A step done as another user broke, was refused or took too long."""
+    """A step done as another user failed, was refused or timed out."""
 
 
 class JournalError(PenstockError):
@@ -61,15 +60,15 @@ class JournalError(PenstockError):
 
 
 class NasUnavailable(PenstockError):
-    """The shared folder is not there, or not as it must be: nothing is known of the files in it."""
+    """The shared folder is missing or not as it must be: nothing is known about its files."""
 
 
 class InstallError(PenstockError):
-    """An installation could not be changed; unless the hint says otherwise it is as it was before."""
+    """An installation could not be changed. Unless the hint says otherwise, it is unchanged."""
 
 
 class SlurmError(PenstockError):
-    """A Slurm command failed or answered something we do not understand."""
+    """A Slurm command failed, or its output cannot be parsed."""
 
 
 class SlurmUnavailable(SlurmError):
@@ -77,16 +76,15 @@ class SlurmUnavailable(SlurmError):
 
 
 class SlurmNotYet(SlurmUnavailable):
-    """slurmctld changes nothing of a job before slurmdbd has given its record a number. Of a job that it has
-    read from its state after a restart in that very moment, it never does.
+    """slurmctld changes nothing of a job before slurmdbd has given its record a number. If slurmctld read
+    the job from its state at a restart in that very moment, that never happens.
     """
 
 
 class KubeError(PenstockError):
     """The Kubernetes API refused a request."""
 
-    retry_after = 0.0
-    """Seconds that the API asks us to wait, if it does."""
+    retry_after = 0.0  # seconds that the API asks us to wait, if it does
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -95,7 +93,7 @@ class KubeError(PenstockError):
 
 
 class KubeNotAllowed(KubeError):
-    """403 for want of rights; not what quotas, webhooks or Pod Security refuse, which is 403 too."""
+    """403 for lack of rights; not a 403 by quota, webhooks or Pod Security."""
 
 
 class KubeNotFound(KubeError):
@@ -103,12 +101,12 @@ class KubeNotFound(KubeError):
 
 
 class KubeConflict(KubeError):
-    """409: the object is there already, or has changed meanwhile."""
+    """409: the object exists already, or has changed meanwhile."""
 
 
 class KubeGone(KubeError):
-    """410: the resource version asked for is too old; list again."""
+    """410: the resource version is too old; list again."""
 
 
 class KubeUnavailable(KubeError):
-    """The API does not answer, or answers 5xx or 429: nothing is known."""
+    """No answer, 5xx or 429: nothing is known."""

@@ -1,4 +1,4 @@
-"""Log lines about one job: its number stands before the message, and is a field of the record."""
+"""Log lines about one job: the job id is a prefix of the message and a field of the record."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
 
 
 def of(log: logging.Logger, job_id: int) -> logging.LoggerAdapter[logging.Logger]:
-    """The module's log, about that job."""
+    """The module's logger, for that job."""
     return _JobLog(log, {FIELD: job_id})

@@ -1,7 +1,7 @@
-"""What kind of file system a path lies on, as the kernel's table of mounts says.
+"""The type of the file system of a path, from the kernel's mount table.
 
-Two questions depend on it: a database with a write-ahead log must not lie on a network file system, and
-inotify tells of other hosts' writes on none of them.
+Needed twice: a database with a write-ahead log must not be on a network file system, and inotify reports no
+writes of other hosts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _FUSE_LOCAL = frozenset(("fuseblk", "fuse.fuse-overlayfs"))
 
 
 def kind_of(path: Path) -> str:
-    """The file system's type (ext4, nfs4, fuse.sshfs, …) under `path`, which must exist."""
+    """The file system's type (ext4, nfs4, fuse.sshfs, …) for `path`, which must exist."""
     return kind_in(os.fsdecode(MOUNTINFO.read_bytes()), path.resolve())
 
 
 def kind_in(table: str, path: Path) -> str:
-    """The same, from the text of a table of mounts; of several at one place the last is seen.
+    """The same, from a mount table's text; of several mounts at one place the last is visible.
 
-    Names of other people's mounts may hold whatever Python takes for the end of a line, or for a blank.
+    Names of other mounts may contain anything that Python takes for a line break or a blank.
     """
     best, kind = -1, ""
     for line in table.split("\n"):
@@ -38,12 +38,12 @@ def kind_in(table: str, path: Path) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Whether others may write there without this host's knowledge."""
+    """Whether other hosts may write there."""
     return kind in SHARED | CLUSTERED or (kind.startswith("fuse") and kind not in _FUSE_LOCAL)
 
 
 def _plain(text: str) -> str:
-    """The kernel writes blanks and the like as three octal digits."""
+    """Undo the kernel's octal escapes of blanks and the like."""
     for code in ("040", "011", "012", "134"):
         text = text.replace(f"\\{code}", chr(int(code, 8)))
     return text

@@ -1,5 +1,5 @@
-"""Is penstockd well? One question over its socket, for the doctor and for probes that come every few seconds:
-so nothing else is imported here.
+"""Pings penstockd over its socket, for the doctor and for probes every few seconds: so it imports nothing
+else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ WELL = "pong"
 
 
 def fingerprint(path: str) -> str:
-    """That of the settings that penstockd runs with; empty when it does not say. Errors as of `ping`."""
+    """Of penstockd's running settings; empty if it sends none. Errors as for `ping`."""
     answer = wire.ask(path, SECONDS, wellknown.VERB_PING) or []
     return answer[1].decode(errors="replace") if len(answer) > 1 else ""
 
 
 def ping(path: str) -> tuple[str, float]:
-    """penstockd's answer and how long it took; OSError or WireError when there is none."""
+    """penstockd's answer and the time it took. Raises OSError or WireError."""
     began = time.monotonic()
     answer = wire.ask(path, SECONDS, wellknown.VERB_PING)
     return (answer[0].decode() if answer else ""), time.monotonic() - began

@@ -1,7 +1,7 @@
-"""Which daemon of ours runs, and with which settings.
+"""Which of our daemons run, and with which settings.
 
-A daemon locks a file in its state folder for as long as it lives, and writes the fingerprint of its settings
-file into it. So the doctor can tell one that does not run, and one that was not restarted after a change.
+A daemon locks a file in its state folder while it lives, and writes the fingerprint of its settings file
+there. So the doctor can detect a daemon that does not run, or that was not restarted after a change.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ import stat
 import time
 from pathlib import Path
 
-LOOKING_SECONDS = 1.0
-"""How long a daemon tries to get its lock: whoever looks at it holds it for a moment."""
+LOOKING_SECONDS = 1.0  # how long a daemon tries to get its lock: whoever looks at it holds it for a moment
 POLL_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
 class Presence:
-    """What a lock tells of the daemon that it belongs to."""
+    """The state of a daemon, from its lock."""
 
     runs: bool
-    settings: str = ""
-    """Fingerprint of the settings that it runs with; empty when it has not said."""
+    settings: str = ""  # fingerprint of the settings that it runs with; empty when it has not said
 
 
 def fingerprint(path: Path) -> str:
-    """Of a settings file as it is now."""
+    """Of the current settings file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def hold(path: Path, settings: str = "") -> int:
-    """The descriptor that keeps the lock; BlockingIOError when another daemon has it."""
+    """Take the lock; returns its descriptor. BlockingIOError if another daemon has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         _lock(descriptor)
@@ -59,7 +57,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _write(descriptor: int, text: bytes) -> None:
-    """Not through another name of the file: the collector is root in a folder of SlurmUser's."""
+    """Not through a hard link: the collector is root in a folder that SlurmUser owns."""
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
         os.ftruncate(descriptor, 0)
@@ -67,7 +65,7 @@ def _write(descriptor: int, text: bytes) -> None:
 
 
 def look(path: Path) -> Presence:
-    """Whether a daemon holds the lock; OSError when we may not look."""
+    """Whether a daemon holds the lock. OSError if we may not read it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a service tells systemd: that it is ready, alive, and how it is; nothing without systemd."""
+"""Notifications to systemd: ready, alive, status. Does nothing without systemd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def notify(*lines: str) -> None:
-    """Send lines such as READY=1 or STATUS=…; what cannot be delivered is nobody's loss."""
+    """Send lines such as READY=1 or STATUS=…; errors are ignored."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -19,7 +19,7 @@ def notify(*lines: str) -> None:
 
 
 def watchdog_seconds() -> float:
-    """How often to say WATCHDOG=1: twice as often as systemd wants to hear it; 0 when it does not."""
+    """Interval of WATCHDOG=1: half of systemd's limit; 0 without a watchdog."""
     try:
         return int(os.environ.get("WATCHDOG_USEC", "0")) / 2_000_000
     except ValueError:

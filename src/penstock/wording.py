@@ -1,4 +1,4 @@
-"""Wording that several commands and messages share."""
+"""Wording shared by several commands and messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def many(number: int, noun: str) -> str:
 
 
 def without_stray_bytes(text: str) -> str:
-    """Bytes that were no text where it was read (surrogateescape) are shown as such."""
+    """Replace bytes that were not valid text when read (surrogateescape)."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def printable(text: str) -> str:
-    """Control characters and stray bytes must not reach a terminal."""
+    """Replace control characters and stray bytes, which must not reach a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char == "\t" or char.isprintable() else "\ufffd" for char in text)

@@ -243,7 +243,7 @@ async def test_a_task_of_an_array_has_a_name_of_its_own(programs: slurmtexts.Pro
         assert programs.calls[-1] == ("scancel", name)
     for rows in ([], [task("17", "5"), task("17", "6")]):
         programs.queue = [*rows]
-        with pytest.raises(errors.SlurmError, match="jobs by the number 17"):
+        with pytest.raises(errors.SlurmError, match="jobs with the id 17"):
             await slurm.cancel(17)
 
 

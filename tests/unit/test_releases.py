@@ -46,7 +46,7 @@ def test_releases_are_understood(answer: str, release: releases.Release) -> None
 @pytest.mark.parametrize("answer", ["", "slurm", "slurm x.y", "slurm 2.6.1", "24.11.5 is newer"])
 def test_nonsense_is_no_release(answer: str) -> None:
     """One line instead of a traceback."""
-    with pytest.raises(errors.SlurmError, match="no version of Slurm"):
+    with pytest.raises(errors.SlurmError, match="not a version of Slurm"):
         releases.parse(answer)
 
 

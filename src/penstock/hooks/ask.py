@@ -92,9 +92,7 @@ def release(socket_path: str, *, bridged: bool, failed: bool, seconds: float) ->
 
 
 def create_note(note: str) -> None:
-    """Create the note and lock it for the life of this process. Without it penstockd never resumes the
-    node.
-    """
+    """Create the note, locked by this process. Without it penstockd never resumes the node."""
     try:
         remove_note(note)
         made = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC

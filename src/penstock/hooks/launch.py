@@ -171,9 +171,7 @@ class Launcher:
 
 
 def write(fd: int, data: bytes) -> str:
-    """Returns why not everything could be written, such as a full disk; this does not change how the job
-    ends.
-    """
+    """Returns why not everything could be written, such as a full disk. The job's end stays the same."""
     try:
         while data:
             data = data[posix.write(fd, data) :]

@@ -125,9 +125,7 @@ class KubeClient:
         force: bool = False,
         dry_run: bool = False,
     ) -> bytes:
-        """Server-side apply, or a dry run. KubeConflict names the manager that owns a field; `force` takes
-        ownership.
-        """
+        """Server-side apply, or a dry run. KubeConflict names a field's owner; `force` takes it over."""
         dry = "All" if dry_run else ""
         query = {"fieldManager": manager, "force": str(force).lower(), "dryRun": dry}
         path = kind.path(namespace=namespace, name=manifest["metadata"]["name"], sub=sub)

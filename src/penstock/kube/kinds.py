@@ -30,9 +30,7 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", sub: Sub = "") -> str:
-        """Path of the object or, without a name, of the collection. ValueError for a path that cannot
-        exist.
-        """
+        """The object's path or, without a name, the collection's. ValueError for impossible paths."""
         if (namespace and not self.namespaced) or (name and self.namespaced and not namespace):
             raise ValueError(f"{self} are {'' if self.namespaced else 'not '}in namespaces")
         parts = [f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"]

@@ -55,9 +55,7 @@ def requested(pod: types.Pod) -> resources.Amount:
 
 
 def _of_containers(pod: types.Pod) -> resources.Amount:
-    """The maximum of all containers with sidecars, and of each init container with the sidecars started
-    before it.
-    """
+    """The maximum of all containers and of each init container, with the sidecars beside it."""
     given = {one.name: one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
     sidecars, peak = resources.Amount(), resources.Amount()
     for container in pod.spec.init_containers:

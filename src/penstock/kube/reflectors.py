@@ -176,9 +176,7 @@ class Reflector(Generic[T]):
             await self._clock.sleep(0.05)  # do not spin if the server ends watches at once
 
     async def relist(self) -> str:
-        """Replace the cache by a list; returns the version to watch from. KubeUnavailable if the list is
-        rejected.
-        """
+        """Replace the cache by a list; returns its version. KubeUnavailable if it is rejected."""
         self._on_list(str(self._kind))
         listed = await lists.everything(self._source, self._kind, self._struct, namespace=self._namespace)
         found, version = {key_of(each.metadata): self.view(each) for each in listed.items}, listed.version

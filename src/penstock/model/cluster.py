@@ -80,9 +80,7 @@ class Priorities:
     weights: tuple[tuple[str, int], ...] = (("Age", 1000), ("Fairshare", 10000), ("JobSize", 500))
 
     def memory_of_a_cpu(self, nodes: Sequence[NodeSpec]) -> int:
-        """DefMemPerCPU. Half of an even share, so that all CPUs of the smallest node can be used and big
-        jobs still fit.
-        """
+        """DefMemPerCPU: half of an even share, so all CPUs are usable and big jobs still fit."""
         if self.memory_per_cpu is not None:
             return self.memory_per_cpu
         return max(1, min(node.memory_mb // node.cpus for node in nodes) // 2)

@@ -46,9 +46,7 @@ class NodeShare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """Where an attempt runs; the order of the nodes is the order of ranks. Has what pods are made of: no
-    text of users', and nothing that changes while the job runs.
-    """
+    """Where an attempt runs, in the order of ranks: no users' text, nothing that changes while it runs."""
 
     identity: JobIdentity
     shares: tuple[NodeShare, ...]
@@ -58,13 +56,8 @@ class Allocation:
     gid: int | None = None
     """The group that the job was submitted with; None if Slurm does not tell: the user's own."""
     array: tuple[int, int] | None = None  # array id and task number of an array task
-    submission: str = ""
-    """Identifies the submission: equal for all attempts, different if the job id is reused; "" if unknown.
-    """
-    requeue: bool | None = None
-    """Whether its owner allows a second run; None for the site's default. Before its start it may always be
-    requeued.
-    """
+    submission: str = ""  # equal for all attempts, different if the job id is reused; "" if unknown
+    requeue: bool | None = None  # whether its owner allows a second run; None for the site's default
 
     @property
     def shown_id(self) -> str:
@@ -74,8 +67,8 @@ class Allocation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveJob:
-    """The minimum that squeue tells of a job. It is asked for all jobs every few seconds, so it has no text
-    of users', and no names for which a directory service would have to answer.
+    """What squeue tells of all jobs every few seconds: no users' text, and no names to look up in a
+    directory.
     """
 
     identity: JobIdentity
@@ -193,9 +186,7 @@ class Job(LiveJob):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a job in the accounting. slurmdbd counts no restarts: attempts are distinguished by
-    their start. The collector keeps it in a file. Times are seconds since 1970.
-    """
+    """An attempt in the accounting, which counts no restarts: attempts differ in their start."""
 
     job_id: int
     shown_id: str  # 20_3 for an array task, 20_[5-9] for pending ones

@@ -40,8 +40,8 @@ class Node:
         return bool(states.words_of_node(self.state) & states.OUT_OF_SERVICE)
 
     def in_kubernetes(self, gpu_resources: Mapping[str, str]) -> Node:
-        """With GPUs under their types' resource names in Kubernetes. Of a node with several types Slurm
-        tells only how many GPUs are used.
+        """With GPUs under their Kubernetes resource names. Slurm gives their use only per node, not per
+        type.
         """
         whole = jobs.NodeShare(node=self.name, amount=self.amount, gpus_by_type=self.gpus_by_type)
         types = ((self.gpu_type, self.used.all_gpus),) if self.gpu_type else ()

@@ -40,9 +40,7 @@ class PartitionPolicy(
 class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """All pods of a site."""
 
-    cluster: str = ""
-    """Slurm's ClusterName, which distinguishes our pods from those of another Slurm on the same Kubernetes.
-    """
+    cluster: str = ""  # ClusterName; distinguishes pods of several Slurms on one Kubernetes
     default_image: str = ""
     allowed_images: tuple[str, ...] = ()  # allowed image prefixes; none allows all
     forbidden_directives: tuple[str, ...] = ()

@@ -31,15 +31,11 @@ class Traits:
     """Properties of one release."""
 
     hook_timeouts: tuple[str, ...]  # options of slurm.conf that limit Prolog and Epilog
-    epilogs_add_up: bool
-    """Whether several Epilog lines all count, in order and each with its own time; otherwise only the last
-    does.
-    """
+    epilogs_add_up: bool  # whether all Epilog lines count, in order and each with its own time; else the last
     starts_again_only_with_all_files: bool
     """Whether slurmctld refuses to start with only some of its state files."""
     cgroup_conf: tuple[str, ...]
-    """Lines of cgroup.conf: later releases must be told not to use cgroups, earlier ones reject that line.
-    """
+    """Later releases must be told not to use cgroups, earlier ones reject that line."""
 
 
 def traits(release: Release) -> Traits:

@@ -75,9 +75,7 @@ class Amount:
         return devices((name, how(one.get(name, 0), two.get(name, 0))) for name in one.keys() | two.keys())
 
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
-        """What of this does not fit into `free`. An overcommitted resource counts as none free, and matters
-        only if it is requested.
-        """
+        """What does not fit into `free`. An overcommitted resource has none free."""
         free = free.largest(Amount())
         wants = (
             Shortage(what="gpu", needed=str(self.gpus), free=str(free.gpus)),

@@ -71,9 +71,7 @@ def _slurmd_settings(
 def _hook_timeouts(
     cluster: model.SlurmCluster, existing: Existing, *, seconds: int, beside: str
 ) -> dict[str, str]:
-    """Raises timeouts that are too short for our hook; no limit stays no limit. A site's own hook that runs
-    before ours keeps its time.
-    """
+    """Raises timeouts that are too short for our hook beside the site's own; no limit stays no limit."""
     found = {}
     for option in releases.traits(cluster.release).hook_timeouts:
         limit = existing.get(option) or existing.get("PrologEpilogTimeout")

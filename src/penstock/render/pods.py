@@ -137,9 +137,7 @@ def _volumes(
     policy: PodPolicy,
     home: workdirs.Home,
 ) -> Iterator[tuple[Manifest, Manifest]]:
-    """Volumes with their mounts. Rank 0 has its own home if pods do not see the user's, and a volume for
-    output that is fetched.
-    """
+    """Volumes with their mounts. Rank 0 may have its own home, and a volume for output to be fetched."""
     secret = {"secretName": secret_name(identity), "defaultMode": 0o555}
     yield {"name": "penstock", "secret": secret}, {"mountPath": wellknown.AGENT_MOUNT, "readOnly": True}
     for number, path in enumerate(policy.shared_mounts):

@@ -178,9 +178,7 @@ def _bridge(cluster: model.SlurmCluster) -> Iterator[str]:
 
 
 def slurmd_hook_lines(hooks: model.BridgeHooks) -> Iterator[str]:
-    """Hooks that slurmds run. A missing program, or a pattern without a match, fails the job and drains the
-    node, in every partition.
-    """
+    """A missing program, or a pattern without a match, fails the job and drains the node, everywhere."""
     yield f"Epilog={hooks.epilog}"
     yield "UsePAM=1" if hooks.pam else f"TaskProlog={hooks.task_prolog}"
 

@@ -1,7 +1,7 @@
-"""How attempts of jobs ended, as Slurm's accounting has it; slurmctld's own memory where there is none.
+"""Ends of jobs' attempts, from Slurm's accounting, or else from slurmctld's memory.
 
-A requeued job has a record for each attempt, told apart by when it started. Names and comments are users'
-text and may hold anything: sacct is asked with a separator that nobody can have known (fields.py).
+A requeued job has a record per attempt; they differ in their start. Names and comments are users' text and
+may contain anything, so sacct is called with an unpredictable separator (fields.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ COLUMNS = (
     *("Account", "Partition", "QOS", "User", "JobName", "NodeList", "Comment"),
 )
 OWNER_UNKNOWN = 0
-"""The uid of a row whose attempt ended before slurmdbd was told of its start. In time the true one comes, but
-perhaps never for an attempt that was sent back."""
+"""The uid of an attempt that ended before slurmdbd learned of its start. The true one follows, but perhaps
+never for an attempt that was requeued.
+"""
 _CLOCK_SLACK = 2.0  # Slurm counts whole seconds
 
 
@@ -39,13 +40,13 @@ def _as_end(record: jobs.JobRecord) -> jobs.JobRecord:
 
 
 async def comments(slurm_conf: str, job_ids: Collection[int]) -> dict[int, str]:
-    """Comments in the accounting, of which there is more to tell than slurmctld would take."""
+    """Comments in the accounting, which can be longer than those in slurmctld."""
     found = await records(slurm_conf, ",".join(map(str, sorted(job_ids))), "--allusers")
     return {record.job_id: record.comment for record in found}
 
 
 async def records(slurm_conf: str, named: str, *options: str) -> tuple[jobs.JobRecord, ...]:
-    """Of the jobs 17,20_3; the last attempt of each, but with --duplicates all."""
+    """Records of jobs such as 17,20_3: of the last attempt or, with --duplicates, of all."""
     rows = await _sacct(slurm_conf, COLUMNS, f"--jobs={named}", *options)
     return tuple(found for found in map(record, rows) if found is not None)
 
@@ -53,7 +54,7 @@ async def records(slurm_conf: str, named: str, *options: str) -> tuple[jobs.JobR
 async def submit_lines(
     slurm_conf: str, uid: int, *, since: datetime.datetime, within: float
 ) -> list[tuple[str, str]]:
-    """Numbers of all jobs of a user since then, and how they were submitted."""
+    """Ids and submit lines of all jobs of a user since then."""
     times = (f"--starttime={since:%Y-%m-%dT%H:%M:%S}", "--endtime=now+1days")
     options = ("--duplicates", f"--user={uid}", *times)
     rows = await _sacct(slurm_conf, ("JobID", "SubmitLine"), *options, within=within)
@@ -71,7 +72,7 @@ async def _sacct(
 
 
 def record(said: Mapping[str, str]) -> jobs.JobRecord | None:
-    """From COLUMNS; None when it does not say whose it is."""
+    """From COLUMNS; None if the row does not name a job and its owner."""
     job_id, uid = numbers.natural(said["JobIDRaw"]), numbers.natural(said["UID"])
     if job_id is None or uid is None:
         return None
@@ -101,7 +102,7 @@ def _seconds(text: str) -> float | None:
 
 
 async def set_comment(slurm_conf: str, job_id: int, text: str) -> None:
-    """On a job that has ended, of which slurmctld takes none any more."""
+    """Of an ended job, for which slurmctld no longer accepts one."""
     where = ("where", f"jobid={job_id}", "set", f"comment={printable(text)}")
     await commands.run(("sacctmgr", "--immediate", "modify", "job", *where), slurm_conf=slurm_conf)
 
@@ -122,7 +123,7 @@ def attempt_among(
 
 
 async def remembered(slurm_conf: str, job_id: int, *, uid: int, restart: int) -> jobs.JobRecord | None:
-    """The same from slurmctld, for MinJobAge after the end; of an attempt that was sent back, only that."""
+    """The same from slurmctld, until MinJobAge. Of a requeued attempt it only knows that."""
     try:
         return _remembered(await reader.SlurmReader(slurm_conf).shown(job_id), uid=uid, restart=restart)
     except errors.SlurmUnavailable:

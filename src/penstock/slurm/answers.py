@@ -1,9 +1,9 @@
-"""What sbatch's words mean for whoever wants a script submitted once: a job, no, not now, or nobody knows.
+"""Interprets sbatch's output, for callers that must submit a script exactly once: a job, no, later, or
+unknown.
 
-sbatch repeats words of the script in its complaints, so a word is believed only where Slurm alone can have
-put it: the reason after "Batch job submission failed:", from its beginning, or a line that is one word of
-Slurm's and nothing else. Lines end with a line feed only; other characters at which text can be broken may be
-the script's.
+sbatch's errors quote the script, so a phrase counts only where Slurm alone can have put it: at the
+beginning of the reason after "Batch job submission failed:", or as a whole line. Only a line feed ends a
+line; other line separators may come from the script.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _BUSY = (
     "Job creation temporarily disabled",
 )
 _PASSING = (errno.ENOENT, errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN)
-_NOT_MOUNTED = tuple(f": {os.strerror(number)}" for number in _PASSING)  # what a home that is away looks like
+_NOT_MOUNTED = tuple(
+    f": {os.strerror(number)}" for number in _PASSING
+)  # messages for a home that is not mounted
 NO_WORKDIR = "penstock: cannot enter the working directory"
 LONGEST = 2000
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a submission; `words` are for the user."""
+    """The result of a submission; `words` are for the user."""
 
     kind: Kind
     job_id: str = ""
     words: str = ""
-    away: bool = False
-    """slurmctld could not be reached: that is nobody's own trouble."""
-    passing: bool = False
-    """A refusal for a reason that may be over soon, for which sbatch was not even started."""
+    away: bool = False  # slurmctld could not be reached: not the user's fault
+    passing: bool = False  # refused for a reason that may pass; sbatch was not started
 
 
 def understand(out: str, err: str, *, code: int | None) -> Answer:
-    """Read both streams of an sbatch that has ended; `code` is None when its exit status is not known."""
+    """Interpret both streams of an sbatch that has ended; `code` is None if its exit status is unknown."""
     lines = [_NOISE.sub("", line.strip()) for line in err.split("\n") if line.strip()]
     words = "\n".join(lines)[:LONGEST]
     found = _JOB_ID.search(out)
@@ -64,15 +64,15 @@ def understand(out: str, err: str, *, code: int | None) -> Answer:
         return Answer("unknown", words=words)
     if any(_LIMIT.fullmatch(line) for line in lines):
         return Answer("later", words=words)
-    if reason.startswith(_BUSY):  # one that was killed while it tried again may have succeeded
+    if reason.startswith(_BUSY):  # if it was killed during a retry, it may have succeeded
         killed = "retrying" in reason and (code is None or code <= 0)
         return Answer("unknown" if killed else "later", words=words)
     if not words or (code is not None and code <= 0):
-        return Answer("unknown", words=words or "sbatch ended without a word")
+        return Answer("unknown", words=words or "sbatch ended with no output")
     return Answer("rejected", words=words)
 
 
 def _reason(lines: list[str]) -> str:
-    """Why sbatch says that it failed, or else the last that it says."""
+    """Why sbatch says that it failed, or else its last line."""
     failures = [found[1] for found in map(_FAILED.fullmatch, lines) if found]
     return (failures or lines or [""])[-1]

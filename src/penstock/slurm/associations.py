@@ -1,4 +1,4 @@
-"""Accounts, users and QOS in Slurm's accounting, by sacctmgr."""
+"""Accounts, users and QOS in Slurm's accounting, through sacctmgr."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from penstock.slurm import commands
 
 SECONDS = 60.0
 FORMAT = "account,user,fairshare,grptresmins,partition"
-Association = tuple[str, str]
-"""Account and user; no user is the account itself."""
+Association = tuple[str, str]  # account and user; "" for the account itself
 Limits = dict[str, str]
 
 
@@ -20,19 +19,17 @@ class Associations:
     """The accounting of one Slurm."""
 
     slurm_conf: str
-    path: str
-    """Where sacctmgr is looked for."""
+    path: str  # PATH for sacctmgr
 
     async def of(self, cluster: str) -> dict[Association, Limits]:
         """Limits of every account and user on this cluster."""
         return parse(await self._show("associations", f"cluster={cluster}", f"format={FORMAT}"))
 
     async def change(self, words: Sequence[str]) -> None:
-        """What `changes` yields."""
+        """Run sacctmgr with words from `changes`."""
         await self._sacctmgr("--immediate", *words)
 
     async def qos_names(self) -> frozenset[str]:
-        """Every QOS."""
         return frozenset((await self._show("qos", "format=name")).split())
 
     async def _show(self, *words: str) -> str:
@@ -48,7 +45,7 @@ class Associations:
 
 
 def parse(text: str) -> dict[Association, Limits]:
-    """What `sacctmgr show associations` prints with FORMAT; what holds in one partition alone is left out."""
+    """Output of `sacctmgr show associations` with FORMAT, without limits per partition."""
     found: dict[Association, Limits] = {}
     for line in text.split("\n"):
         words = line.split("|")
@@ -61,9 +58,7 @@ def parse(text: str) -> dict[Association, Limits]:
 def changes(
     goal: Mapping[Association, Limits], live: Mapping[Association, Limits], *, cluster: str
 ) -> Iterator[tuple[str, ...]]:
-    """Words for sacctmgr that make what is live say what the goal says, on this cluster only: without its
-    name they would mean all that the slurmdbd has.
-    """
+    """sacctmgr's words that bring `live` to `goal`; without `cluster=` they would change all clusters."""
     here = f"cluster={cluster}"
     for (account, user), limits in goal.items():
         known = live.get((account, user))
@@ -78,5 +73,5 @@ def changes(
 
 
 def _same(known: str, wanted: str) -> bool:
-    """Limits of other TRES stay whatever is set here."""
+    """Limits of other TRES are kept."""
     return set(wanted.split(",")) <= set(known.split(","))

@@ -1,5 +1,5 @@
-"""Runs one Slurm command: argv list, fixed locale and formats, a timeout, and errors that tell "no" from
-"cannot be known".
+"""Runs one Slurm command: argv list, fixed locale and formats, timeout, and errors that distinguish "no"
+from "unknown".
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from types import MappingProxyType
 
 from penstock import errors, wellknown
 
-NEEDED = ("scontrol", "squeue")
-"""What an installation cannot do without."""
-TIMEOUT = 20.0  # seconds; Slurm's own MessageTimeout is 10, after which its commands give up by themselves
+NEEDED = ("scontrol", "squeue")  # required by every installation
+TIMEOUT = 20.0  # seconds; Slurm's commands give up after MessageTimeout, which is 10 by default
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SCANCEL_")
-"""How variables begin that stand for options of one command: whose jobs, which partitions, what format."""
+"""Prefixes of variables that set options of one command: users, partitions, format."""
 _UNSET = frozenset({"SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN"})
-"""The same of all commands: which clusters, and how times and lists of tasks are written."""
+"""The same for all commands: clusters, and the format of times and task lists."""
 _EXACTLY = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 """Times in seconds since 1970, and every task of an array instead of the first few."""
 NO_ANSWER = (
@@ -31,22 +30,21 @@ NO_ANSWER = (
     "Transport endpoint is not connected",
     "Slurm backup controller",
 )
-"""How a complaint begins that means that a daemon did not answer."""
+"""Beginnings of errors that mean that a daemon did not answer."""
 _NOT_YET = "the DB index is being set, try again"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Output:
-    """What a command has said."""
+    """What a command printed."""
 
-    code: int | None
-    """Its exit code; None when it did not end in time."""
+    code: int | None  # None if it did not end in time
     out: str
     err: str
 
     @property
     def last_line(self) -> str:
-        """The last that says something; scontrol frames its alarms with asterisks."""
+        """The last line with a message; scontrol frames alarms with asterisks."""
         lines = [line.strip(" *") for line in (self.out + self.err).split("\n")]
         said = [line for line in lines if line and line != "RESTORE SLURMCTLD DAEMON TO SERVICE"]
         return said[-1] if said else "no answer" if self.code is None else f"exit code {self.code}"
@@ -59,23 +57,23 @@ async def run(
     within: float = TIMEOUT,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Standard output of the command; SlurmUnavailable when the daemons do not answer, SlurmError when they
-    say no.
-    """
+    """The command's stdout. SlurmUnavailable if the daemons do not answer, SlurmError if they refuse."""
     full = surroundings(slurm_conf) | _EXACTLY | dict(environment)
     done = await output(argv, environment=full, within=within)
     if done.code is None:
-        raise errors.SlurmUnavailable(_late(argv[0], within, done.err.strip()))
+        last = done.err.strip().rpartition("\n")[2]  # without a slurm.conf Slurm looks for one for a minute
+        told = f": {last}" if last else ""
+        raise errors.SlurmUnavailable(f"{argv[0]} did not answer within {within:g} s{told}")
     if done.code:
         _raise(argv[0], done.err.strip())
     return done.out
 
 
 async def output(argv: Sequence[str], *, environment: Mapping[str, str], within: float) -> Output:
-    """All that the command says, whatever its exit code; SlurmUnavailable when it cannot be run."""
+    """All output, whatever the exit code. SlurmUnavailable if the command cannot be run."""
     process = await _start(argv, environment)
     out, err = bytearray(), bytearray()
-    ends = (_hear(process.stdout, out), _hear(process.stderr, err), process.wait())
+    ends = (_read(process.stdout, out), _read(process.stderr, err), process.wait())
     code = None
     try:
         await asyncio.wait_for(asyncio.gather(*ends), within)
@@ -98,13 +96,13 @@ async def _start(argv: Sequence[str], environment: Mapping[str, str]) -> asyncio
             stderr=asyncio.subprocess.PIPE,
             env=environment,
         )
-    except OSError as error:  # not there while Slurm is being upgraded, or no process to be had
+    except OSError as error:  # missing during an upgrade of Slurm, or no process can be created
         raise errors.SlurmUnavailable(f"cannot run {argv[0]}: {error.strerror or error}") from error
 
 
 def surroundings(slurm_conf: str) -> dict[str, str]:
-    """Our own variables without those by which a person makes Slurm's commands show less, or other clusters:
-    what is hidden from us would count as not there. Without a slurm.conf Slurm looks for its own.
+    """Our environment without variables by which Slurm's commands show less, or other clusters: what they
+    hide would count as absent. Without a slurm.conf Slurm looks for its own.
     """
     kept = {
         name: value
@@ -115,20 +113,14 @@ def surroundings(slurm_conf: str) -> dict[str, str]:
     return kept | {"LC_ALL": "C"} | named
 
 
-async def _hear(stream: asyncio.StreamReader | None, said: bytearray) -> None:
-    """All of it, bit by bit: what a command said counts although it does not end."""
+async def _read(stream: asyncio.StreamReader | None, said: bytearray) -> None:
+    """Read in chunks: output counts even if the command does not end."""
     while stream is not None and (chunk := await stream.read(65536)):
         said += chunk
 
 
-def _late(program: str, within: float, text: str) -> str:
-    """With its last complaint: without a slurm.conf Slurm's commands look for one for a minute."""
-    told = ": " + text.rpartition("\n")[2] if text else ""
-    return f"{program} did not answer within {within:g} s{told}"
-
-
 def _raise(program: str, text: str) -> None:
-    last = text.split("\n")[-1] if text else "failed without a word"
+    last = text.split("\n")[-1] if text else "failed with no output"
     if _NOT_YET in text:
         raise errors.SlurmNotYet(f"{program}: {last}")
     if any(sign in text for sign in NO_ANSWER):

@@ -1,10 +1,10 @@
-"""slurm.conf as text: what it sets and defines, and a change that can be taken back byte for byte.
+"""slurm.conf as text: its settings and definitions, and a change that can be undone byte for byte.
 
-Slurm takes the last of two equal settings and complains about the first; so a line that we replace is put
-behind a mark instead, and what we add is one include line at the end. Taking the mark and that line away
-gives the administrator's own text back, with whatever was edited since.
+Of two equal settings Slurm takes the last and complains. So lines that we replace are commented out with a
+mark, and one include line is added at the end. Removing the marks and that line restores the
+administrator's text, with later edits.
 
-Of two settings on one line, other than those of a node's or a partition's, Slurm refuses the second.
+Of two settings on one line, other than those of nodes and partitions, Slurm rejects the second.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from penstock.slurm import hostlists
 
 MARK: Final = "#penstock# "
 STOP: Final = "#penstock: the line before ends here"
-"""Before our own line where the last one would go on with it."""
+"""Before our include line, if the last line would continue with it."""
 NO_END: Final = "#penstock: the line before had no line feed"
-"""The same where the file ended so: it will again."""
+"""The same if the file ended without a line feed, which is then restored."""
 _SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
 _PARTITION = re.compile(r"PartitionName\s*=", re.IGNORECASE)
 _OPTION = re.compile(r'([A-Za-z]+)\s*=\s*("[^"]*"|\S+)')
@@ -41,32 +41,32 @@ MAX_INCLUDES: Final = 100
 
 @dataclasses.dataclass(frozen=True)
 class Conf:
-    """What slurm.conf says, names in small letters as Slurm does not tell them apart."""
+    """The content of slurm.conf; names are in lower case, as Slurm ignores case."""
 
     settings: dict[str, str]
     nodes: frozenset[str]
     partitions: frozenset[str]
     default_partition: str = ""
     rows: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    """What each partition's line says, names of options in small letters."""
+    """Options of each partition's line, names in lower case."""
     features: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
-    """Of nodes that have any."""
+    """By node, of those that have any."""
     values: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """All that each setting was given, in order."""
+    """All values of each setting, in order."""
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Of nodes that have a NodeAddr or NodeHostname."""
+    """By node, of those with a NodeAddr or NodeHostname."""
 
     def address_of(self, node: str) -> str:
-        """Where slurmctld finds the node's slurmd."""
+        """The address of the node's slurmd."""
         return self.addresses.get(node, node)
 
     def get(self, name: str) -> str:
-        """A setting's value; empty when it has its default."""
+        """A setting's value; empty for the default."""
         return self.settings.get(name.lower(), "")
 
 
 def parse(text: str, *, include: Callable[[str], str]) -> Conf:
-    """The whole configuration; `include` reads another file by the name that stands there."""
+    """The whole configuration; `include` reads an included file by its name."""
     settings: dict[str, str] = {}
     values: dict[str, tuple[str, ...]] = {}
     tables: dict[str, dict[str, dict[str, str]]] = {"nodename": {}, "partitionname": {}}
@@ -97,15 +97,15 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
 
 
 def besides_partitions(text: str, *, include: Callable[[str], str]) -> tuple[str, ...]:
-    """Every line that says something, but those of partitions, which `scontrol reconfigure` reads anew."""
+    """All lines except those of partitions, which `scontrol reconfigure` rereads."""
     lines = (" ".join(line.split()) for line in _lines(text, include, [0]))
     return tuple(line for line in lines if line and not _PARTITION.match(line))
 
 
 def contradictions(text: str, *, include: Callable[[str], str]) -> tuple[str, ...]:
-    """Nodes and partitions that are defined twice, and nodes of partitions that are defined nowhere.
+    """Nodes and partitions that are defined twice, and undefined nodes of partitions.
 
-    With any of them slurmctld does not start, while Slurm's commands take the file as it is.
+    With any of them slurmctld does not start, while Slurm's commands accept the file.
     """
     rows = [
         (match[1].lower(), match[2]) for line in _lines(text, include, [0]) if (match := _SETTING.match(line))
@@ -124,13 +124,13 @@ def contradictions(text: str, *, include: Callable[[str], str]) -> tuple[str, ..
 
 
 def _keys(rows: Iterable[tuple[str, str]], kind: str) -> list[str]:
-    """What lines of this kind define; DEFAULT is nobody's name."""
+    """Names that lines of this kind define, except DEFAULT."""
     keys = [value.split(None, 1)[0] for name, value in rows if name == kind and value]
     return [key for key in keys if key.upper() != "DEFAULT"]
 
 
 def _members(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Partitions and their nodes, one by one."""
+    """Pairs of a partition and a node."""
     table: dict[str, dict[str, str]] = {}
     usual: dict[str, str] = {}
     for name, value in rows:
@@ -141,7 +141,7 @@ def _members(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _expanded(names: str) -> tuple[str, ...]:
-    """Nothing where it is no list of hosts: Slurm has more to say of that."""
+    """Empty for an invalid host list: Slurm reports that itself."""
     try:
         return hostlists.expand(names)
     except errors.SlurmError:
@@ -154,7 +154,7 @@ def _repeated(names: Iterable[str]) -> list[str]:
 
 
 def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *, expand: bool) -> None:
-    """A node's or partition's line; one of DEFAULT holds for all that come after it."""
+    """A node's or partition's line; a DEFAULT line applies to all after it."""
     key, rest = (*value.split(None, 1), "", "")[:2]
     options = {_option(match[1]): match[2].strip('"') for match in _OPTION.finditer(rest)}
     if not key or key.upper() == "DEFAULT":
@@ -167,12 +167,12 @@ def _row(value: str, table: dict[str, dict[str, str]], usual: dict[str, str], *,
 
 
 def _option(name: str) -> str:
-    """Slurm has two names for features."""
+    """Slurm accepts two names for features."""
     return "features" if name.lower() == "feature" else name.lower()
 
 
 def _nth(words: str, number: int, count: int) -> str:
-    """Of a host list with a host for every node the one of this node."""
+    """This node's host, from a list with one host per node."""
     try:
         found = hostlists.expand(words)
     except errors.SlurmError:
@@ -202,7 +202,7 @@ def _lines(text: str, include: Callable[[str], str], count: list[int]) -> Iterat
 
 
 def _logical(text: str) -> Iterator[list[str]]:
-    """Lines that belong together, as they are: comments end before it is seen whether a line goes on."""
+    """Physical lines of each logical line. A comment ends before line continuation is checked."""
     lines: list[str] = []
     for line in _PHYSICAL.findall(text):
         lines.append(line)
@@ -214,7 +214,7 @@ def _logical(text: str) -> Iterator[list[str]]:
 
 
 def _content(line: str) -> tuple[str, bool]:
-    """A line without its comment, and whether the next one goes on with it, at once."""
+    """A line without its comment, and whether the next line continues it."""
     comment = _COMMENT.search(line)
     plain = line[: comment.start(1)] if comment else line
     continued = _CONTINUED.search(plain)
@@ -224,7 +224,7 @@ def _content(line: str) -> tuple[str, bool]:
 
 
 def bridged(text: str, *, include: str, settings: Collection[str]) -> str:
-    """The text with our include file, and without the settings that it makes; nothing changes twice."""
+    """The text with our include line, and without settings that the include file makes. Idempotent."""
     names = {name.lower() for name in settings}
     kept: list[str] = []
     for logical in _logical(plain(text, include=include)):
@@ -238,7 +238,7 @@ def bridged(text: str, *, include: str, settings: Collection[str]) -> str:
 
 
 def plain(text: str, *, include: str) -> str:
-    """The text as it was before `bridged`."""
+    """The text before `bridged`."""
     own = (f"include {include}", STOP, NO_END)
     kept: list[str] = []
     had_end = True
@@ -253,5 +253,5 @@ def plain(text: str, *, include: str) -> str:
 
 
 def with_absolute_includes(text: bytes, folder: Path) -> bytes:
-    """The text for another folder: relative includes still lead to files of the one that it comes from."""
+    """The text for another folder: relative includes become absolute."""
     return _RELATIVE.sub(rb"\g<1>" + os.fsencode(folder).replace(b"\\", rb"\\") + b"/", text)

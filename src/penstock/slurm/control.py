@@ -1,4 +1,4 @@
-"""What penstockd may tell Slurm, beside what it may ask."""
+"""Changes that penstockd makes in Slurm."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.slurm import marks, reader
 
 @dataclasses.dataclass(frozen=True)
 class SlurmControl(reader.SlurmReader):
-    """Slurm, to be read and to be changed."""
+    """Reads and changes Slurm."""
 
     async def set_comment(self, job_id: int, text: str) -> None:
-        """Tell the job's owner something where squeue and sacct show it."""
+        """Set the job's comment, which squeue and sacct show."""
         await self._comment(await self._named(job_id), text)
 
     async def say_why_it_waits(self, job_id: int, reason: str) -> None:
-        """Put the reason before the comment of the job's owner."""
+        """Put the reason in front of the owner's comment."""
         row = await self._row(job_id, (*reader.NAMING, "Comment"))
         await self._comment(reader.name_in(row), comments.waiting(reason, row["Comment"]))
 
@@ -27,11 +27,11 @@ class SlurmControl(reader.SlurmReader):
         await self._update(f"JobId={name}", f"Comment={comments.printable(text)}")
 
     async def requeue(self, job_id: int) -> None:
-        """Back to the queue under the same id; SlurmError when the job may not be requeued."""
+        """Requeue the job. SlurmError if that is not allowed."""
         await self._run("scontrol", "requeue", await self._named(job_id))
 
     async def let_wait(self, job_id: int) -> None:
-        """Let a job that may not be requeued go back to the queue until it starts, and remember its word."""
+        """Allow requeueing of a --no-requeue job until it starts; the mark keeps its choice."""
         row = await self._row(job_id, (*reader.NAMING, "admin_comment"))
         mark = marks.read(row["admin_comment"])
         if mark is not None:
@@ -39,20 +39,19 @@ class SlurmControl(reader.SlurmReader):
             await self._update(f"JobId={reader.name_in(row)}", "Requeue=1", f"AdminComment={words}")
 
     async def set_requeue(self, job_id: int, *, allowed: bool) -> None:
-        """Whether the job may go back to the queue from now on."""
+        """Whether the job may be requeued from now on."""
         await self._update_job(job_id, f"Requeue={int(allowed)}")
 
     async def cancel(self, job_id: int) -> None:
-        """The job's end."""
         await self._run("scancel", await self._named(job_id))
 
     async def steer(self, job: jobs.Job, *, avoids: Collection[str], seconds: int | None, until: int) -> None:
-        """Keep a job in the queue from these nodes, beside those that its owner excludes, and try it again
-        after so many seconds; None leaves its start time alone. `until` is the same as a time, for later.
+        """Exclude these nodes for a pending job, besides the owner's own exclusions, and delay its start by
+        so many seconds (None leaves its start time alone). `until` is the same as a time, kept in the mark.
         """
         mark = marks.read(job.admin_comment)
         if mark is None:
-            raise errors.SlurmError(f"job {job.job_id} did not come through job_submit.lua")
+            raise errors.SlurmError(f"job {job.job_id} was not submitted through job_submit.lua")
         changed = dataclasses.replace(mark, avoids=tuple(sorted(avoids)), until=until)
         words = [f"AdminComment={marks.write(changed, job.admin_comment)}"]
         if frozenset(job.excluded) != job.own_excluded | frozenset(avoids):
@@ -62,11 +61,10 @@ class SlurmControl(reader.SlurmReader):
         await self._update_job(job.job_id, *words)
 
     async def drain(self, node: str, reason: str) -> None:
-        """No new jobs on the node, for this reason."""
+        """Start no new jobs on the node, for this reason."""
         await self._update(f"NodeName={node}", f"State={states.NodeState.DRAIN}", f"Reason={reason}")
 
     async def resume(self, node: str) -> None:
-        """The node may be used again."""
         await self._update(f"NodeName={node}", "State=RESUME")
 
     async def _update_job(self, job_id: int, *words: str) -> None:

@@ -1,6 +1,6 @@
-"""slurmctld for whoever changes its files: its release, whether it is up, and letting it read them anew.
+"""slurmctld for callers that change its files: its release, whether it is up, and making it reread them.
 
-What is wrong is an answer here and no error, in the words of Slurm's own programs.
+Problems are return values here, not errors, in the words of Slurm's programs.
 """
 
 from __future__ import annotations
@@ -11,30 +11,29 @@ from penstock.model import releases
 from penstock.slurm import commands
 
 PING_SECONDS = 15.0
-DAEMON_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
-"""The PATH of ordinary users often has no folder of daemons."""
+DAEMON_PATH = "/usr/local/sbin:/usr/sbin:/sbin"  # often missing in the PATH of ordinary users
 
 
 async def release() -> releases.Release:
-    """Of the slurmctld on this host, as (22, 5)."""
+    """The release of the slurmctld on this host, such as (22, 5)."""
     program = shutil.which("slurmctld") or shutil.which("slurmctld", path=DAEMON_PATH) or "slurmctld"
     return releases.parse(await commands.run((program, "-V"), slurm_conf=""))
 
 
 async def why_down(slurm_conf: str) -> str:
-    """Empty when slurmctld is up."""
+    """Empty if slurmctld is up."""
     done = await _scontrol("ping", slurm_conf, within=PING_SECONDS)
     return "" if " is UP" in done.out else done.last_line
 
 
 async def reconfigure(slurm_conf: str) -> str:
-    """Let slurmctld and all slurmds read slurm.conf; why that failed, empty when it did not."""
+    """Make slurmctld and all slurmds reread slurm.conf; returns why that failed, or ""."""
     done = await _scontrol("reconfigure", slurm_conf, within=PING_SECONDS * 2)
     return done.last_line if done.code != 0 else ""
 
 
 async def why_unreadable(slurm_conf: str) -> str:
-    """Empty when Slurm's programs can read this slurm.conf, whether slurmctld answers or not."""
+    """Empty if Slurm's programs can read this slurm.conf, whether or not slurmctld answers."""
     done = await _scontrol("ping", slurm_conf, within=PING_SECONDS)
     lines = [line.partition("scontrol: ")[2] for line in done.err.split("\n")]
     if not any(line.startswith("fatal:") for line in lines):

@@ -1,7 +1,7 @@
-"""Asks squeue and sacct for fields such that no text of a user's can look like another field.
+"""Asks squeue and sacct for fields such that no user's text can look like another field.
 
-A job's name, comment or working directory may hold anything, line breaks and bars included, and Slurm prints
-it as it is. So every field is asked for with a separator behind it that was made up for this one call.
+A job's name, comment or working directory may contain anything, also line breaks and bars, and Slurm prints
+it unchanged. So every field is followed by a separator that is random for each call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock import errors
 
 
 def made_up() -> str:
-    """A separator for one call, which nobody can have known before."""
+    """A random separator for one call."""
     return f"|{secrets.token_hex(8)}|"
 
 
@@ -23,7 +23,7 @@ def wanted(names: Sequence[str], separator: str) -> str:
 
 
 def rows(text: str, separator: str, names: Sequence[str]) -> list[dict[str, str]]:
-    """Fields by job and name, each with the separator behind it; SlurmError when some are missing."""
+    """Fields by name for each job. SlurmError if some are missing."""
     *words, rest = (word.strip() for word in text.split(separator))
     width = len(names)
     if len(words) % width or rest:

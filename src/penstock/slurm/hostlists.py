@@ -1,4 +1,4 @@
-"""Slurm's short form of node names: n[1-3,07],login → n1 n2 n3 n07 login, in Slurm's own order."""
+"""Slurm's host lists: n[1-3,07],login ↔ n1 n2 n3 n07 login, in Slurm's order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock import errors
 
 _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"(\d+)-(\d+)")
-_DIGITS = 18  # of the numbers in names, leading zeros included
-_LIMIT = 100_000  # more names than any cluster has: a typo must not fill the memory
+_DIGITS = 18  # at most, for numbers in names, including leading zeros
+_LIMIT = 100_000  # more than any cluster has: a typo must not exhaust memory
 
 
 def expand(hostlist: str) -> tuple[str, ...]:
-    """Every name the list stands for; SlurmError when it is not a host list."""
+    """The names in the list. SlurmError if it is invalid."""
     names = tuple(
         itertools.islice((name for part in _parts(hostlist) for name in _expand_part(part)), _LIMIT + 1)
     )
@@ -25,7 +25,7 @@ def expand(hostlist: str) -> tuple[str, ...]:
 
 
 def _parts(hostlist: str) -> Iterator[str]:
-    """Split at commas outside brackets."""
+    """Split at commas outside of brackets."""
     depth = start = 0
     for at, character in enumerate(hostlist):
         depth += (character == "[") - (character == "]")
@@ -71,7 +71,7 @@ def _numbers(ranges: str) -> Iterator[str]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Names in Slurm's short form, each once; `expand` gives them back."""
+    """The host list of these names, without duplicates; inverse of `expand`."""
     numbered: dict[tuple[str, str], dict[int, set[str]]] = {}
     plain: list[str] = []
     for name in dict.fromkeys(names):
@@ -85,7 +85,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _folded(before: str, after: str, widths: dict[int, set[str]]) -> str:
-    """Numbers with leading zeros make a list with those of the same width, others with all the rest."""
+    """Numbers with leading zeros are listed with those of the same width, others with all the rest."""
     padded = {width: found for width, found in widths.items() if any(_is_padded(text) for text in found)}
     loose = {int(text) for width, found in widths.items() if width not in padded for text in found}
     rows = [(width, {int(text) for text in found}) for width, found in padded.items()]

@@ -1,6 +1,7 @@
-"""Which release of Slurm this machine submits to: what `sbatch --version` says.
+"""Slurm's version on this machine, from `sbatch --version`.
 
-Asked at every `penstock validate`, so without the subprocess module: its import takes longer than the answer.
+Used by every `penstock validate`, so without the subprocess module: importing it takes longer than the
+call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ SECONDS = 2.0
 
 
 def version(path: str | None = None) -> str:
-    """Such as 24.11.5; empty where no sbatch is, or where it does not answer."""
+    """Such as 24.11.5; empty if there is no sbatch or it does not answer."""
     program = _find(os.environ.get("PATH", os.defpath) if path is None else path)
     if not program:
         return ""
@@ -40,7 +41,7 @@ def _answer(child: int, reader: int) -> str:
         said = os.read(reader, 200) if ready else b""
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # it has said all that matters, or it hangs
+        os.kill(child, signal.SIGKILL)  # it has printed its version, or it hangs
         os.waitpid(child, 0)
     words = said.decode("ascii", "replace").split()
     return words[-1] if words and words[-1][:1].isdigit() else ""

@@ -1,12 +1,12 @@
-"""Reads jobs as squeue and scontrol print them: both say the same of a job, under slightly different names.
+"""Parses jobs as squeue and scontrol print them: the same data under slightly different names.
 
-squeue is asked field by field, with a separator that nobody can have known (fields.py). scontrol prints text
-of users' as it is, and job_submit.lua keeps control characters only out of what it prints first. So of its
-answer only this is believed: what stands before the job's name, lines that begin as Slurm begins them, and of
-each field the first. Lines end with a line feed and with nothing else: Python breaks text at more (U+2028).
+squeue is called with a random separator behind every field (fields.py). scontrol prints users' text
+unchanged, and job_submit.lua keeps control characters only out of what it prints first. So of its output
+only this is trusted: what stands before the job's name, lines with Slurm's own beginning, and the first of
+equal fields. Only a line feed ends a line: Python splits at more characters (U+2028).
 
-`scontrol show job -d` is the only place (on every release from 22.05) that tells a job's share of each node.
-Only the first block of node lines is believed, and by penstockd only if its nodes are those squeue names.
+`scontrol show job -d` is the only source (on every release from 22.05) of a job's share of each node. Only
+the first block of node lines is used, and by penstockd only if its nodes are those that squeue names.
 """
 
 from __future__ import annotations
@@ -22,35 +22,14 @@ from penstock.model import jobs, numbers, resources, states
 from penstock.slurm import hostlists, marks
 
 LIVE_COLUMNS = ("JobID", "UserID", "RestartCnt", "State", "Partition")
-COLUMNS = (
+COLUMNS = (  # of squeue
     *LIVE_COLUMNS,
-    *(
-        "JobArrayID",
-        "ArrayJobID",
-        "ArrayTaskID",
-        "Name",
-        "GroupID",
-        "Account",
-        "QOS",
-        "PriorityLong",
-        "Reason",
-    ),
-    *(
-        "NodeList",
-        "ReqNodes",
-        "Reservation",
-        "Feature",
-        "SubmitTime",
-        "EligibleTime",
-        "StartTime",
-        "TimeUsed",
-    ),
-    *("exit_code", "Comment", "Requeue", "admin_comment"),
+    *("JobArrayID", "ArrayJobID", "ArrayTaskID", "Name", "GroupID", "Account", "QOS", "PriorityLong"),
+    *("Reason", "NodeList", "ReqNodes", "Reservation", "Feature", "SubmitTime", "EligibleTime"),
+    *("StartTime", "TimeUsed", "exit_code", "Comment", "Requeue", "admin_comment"),
 )
-"""Of squeue."""
 USER_COLUMN = "UserName"
-EXCLUDED = "ExcNodeList"
-"""squeue has no column for it, only %x."""
+EXCLUDED = "ExcNodeList"  # not a column of squeue's, which only has %x
 
 _COLUMN_OF = {
     "JobId": "JobID",
@@ -65,7 +44,7 @@ _COLUMN_OF = {
     "ExitCode": "exit_code",
     "AdminComment": "admin_comment",
 }
-"""What squeue calls a field of scontrol's, where that differs."""
+"""squeue's names of scontrol's fields, where they differ."""
 _LINES_OF_WORDS = frozenset(
     {"Priority", "JobState", "Requeue", "RunTime", "SubmitTime", "StartTime", "Partition", "ReqNodeList"}
     | {"NodeList", "Features", "Reservation"}
@@ -83,14 +62,14 @@ _UNSET = ("", "(null)", "N/A", "None assigned")
 _LAST_SECOND = 253402300799  # of the year 9999
 
 
-# -- a job, whoever has printed it ---------------------------------------------------------------------------
+# -- a job from either command -------------------------------------------------------------------------------
 def live_job(said: Mapping[str, str]) -> jobs.LiveJob:
-    """From LIVE_COLUMNS; SlurmError when it is no job."""
+    """From LIVE_COLUMNS. SlurmError if it is not a job."""
     return jobs.LiveJob(identity=_identity(said), state=said["State"], partition=said["Partition"])
 
 
 def job(said: Mapping[str, str]) -> jobs.Job:
-    """From COLUMNS; SlurmError when it is no job."""
+    """From COLUMNS. SlurmError if it is not a job."""
     text = collections.defaultdict(str, said)
     word = collections.defaultdict(str, {name: _set(value) for name, value in said.items()})
     mark = marks.read(text["admin_comment"])
@@ -117,7 +96,7 @@ def job(said: Mapping[str, str]) -> jobs.Job:
         submitted=seconds(word["SubmitTime"]),
         begins=seconds(word["EligibleTime"]),
         started=0 if text["State"] == states.JobState.PENDING else seconds(word["StartTime"]),
-        ended=seconds(word["EndTime"]) if text["State"] in states.OVER else 0,  # else: when its time is over
+        ended=seconds(word["EndTime"]) if text["State"] in states.OVER else 0,  # before: its time limit
         elapsed=duration(word["TimeUsed"]),
         exit_code=exit_code,
         signal=signal,
@@ -141,7 +120,7 @@ def _identity(said: Mapping[str, str]) -> jobs.JobIdentity:
 
 
 def _end(said: Mapping[str, str]) -> tuple[int, int]:
-    """Exit code and signal, from a wait status (1792) or as people read it (7:0)."""
+    """Exit code and signal, from a wait status (1792) or from 7:0."""
     before, colon, after = said.get("exit_code", "").partition(":")
     code, signal = numbers.natural(before), numbers.natural(after)
     if code is None or (colon and signal is None):
@@ -159,7 +138,7 @@ def _set(text: str) -> str:
 
 
 def nodes(text: str) -> tuple[str, ...]:
-    """The list's names; a list that is none is a name that no node has."""
+    """The names in the list; an invalid list is returned as one name that no node has."""
     try:
         return hostlists.expand(_set(text))
     except errors.SlurmError:
@@ -167,7 +146,7 @@ def nodes(text: str) -> tuple[str, ...]:
 
 
 def seconds(text: str) -> int:
-    """A time since 1970; 0 for what Slurm writes when there is none."""
+    """A time since 1970; 0 for Slurm's placeholders."""
     found = numbers.natural(text) or 0
     return found if found <= _LAST_SECOND else 0
 
@@ -183,8 +162,8 @@ def duration(text: str) -> int | None:
 
 # -- scontrol show job ---------------------------------------------------------------------------------------
 def blocks(text: str) -> Iterator[tuple[int, str]]:
-    """What scontrol printed, job by job: an array's number shows all its tasks. A comment may have blank
-    lines, too, and even what looks like a job.
+    """scontrol's output by job: for an array's id it prints all tasks. A comment may contain blank lines,
+    and even text that looks like a job.
     """
     starts = list(_BLOCK.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -193,7 +172,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def shown(text: str, job_id: int) -> jobs.Job:
-    """The job of that number; SlurmError when it is not there, or cannot be read."""
+    """The job with that id. SlurmError if it is missing or unreadable."""
     block = next((block for number, block in blocks(text) if number == job_id), None)
     if block is None:
         raise errors.SlurmError(f"scontrol shows no job {job_id}")
@@ -201,14 +180,14 @@ def shown(text: str, job_id: int) -> jobs.Job:
 
 
 def all_shown(text: str) -> Iterator[jobs.Job]:
-    """Every job; what only looks like one is left out."""
+    """Every job; text that only looks like one is skipped."""
     for _, block in blocks(text):
         with contextlib.suppress(errors.SlurmError):
             yield shown_in(block)
 
 
 def shown_in(block: str) -> jobs.Job:
-    """The job of a block; SlurmError when it cannot be read."""
+    """The job of a block. SlurmError if it is unreadable."""
     said, texts = _fields(block)
     stdout = texts["StdOut"]
     return dataclasses.replace(
@@ -222,7 +201,7 @@ def shown_in(block: str) -> jobs.Job:
 
 
 def _fields(block: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Words by squeue's name for them, and texts that fill a line."""
+    """Values by squeue's names, and texts that fill a line."""
     head, *lines = block.split("\n")
     known, _, name = head.partition(" JobName=")
     words = dict(word.split("=", 1) for word in known.split() if "=" in word)
@@ -280,7 +259,7 @@ def _expand(match: re.Match[str]) -> Iterator[jobs.NodeShare]:
 
 
 def count_ids(ranges: str) -> int:
-    """How many numbers "0-2,5" stands for; SlurmError when it stands for none."""
+    """The count of numbers in "0-2,5". SlurmError if it is invalid."""
     total = 0
     for piece in filter(None, ranges.split(",")):
         match = _IDS.fullmatch(piece)

@@ -1,4 +1,4 @@
-"""What Slurm tells people about one job: slurmctld as long as it remembers it, then the accounting."""
+"""One job as shown to users: from slurmctld while it remembers the job, else from the accounting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TASKS_NAMED = 8
 
 
 async def record(slurm_conf: str, job: str) -> jobs.Job:
-    """One job (17 or 17_3); UsageError when the number stands for several tasks of an array."""
+    """One job (17 or 17_3). UsageError if the id stands for several tasks of an array."""
     found = await records(slurm_conf, job)
     if len(found) > 1:
         named = wording.some([f"{one.shown_id} {one.state}" for one in found], _TASKS_NAMED)
@@ -25,9 +25,7 @@ async def record(slurm_conf: str, job: str) -> jobs.Job:
 
 
 async def records(slurm_conf: str, job: str) -> tuple[jobs.Job, ...]:
-    """The job, or the tasks of an array, from the accounting with what slurmctld still remembers; those of an
-    array that wait are one. NotThere when Slurm knows none.
-    """
+    """The job or the tasks of an array (pending ones are one). NotThere if Slurm knows none."""
     accounted = {one.job_id: one for one in await accounting.records(slurm_conf, job)}
     live = {one.job_id: one for one in await _remembered(slurm_conf, job)}
     merged = {number: _recorded(one) for number, one in accounted.items()}
@@ -44,7 +42,7 @@ def _by_task(job: jobs.Job) -> tuple[bool, int]:
 
 
 def _meant(job: str, found: Iterable[jobs.Job]) -> list[jobs.Job]:
-    """What was asked for: scontrol prints the whole array for the number of its last task."""
+    """The requested jobs: scontrol prints the whole array for the id of its last task."""
     known = list(found)
     exact = [one for one in known if one.shown_id == job]
     if exact:
@@ -56,7 +54,7 @@ def _meant(job: str, found: Iterable[jobs.Job]) -> list[jobs.Job]:
 
 
 async def _remembered(slurm_conf: str, job: str) -> tuple[jobs.Job, ...]:
-    """Nothing of a job that slurmctld has forgotten (MinJobAge)."""
+    """Empty if slurmctld has forgotten the job (MinJobAge)."""
     try:
         return await reader.SlurmReader(slurm_conf).shown_jobs(job)
     except errors.SlurmUnavailable:
@@ -66,7 +64,7 @@ async def _remembered(slurm_conf: str, job: str) -> tuple[jobs.Job, ...]:
 
 
 def _recorded(known: jobs.JobRecord) -> jobs.Job:
-    """Without its restarts, which the accounting does not count."""
+    """Without restarts, which the accounting does not count."""
     return jobs.Job(
         identity=jobs.JobIdentity(job_id=known.job_id, restart=0, uid=known.uid),
         state=known.state,
@@ -86,7 +84,7 @@ def _recorded(known: jobs.JobRecord) -> jobs.Job:
 
 
 def _updated(job: jobs.Job, known: jobs.Job | None) -> jobs.Job:
-    """slurmctld's word before the accounting's, which hears of things a moment later."""
+    """slurmctld's data overrides the accounting's, which is updated a moment later."""
     if known is None or job.comment:
         return job
     return dataclasses.replace(job, comment=known.comment)

@@ -1,10 +1,10 @@
 """The mark in a job's AdminComment, which users cannot write: what job_submit.lua and penstockd have to
-remember of a job for as long as Slurm knows it.
+remember about a job for as long as Slurm knows it.
 
-    penstock 1794858677 requeue=0 avoids=n1,n2 until=1794858799
+penstock 1794858677 requeue=0 avoids=n1,n2 until=1794858799
 
-the second in which it was submitted; whether its owner lets it run twice (without the word: the site's
-default); nodes that penstockd put on its ExcNodeList; until when penstockd lets it wait.
+The second of submission; the owner's choice about requeueing (absent: the site's default); nodes that
+penstockd put on its ExcNodeList; until when penstockd makes it wait.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _MARK = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What it says; the job came through job_submit.lua."""
+    """The mark of a job that was submitted through job_submit.lua."""
 
-    submission: str = ""
-    """The same for all attempts of a job, another for one that gets its number later."""
+    submission: str = ""  # equal for all attempts of a job, different if the job id is reused
     requeue: bool | None = None
     avoids: tuple[str, ...] = ()
     until: int = 0
@@ -39,7 +38,7 @@ class Mark:
 
 
 def read(comment: str) -> Mark | None:
-    """The mark in an AdminComment; None where there is none."""
+    """The mark in an AdminComment, or None."""
     found = _MARK.search(comment)
     if found is None:
         return None
@@ -52,5 +51,5 @@ def read(comment: str) -> Mark | None:
 
 
 def write(mark: Mark, comment: str) -> str:
-    """The AdminComment with this mark in the place of the one that it has; the rest of it is the site's."""
+    """The AdminComment with its mark replaced; the rest is the site's."""
     return _MARK.sub(lambda _: str(mark), comment, count=1)

@@ -1,4 +1,4 @@
-"""Reads nodes, partitions and settings as scontrol prints them, line by line."""
+"""Parses nodes, partitions and settings as scontrol prints them, line by line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def node(line: str) -> nodes.Node:
-    """One line of `scontrol --oneliner show node`; SlurmError when it is none."""
+    """One line of `scontrol --oneliner show node`. SlurmError if it is not one."""
     try:
         return _node(line)
     except (KeyError, ValueError):
@@ -47,7 +47,7 @@ def _node(line: str) -> nodes.Node:
 
 
 def _amount(words: dict[str, str], cpus: str, memory: str, *, gpus: int) -> resources.Amount:
-    """Slurm counts MiB."""
+    """Slurm counts memory in MiB."""
     return resources.Amount(
         millicpus=1000 * int(words.get(cpus, 0)), memory=2**20 * int(words.get(memory, 0)), gpus=gpus
     )
@@ -64,7 +64,7 @@ def partition(line: str) -> nodes.Partition:
 
 
 def _words(line: str) -> dict[str, str]:
-    """The first of each name counts: a reason at the end of the line is free text."""
+    """The first of equal names counts: the reason at the end of the line is free text."""
     return {match[1]: _value(match[2]) for match in reversed(list(_WORD.finditer(line)))}
 
 

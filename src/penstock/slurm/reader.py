@@ -1,6 +1,6 @@
-"""What can be asked of slurmctld: jobs, nodes, partitions and settings, as data.
+"""Queries of slurmctld: jobs, nodes, partitions and settings, as data.
 
-Answers that are not understood are errors, never fewer jobs or nodes.
+Output that cannot be parsed is an error, never fewer jobs or nodes.
 """
 
 from __future__ import annotations
@@ -15,31 +15,29 @@ from penstock.model.nodes import Drain, Node, Partition
 from penstock.model.states import NodeState
 from penstock.slurm import commands, fields, jobtexts, marks, nodetexts
 
-LAUNCH_FAILURE = "JobLaunchFailure"  # the reason of a job that slurmd could not start
+LAUNCH_FAILURE = "JobLaunchFailure"  # reason of a job that slurmd could not start
 NAMING = ("JobID", "ArrayJobID", "ArrayTaskID")
 
 
 @dataclasses.dataclass(frozen=True)
 class SlurmReader:
-    """Slurm, reached through its own commands and one slurm.conf."""
+    """Slurm, through its own commands and one slurm.conf."""
 
     slurm_conf: str
-    on_call: Callable[[str], None] = lambda program: None
-    """Told of every command that is run."""
+    on_call: Callable[[str], None] = lambda program: None  # called with the name of every command that is run
     gpu_resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Kubernetes' resource names of GRES types whose GPUs are no nvidia.com/gpu."""
+    """Resource names of GRES types whose GPUs are not nvidia.com/gpu."""
 
     # -- itself --------------------------------------------------------------------------------------------
     async def configuration(self) -> dict[str, str]:
-        """What slurmctld runs with, by name."""
+        """slurmctld's running settings, by name."""
         return nodetexts.settings(await self._run("scontrol", "show", "config"))
 
     async def cluster_name(self) -> str:
-        """ClusterName, as slurmctld has it."""
         return await self._setting("ClusterName")
 
     async def requeues_by_default(self) -> bool:
-        """Whether jobs whose owners did not say may run twice."""
+        """Whether jobs without --requeue or --no-requeue may be requeued."""
         return (await self.configuration()).get("JobRequeue") != "0"
 
     async def _setting(self, name: str) -> str:
@@ -50,50 +48,48 @@ class SlurmReader:
 
     # -- jobs ----------------------------------------------------------------------------------------------
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]:
-        """Every job that may have pods: those that wait or have ended are many and have none."""
+        """Every job that may have pods; pending and ended ones have none."""
         options = ("--all", f"--states={','.join(sorted(states.HOLDING))}", "--array")
         return tuple(map(jobtexts.live_job, await self._squeue(jobtexts.LIVE_COLUMNS, *options)))
 
     async def live_job(self, job_id: int) -> jobs.LiveJob | None:
-        """One job, or None when slurmctld does not know it."""
+        """One job, or None if slurmctld does not know it."""
         found = await self._known(jobtexts.LIVE_COLUMNS, "--all", "--states=all", f"--jobs={job_id}")
-        if found is not None and not found:  # silence is no answer
-            raise errors.SlurmUnavailable(f"squeue said nothing of job {job_id}")
+        if found is not None and not found:  # no output is not an answer
+            raise errors.SlurmUnavailable(f"squeue printed nothing about job {job_id}")
         return next((job for job in map(jobtexts.live_job, found or ()) if job.job_id == job_id), None)
 
     async def queued(self, job_ids: Sequence[int]) -> tuple[jobs.Job, ...]:
-        """Those of the jobs that Slurm still has in its queue or running."""
+        """Those of the jobs that are pending or running."""
         wanted = f"--jobs={','.join(map(str, job_ids))}"
         found = await self._known(jobtexts.COLUMNS, "--all", "--array", wanted)
         return tuple(map(jobtexts.job, found or ()))
 
     async def shown_queue(self, *, user: str = "") -> tuple[jobs.Job, ...]:
-        """Jobs that wait or run, every task of an array for itself, as people may see them."""
+        """Pending and running jobs that we may see, with every task of an array."""
         options = ("--array", f"--user={user}") if user else ("--array",)
         return tuple(
             map(jobtexts.job, await self._squeue((*jobtexts.COLUMNS, jobtexts.USER_COLUMN), *options))
         )
 
     async def unfinished(self) -> tuple[jobs.Job, ...]:
-        """Every job that has not ended, whoever asks and whatever partitions are hidden; the tasks of an
-        array that all wait are one.
-        """
+        """Every job that has not ended, in hidden partitions, too; pending tasks of an array are one."""
         return tuple(map(jobtexts.job, await self._squeue(jobtexts.COLUMNS, "--all")))
 
     async def names_of_jobs_in(self, partitions: Sequence[str], *, within: float) -> tuple[str, ...]:
-        """As people name jobs that have not ended; those of an array that all wait are one."""
+        """Ids (as shown to users) of jobs that have not ended; pending tasks of an array are one."""
         options = ("--all", f"--partition={','.join(partitions)}")
         rows = await self._squeue(("JobArrayID",), *options, within=within)
         return tuple(row["JobArrayID"] for row in rows)
 
     async def scripts_of(self, uid: int, *, within: float) -> list[tuple[str, str]]:
-        """Numbers and scripts of all jobs of a user, ended ones, too; an array counts as one job."""
+        """Ids and scripts of all jobs of a user, also ended ones; an array counts as one job."""
         options = ("--all", "--states=all", f"--user={uid}")
         rows = await self._squeue(("ArrayJobID", "Command"), *options, within=within)
         return [(row["ArrayJobID"], row["Command"]) for row in rows]
 
     async def all_jobs(self) -> tuple[jobs.Job, ...]:
-        """Every job, ended ones included for MinJobAge, those that hold resources with their shares."""
+        """Every job, also ended ones for MinJobAge; those that hold resources with their shares."""
         rows = await self._squeue(jobtexts.COLUMNS, "--all", "--states=all", "--array")
         found = tuple(map(jobtexts.job, rows))
         holding = {job.job_id for job in found if job.holds_resources}
@@ -101,8 +97,8 @@ class SlurmReader:
         return tuple(dataclasses.replace(job, shares=shares.get(job.job_id, ())) for job in found)
 
     async def _all_shares(self, wanted: Collection[int]) -> dict[int, tuple[jobs.NodeShare, ...]]:
-        """Of all in one call. A job that seems to be printed twice is asked for on its own: names with line
-        breaks can do that in partitions that are not bridged.
+        """All in one call. A job that seems to be printed twice is queried on its own: names with line
+        breaks can cause that in partitions that are not bridged.
         """
         text = await self._run("scontrol", "--detail", "show", "job")
         found: dict[int, str] = {}
@@ -116,7 +112,7 @@ class SlurmReader:
     async def details(self, job_id: int) -> jobs.Job:
         """A running job with its share of each of its nodes.
 
-        While a job is completing squeue names only the nodes that it still has.
+        Of a completing job squeue names only the nodes that it still has.
         """
         shares, row = await asyncio.gather(self._shares(job_id), self._row(job_id, jobtexts.COLUMNS))
         found = jobtexts.job(row)
@@ -143,30 +139,28 @@ class SlurmReader:
         return found if found.reason == LAUNCH_FAILURE else None
 
     async def shown(self, job_id: int) -> jobs.Job:
-        """A job with its files and its end, until slurmctld forgets it."""
+        """A job with its files and its end, while slurmctld remembers it."""
         return jobtexts.shown(await self._run("scontrol", "show", "job", str(job_id)), job_id)
 
     async def shown_jobs(self, name: str) -> tuple[jobs.Job, ...]:
-        """The same of 17 or 20_3; of an array's number, all its tasks."""
+        """The same for 17 or 20_3; for an array's id, all tasks."""
         return tuple(jobtexts.all_shown(await self._run("scontrol", "show", "job", name)))
 
     async def is_older_than_controller(self, job_id: int) -> bool:
-        """Whether slurmctld was started after this attempt of the job was."""
+        """Whether this attempt started before slurmctld did."""
         started = jobtexts.seconds((await self._row(job_id, ("StartTime",)))["StartTime"])
         if not started:
             raise errors.SlurmError(f"squeue shows no StartTime of job {job_id}")
         return started < jobtexts.seconds(await self._setting("BOOT_TIME"))
 
     async def waiting(self, job_id: int) -> jobs.Job | None:
-        """A job of ours in the queue with all that keeps it from starting; None when it is not there, or not
-        there any more.
-        """
+        """A pending job of ours with all that keeps it from starting; None if it is not pending any more."""
         try:
             row = await self._row(job_id, jobtexts.COLUMNS)
             excluded = await self._excluded(job_id)
         except errors.SlurmUnavailable:
             raise
-        except errors.SlurmError:  # it has gone meanwhile
+        except errors.SlurmError:  # no longer known
             return None
         found = jobtexts.job(row | {jobtexts.EXCLUDED: excluded})
         return found if found.is_pending and found.prepared else None
@@ -177,7 +171,7 @@ class SlurmReader:
         return next((names.strip() for number, _, names in rows if number.strip() == str(job_id)), "")
 
     async def put_off(self) -> tuple[int, ...]:
-        """Jobs in the queue that penstockd keeps from nodes, or lets wait."""
+        """Pending jobs that penstockd keeps from nodes, or delays."""
         options = ("--all", "--array", f"--states={states.JobState.PENDING}")
         rows = await self._squeue(("JobID", "admin_comment"), *options)
         found = ((row["JobID"], marks.read(row["admin_comment"])) for row in rows)
@@ -187,15 +181,15 @@ class SlurmReader:
         return name_in(await self._row(job_id, NAMING))
 
     async def _row(self, job_id: int, names: Sequence[str]) -> dict[str, str]:
-        """These fields of this one job, whatever text is in them; an array's number brings all its tasks."""
+        """These fields of this one job; an array's id brings all its tasks."""
         rows = await self._squeue(tuple(dict.fromkeys(("JobID", *names))), *_one(job_id))
         own = [row for row in rows if row["JobID"] == str(job_id)]
         if len(own) != 1:
-            raise errors.SlurmError(f"squeue knows {len(own)} jobs by the number {job_id}")
+            raise errors.SlurmError(f"squeue shows {len(own)} jobs with the id {job_id}")
         return own[0]
 
     async def _known(self, names: Sequence[str], *options: str) -> list[dict[str, str]] | None:
-        """None when slurmctld knows none of the jobs that are asked for."""
+        """None if slurmctld knows none of the requested jobs."""
         try:
             return await self._squeue(names, *options)
         except errors.SlurmUnavailable:
@@ -215,38 +209,36 @@ class SlurmReader:
 
     # -- nodes -----------------------------------------------------------------------------------------------
     async def nodes(self) -> tuple[Node, ...]:
-        """Every node, as large as Slurm believes it to be."""
+        """Every node, as large as Slurm configures it."""
         text = await self._run("scontrol", "--oneliner", "show", "node")
         lines = (line for line in text.split("\n") if line.startswith("NodeName="))
         return tuple(nodetexts.node(line).in_kubernetes(self.gpu_resources) for line in lines)
 
     async def targets(self, partition: str) -> tuple[Node, ...]:
-        """The partition's nodes."""
         return tuple(node for node in await self.nodes() if partition in node.partitions)
 
     async def partitions(self) -> tuple[Partition, ...]:
-        """Every partition."""
         text = await self._run("scontrol", "--oneliner", "show", "partition")
         lines = (line for line in text.split("\n") if line.startswith("PartitionName="))
         return tuple(map(nodetexts.partition, lines))
 
     async def partition_names(self, *, within: float) -> tuple[str, ...]:
-        """The same by name alone, hidden ones, too."""
+        """Only the names, including hidden ones."""
         text = await self._run("sinfo", "--noheader", "--all", "--format=%R", within=within)
         return tuple(dict.fromkeys(text.split()))
 
     async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
-        """Nodes of these partitions that are drained, with the reason as it was given."""
+        """Drained nodes of these partitions, with the unmodified reason."""
         found = await self._nodes_that_are(NodeState.DRAIN)
         return tuple({drain.node: drain for partition, drain in found if partition in partitions}.values())
 
     async def given_to_nobody(self) -> dict[str, str]:
-        """Nodes on which Slurm starts no job, with the reason: drained, down or failing."""
+        """Nodes on which Slurm starts no job (drained, down or failing), with the reason."""
         found = await self._nodes_that_are(NodeState.DRAIN, NodeState.DOWN, NodeState.FAIL)
         return {drain.node: drain.reason for _, drain in found}
 
     async def _nodes_that_are(self, *wanted: NodeState) -> list[tuple[str, Drain]]:
-        """In each of their partitions, hidden ones, too; sinfo cannot be asked for those by name."""
+        """Pairs of partition and node, with hidden partitions, which sinfo cannot select."""
         asked = (
             f"--states={','.join(wanted).lower()}",
             "--Format=NodeList:|,PartitionName:|,Timestamp:|,Reason:|",
@@ -263,10 +255,10 @@ class SlurmReader:
 
 
 def name_in(row: Mapping[str, str]) -> str:
-    """How commands that change something name this job and no other, from NAMING.
+    """The id, from NAMING, by which commands change this job and no other.
 
-    The last task of an array has the array's own id: by that number alone all of its tasks are meant, and
-    those that have ended would run again.
+    The last task of an array has the array's own id: by that number commands mean all tasks, and ended ones
+    would run again.
     """
     is_task = row["ArrayTaskID"].isdigit()
     return f"{row['ArrayJobID']}_{row['ArrayTaskID']}" if is_task else row["JobID"]
@@ -277,7 +269,7 @@ def _one(job_id: int) -> tuple[str, ...]:
 
 
 def _shares_in(block: str) -> tuple[jobs.NodeShare, ...]:
-    """None of a job that has lost its nodes between the two calls."""
+    """Empty for a job that has lost its nodes between the two calls."""
     try:
         return jobtexts.shown_in(block).shares
     except errors.SlurmError:
@@ -285,6 +277,6 @@ def _shares_in(block: str) -> tuple[jobs.NodeShare, ...]:
 
 
 def _drain(node: str, since: str, reason: str) -> Drain:
-    """The reason is free text, which may have bars in it; sinfo puts one after it."""
+    """The reason is free text and may contain bars; sinfo adds one at its end."""
     text = reason.rstrip().removesuffix("|").strip()
     return Drain(node=node, reason=text, since=float(since) if since.strip().isdigit() else 0.0)

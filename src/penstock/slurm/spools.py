@@ -1,14 +1,14 @@
-"""Where a submission leaves its traces, so that another process can tell what came of it.
+"""Traces of submissions, from which another process can tell their results.
 
-For each token: `<token>/<name>`, the path that sbatch is given and that Slurm keeps as the job's command (and
-in the accounting as its submit line): that is how a job is found again by its token. It is a link to
-whatever the reader has open under a number: sbatch finds a sealed copy of the script there, everybody else
-nothing. And `<token>.out` and `.err`, sbatch's streams, locked for as long as it lives, even when whoever
-started it is dead.
+For each token: `<token>/<name>`, the path that sbatch gets and that Slurm keeps as the job's command (and
+in the accounting as its submit line), so the job can be found by its token. It is a link to an open
+descriptor of whoever reads it: for sbatch a sealed copy of the script, for everybody else nothing. And
+`<token>.out` and `.err`, sbatch's streams, locked while it lives, even if the process that started it is
+dead.
 
-`boot` names the boot of the host in which all this was written: a power cut may take traces with it, so what
-they do not say in another boot proves nothing. It is written anew when that doubt is in the traces
-themselves, and not before: whoever starts next in the same boot must not take missing traces for a proof.
+`boot` contains the boot id of the host when all this was written: a power loss may destroy traces, so in
+another boot missing traces prove nothing. It is rewritten only after that doubt is noted in the traces
+themselves: a process that starts later in the same boot must not take missing traces for a proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class Spool:
-    """A folder of traces on a local disk, root's, that users can pass but not list."""
+    """A folder of traces on a local disk, owned by root, that users can enter but not list."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,9 +38,9 @@ class Spool:
         self.same_boot = self._note.exists() and self._note.read_text() == self._boot
 
     def keep_doubt(self, tokens: Iterable[str]) -> None:
-        """After a boot: what came of these is not known, whatever sbatch's complaints of an earlier try say.
+        """After a boot: mark these submissions as unknown, whatever an earlier sbatch printed.
 
-        A printed job id stays. Nothing is synced: after another boot all is in doubt again.
+        A printed job id stays. Nothing is synced: after another boot everything is in doubt again.
         """
         if self.same_boot:
             return
@@ -52,9 +52,9 @@ class Spool:
         self.same_boot = True
 
     def make(self, token: str, name: str, *, descriptor: int) -> Path:
-        """The path for sbatch, standing for what it has open as `descriptor`."""
+        """The path for sbatch, a link to its open `descriptor`."""
         inner = self.folder / token
-        self.clear(token)  # of an earlier try; a mark of doubt has no folder
+        self.clear(token)  # of an earlier try; one in doubt has no folder
         inner.mkdir()
         inner.chmod(0o711)
         path = inner / name
@@ -62,7 +62,7 @@ class Spool:
         return path
 
     def open_streams(self, token: str) -> tuple[int, int]:
-        """Descriptors for sbatch's streams; the first carries the lock."""
+        """Descriptors for sbatch's streams; the first one is locked."""
         out = self._open(f"{token}.out")
         try:
             fcntl.flock(out, fcntl.LOCK_EX)
@@ -72,15 +72,15 @@ class Spool:
             raise
 
     def read(self, token: str, *, code: int | None) -> answers.Answer:
-        """What sbatch has said so far."""
+        """sbatch's answer so far."""
         return answers.understand(self._text(f"{token}.out"), self._text(f"{token}.err"), code=code)
 
     def started(self, token: str) -> bool:
-        """Whether sbatch may have been started: its process writes BEGUN before it becomes sbatch."""
+        """Whether sbatch may have been started: its process writes BEGUN before it executes sbatch."""
         return bool(self._text(f"{token}.err")) or not self.same_boot
 
     def running(self, token: str) -> bool:
-        """Whether an sbatch that somebody else started is still under way."""
+        """Whether an sbatch that another process started is still running."""
         try:
             descriptor = os.open(self.folder / f"{token}.out", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class Spool:
         return False
 
     def clear(self, token: str) -> None:
-        """Remove the traces: the answer is known and written down."""
+        """Remove the traces, once the answer is recorded."""
         for name in (f"{token}.out", f"{token}.err"):
             (self.folder / name).unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Runs sbatch as another user, with a script that nobody can change any more.
+"""Runs sbatch as another user, with a script that can no longer be changed.
 
-sbatch outlives us on purpose: killed in the middle, it would leave nobody who knows whether slurmctld had
-heard it. Its streams are files of the spool, so whoever comes next can read the answer.
+sbatch outlives this process on purpose: if it were killed midway, nobody would know whether slurmctld has
+got the job. Its streams are files of the spool, so a later process can read the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """A script, whose it is, and what the job starts with."""
+    """A script, its owner, and the job's workdir and environment."""
 
     token: str
     name: str
@@ -39,7 +39,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 async def submit(wanted: Submission, *, spool: spools.Spool, seconds: float) -> answers.Answer:
-    """Ask sbatch once; "unknown" when it had to be killed before it had named a job."""
+    """Run sbatch once; "unknown" if it had to be killed before it named a job."""
     with contextlib.ExitStack() as stack:
         script = sealed(wanted.data)
         stack.callback(os.close, script)
@@ -60,11 +60,11 @@ async def submit(wanted: Submission, *, spool: spools.Spool, seconds: float) -> 
 
 
 def _said(wanted: Submission, spool: spools.Spool, *, code: int | None) -> answers.Answer:
-    """What sbatch has answered; it has run, so an answer that cannot be read leaves everything open."""
+    """sbatch's answer. It has run, so an unreadable answer means "unknown"."""
     try:
         return spool.read(wanted.token, code=code)
     except OSError as error:
-        return answers.Answer("unknown", words=f"what sbatch has said cannot be read: {error.strerror}")
+        return answers.Answer("unknown", words=f"sbatch's output cannot be read: {error.strerror}")
 
 
 async def _end(process: subprocess.Popen[bytes]) -> int:
@@ -72,8 +72,8 @@ async def _end(process: subprocess.Popen[bytes]) -> int:
     with contextlib.ExitStack() as stack:
         try:
             ended = _watched(process.pid, stack)
-        except OSError:  # it runs all the same
-            while process.poll() is None:  # noqa: ASYNC110  # there is nothing else to see it by
+        except OSError:  # it is running nevertheless
+            while process.poll() is None:  # noqa: ASYNC110  # no other way to see its end
                 await asyncio.sleep(_LOOK_SECONDS)
         else:
             await ended.wait()
@@ -81,7 +81,7 @@ async def _end(process: subprocess.Popen[bytes]) -> int:
 
 
 def _watched(pid: int, stack: contextlib.ExitStack) -> asyncio.Event:
-    """Set when the process has ended; OSError when the host has nothing left to see it with."""
+    """Set when the process has ended. OSError if the host has no descriptor left for that."""
     descriptor = os.pidfd_open(pid)
     stack.callback(os.close, descriptor)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -91,7 +91,7 @@ def _watched(pid: int, stack: contextlib.ExitStack) -> asyncio.Event:
 
 
 def _start(wanted: Submission, path: str, *, script: int, out: int, err: int) -> subprocess.Popen[bytes]:
-    """Not by asyncio, which kills at its end what it has started."""
+    """Not by asyncio, which kills its child processes when it ends."""
     program = _program()
     try:
         return subprocess.Popen(
@@ -108,12 +108,12 @@ def _start(wanted: Submission, path: str, *, script: int, out: int, err: int) ->
             start_new_session=True,
             preexec_fn=lambda: _enter(wanted.workdir, program, script),
         )
-    except subprocess.SubprocessError as error:  # its process could not write its mark and did not go on
+    except subprocess.SubprocessError as error:  # the child could not write BEGUN and stopped
         raise OSError(errno.EIO, "its answer has no room on the disk of the intake's state") from error
 
 
 def _program() -> str:
-    """sbatch by our own PATH, not by the one that the job gets."""
+    """sbatch in our own PATH, not in the job's."""
     found = shutil.which("sbatch")
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "there is no sbatch on this host")
@@ -121,7 +121,7 @@ def _program() -> str:
 
 
 def sealed(data: bytes) -> int:
-    """An open file in memory with this content, for ever."""
+    """An immutable file in memory with this content."""
     descriptor = os.memfd_create("script", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         view = memoryview(data)
@@ -136,13 +136,13 @@ def sealed(data: bytes) -> int:
 
 
 def _enter(workdir: str, program: str, script: int) -> None:
-    """In the child, as the user: a folder that root may enter is not always one that the user may.
+    """In the child, as the user: root may enter folders that the user may not.
 
-    A home whose server does not answer may keep the child here for hours. So it lets go of everything of the
-    intake's first: of its lock, and of the pipe on which the intake waits for the child to become sbatch.
+    A home whose server does not answer may block the child for hours. So it first closes all of the
+    intake's descriptors: its lock, and the pipe on which the intake waits for the exec of sbatch.
     """
     os.write(2, spools.BEGUN)
-    if os.access(program, os.X_OK):  # else the intake must hear why sbatch cannot be run
+    if os.access(program, os.X_OK):  # else the intake must get the reason why sbatch cannot be run
         _close_all_but(script)
     try:
         os.chdir(workdir)
@@ -152,9 +152,9 @@ def _enter(workdir: str, program: str, script: int) -> None:
 
 
 def _close_all_but(script: int) -> None:
-    """Every descriptor but the script's and the three streams."""
+    """Close all descriptors but the script's and the three streams."""
     for entry in list(os.scandir("/proc/self/fd")):
         number = int(entry.name)
         if number > 2 and number != script:
-            with contextlib.suppress(OSError):  # one of them was the listing's own
+            with contextlib.suppress(OSError):  # one of them was scandir's own
                 os.close(number)

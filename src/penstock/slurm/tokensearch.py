@@ -1,8 +1,8 @@
-"""Finds jobs again by the token in the path of their script: in the queue, and in the accounting.
+"""Finds jobs by the token in the path of their script, in the queue and in the accounting.
 
-slurmctld forgets a job MinJobAge after its end, the accounting learns of it a few seconds after its
-beginning: together they know every job at every moment. Only jobs of the one user are looked at, so nobody
-can make another's file look submitted.
+slurmctld forgets a job MinJobAge after its end, the accounting learns of it a few seconds after its start:
+together they know every job at any time. Only jobs of the one user are searched, so nobody can make another
+user's file look submitted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.slurm import accounting, reader
 
 TOKEN = re.compile(r"/([0-9a-f]{32})/")
 _SECONDS = 60.0
-_MARGIN = datetime.timedelta(days=1)  # clocks of two hosts may differ
+_MARGIN = datetime.timedelta(days=1)  # two hosts' clocks may differ
 
 
 async def find(uid: int, tokens: Collection[str], *, since: float, slurm_conf: str) -> dict[str, str]:
-    """Job ids of those of the tokens that have a job; SlurmError when that cannot be known."""
+    """Job ids by token. SlurmError if that cannot be known."""
     found = matches(await reader.SlurmReader(slurm_conf).scripts_of(uid, within=_SECONDS), tokens)
     if len(found) == len(tokens):
         return found
