@@ -7,7 +7,7 @@ PenstockError                 anything we report to a person in one line
 ├── ActingError               a step done as another user could not be done
 ├── JournalError              the intake's journal cannot be read or written
 ├── NasUnavailable            the shared folder is missing or not as it must be: try later
-├── InstallError              a change of an installation failed; it is unchanged unless the hint says otherwise
+├── InstallError              a change of an installation failed; unless the hint differs it is unchanged
 ├── SlurmError                a Slurm command failed, or its output cannot be parsed
 │   └── SlurmUnavailable      ... because a Slurm daemon does not answer: nothing is known, try later
 │       └── SlurmNotYet       ... slurmctld does, but the job's record has no number yet

@@ -77,7 +77,11 @@ def test_numbers_are_not_guessed() -> None:
 @pytest.mark.parametrize(
     ("account", "pattern", "words"),
     [
-        ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is not a valid name"),
+        (
+            "Teaching_2",
+            "team-{account}",
+            "its namespace would be 'team-Teaching_2', which is not a valid name",
+        ),
         ("x" * 60, "team-{account}", "which is not a valid name in Kubernetes; small letters"),
         ("kube-system", "{account}", "'kube-system', which is the cluster's own"),
         ("default", "{account}", "'default', which is the cluster's own"),

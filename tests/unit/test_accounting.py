@@ -1,4 +1,4 @@
-"""Which record of the accounting is which attempt's."""
+"""Which accounting record belongs to which attempt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def row(**changes: object) -> jobs.JobRecord:
 
 
 def test_row_is_read() -> None:
-    """Every field at its place."""
     assert row() == jobs.JobRecord(
         job_id=23,
         shown_id="20_3",
@@ -51,8 +50,8 @@ def test_row_is_read() -> None:
     assert (row(end="?").exit_code, row(end="?").signal) == (None, None)
 
 
-def test_what_the_collector_keeps_is_as_it_always_was() -> None:
-    """A file of an earlier release is read after an upgrade, and the other way round."""
+def test_format_of_collected_records_is_stable() -> None:
+    """Files are readable after an upgrade and after a downgrade."""
     kept = b'{"job_id":23,"shown_id":"20_3","uid":1001,"state":"FAILED","exit_code":"7:0","submitted":990.0,'
     kept += b'"started":1000.0,"ended":null,"account":"research","partition":"gpu","qos":"","name":"a b"}'
     found = msgspec.json.decode(kept, type=jobs.JobRecord)
@@ -70,21 +69,20 @@ def test_what_the_collector_keeps_is_as_it_always_was() -> None:
         ("TIMEOUT", "TIMEOUT"),
     ],
 )
-async def test_states_in_one_word(state: str, word: str, programs: Programs) -> None:
-    """Who cancelled is left out; an ended attempt that is pending was sent back."""
+async def test_states(state: str, word: str, programs: Programs) -> None:
+    """Who cancelled is dropped; an ended attempt with state PENDING was requeued."""
     programs.records = [RECORD | {"State": state}, RECORD | {"State": state, "End": "Unknown"}]
     (found,) = await accounting.ended("", [23])
     assert found.state == word
 
 
 @pytest.mark.parametrize("changes", [{"JobIDRaw": "x"}, {"UID": "alice"}])
-def test_rows_that_are_none(changes: dict[str, str]) -> None:
-    """Left out rather than guessed."""
+def test_invalid_rows_are_skipped(changes: dict[str, str]) -> None:
     assert accounting.record(RECORD | changes) is None
 
 
-async def test_no_text_in_a_row_can_look_like_another(programs: Programs) -> None:
-    """Line breaks and separators in a name, an account or a comment are a name, an account and a comment."""
+async def test_users_text_cannot_forge_fields(programs: Programs) -> None:
+    """Line breaks and separators in a name, an account or a comment stay part of it."""
     forged = "x\n" + "\x1f".join(["24", *RECORD.values()]) + "\n"
     programs.records = [RECORD | {"Account": forged, "JobName": f"{forged}|", "Comment": f"|{forged}"}]
     (found,) = await accounting.ended("", [23])
@@ -92,8 +90,8 @@ async def test_no_text_in_a_row_can_look_like_another(programs: Programs) -> Non
     assert await accounting.comments("", {23}) == {23: f"|{forged}".strip()}
 
 
-def test_attempt_is_told_by_when_it_started() -> None:
-    """The latest that had started when it was launched; whole seconds give a little room."""
+def test_attempt_is_identified_by_its_start() -> None:
+    """The latest that had started at the launch, with a tolerance because times are whole seconds."""
     rows = [row(started=float(at), ended=at + 50.0) for at in (1000, 1100, 1200)]
     for launched, started in ((1000.4, 1000), (1149.0, 1100), (1100.0, 1100), (1198.5, 1200), (1250.0, 1200)):
         found = accounting.attempt_among(rows, job_id=23, uid=1001, launched=launched)
@@ -102,18 +100,18 @@ def test_attempt_is_told_by_when_it_started() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"uid": 1002}, {"job_id": 24}, {"started": None}, {"started": 2000.0}])
-def test_records_of_others_are_not_believed(changes: dict[str, object]) -> None:
-    """Another user's job of that number, another job, one that began later."""
+def test_foreign_records_are_ignored(changes: dict[str, object]) -> None:
+    """Another user's job of that id, another job, a later attempt."""
     assert accounting.attempt_among([row(**changes)], job_id=23, uid=1001, launched=1010.0) is None
 
 
-def test_earlier_attempt_is_not_taken_for_one_whose_record_is_not_there_yet() -> None:
+def test_earlier_attempt_does_not_match() -> None:
     """It had ended before this one was launched."""
     assert accounting.attempt_among([row()], job_id=23, uid=1001, launched=1500.0) is None
 
 
-async def test_slurmctlds_memory(programs: Programs) -> None:
-    """Only lines that Slurm itself begins are believed, and only of this attempt."""
+async def test_record_from_slurmctld(programs: Programs) -> None:
+    """Only lines that Slurm itself begins count, and only of this attempt."""
     programs.jobs = REMEMBERED
     found = await accounting.remembered("", 23, uid=1001, restart=1)
     assert found is not None
@@ -129,8 +127,8 @@ async def test_slurmctlds_memory(programs: Programs) -> None:
     assert await accounting.remembered("", 23, uid=1001, restart=1) is None
 
 
-async def test_another_task_of_the_array_is_not_taken_for_the_last(programs: Programs) -> None:
-    """The last task has the array's number; once slurmctld has forgotten it, that number shows the others."""
+async def test_array_id_matches_only_the_last_task(programs: Programs) -> None:
+    """The last task has the array's id; once slurmctld has forgotten it, that id shows other tasks."""
     last = REMEMBERED.replace("JobId=23", "JobId=20").replace("TaskId=3", "TaskId=4").replace("7:0", "0:0")
     programs.jobs = f"{last}\n{REMEMBERED}\n"
     found = await accounting.remembered("", 20, uid=1001, restart=1)

@@ -1,4 +1,4 @@
-"""A job's comment says what it waits for, and is its owner's again when it starts."""
+"""A pending job's comment has the reason, and is the owner's again when it starts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ OWN = st.text().filter(lambda text: text not in ("(null)", "N/A") and comments.o
 
 
 @given(st.lists(REASONS, min_size=1, max_size=4), OWN)
-def test_the_owners_comment_survives_any_number_of_refusals(reasons: list[str], own: str) -> None:
-    """Each takes the place of the one before it."""
+def test_owners_comment_survives_refusals(reasons: list[str], own: str) -> None:
+    """Each reason replaces the one before it."""
     comment = own
     for reason in reasons:
         comment = comments.waiting(reason, comment)
@@ -25,13 +25,13 @@ def test_the_owners_comment_survives_any_number_of_refusals(reasons: list[str], 
 
 
 @pytest.mark.parametrize("comment", ["", "(null)", "N/A"])
-def test_no_comment_is_put_back_as_none(comment: str) -> None:
-    """squeue has several words for none."""
+def test_unset_comment_is_restored_as_empty(comment: str) -> None:
+    """squeue has several words for it."""
     assert comments.waiting("waits", comment) == "waits [penstock]"
     assert comments.own("waits [penstock]") == ""
 
 
 @pytest.mark.parametrize("comment", ["", "mine", "waits for data", "[penstock]", "waits [penstock]ed"])
-def test_what_its_owner_wrote_is_left_alone(comment: str) -> None:
-    """Also what an owner writes while the job waits."""
+def test_owners_own_comment_is_kept(comment: str) -> None:
+    """Also if it is changed while the job waits."""
     assert comments.own(comment) is None

@@ -1,4 +1,4 @@
-"""What of the submit environment enters the pod, read back by a real shell."""
+"""Which of the submit environment enters the pod, as a real shell reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES = st.binary(max_size=60).map(lambda value: value.replace(b"\0", b"0"))
 
 
 def shell(text: bytes) -> bytes:
-    """What /bin/sh prints when it runs the text."""
+    """Output of /bin/sh for the text."""
     result = subprocess.run(["/bin/sh"], input=text, capture_output=True, timeout=60, check=True)
     return result.stdout
 
@@ -23,7 +23,7 @@ def shell(text: bytes) -> bytes:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(BYTES, min_size=1, max_size=5))
 def test_arguments_survive_the_shell(words: list[bytes]) -> None:
-    """Quotes, newlines, dollars and bytes that are no text come back unchanged."""
+    """Quotes, newlines, dollars and non-text bytes are unchanged."""
     printed = shell(podenv.set_line(words) + b"printf '%s\\0' \"$@\"\n")
     assert printed.split(b"\0")[:-1] == words
 
@@ -31,7 +31,6 @@ def test_arguments_survive_the_shell(words: list[bytes]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(BYTES)
 def test_values_survive_the_shell(value: bytes) -> None:
-    """An exported value is the same in a child process."""
     assert shell(podenv.export_lines([(b"IT", value)]) + b"printenv IT\n") == value + b"\n"
 
 
@@ -49,8 +48,8 @@ def test_values_survive_the_shell(value: bytes) -> None:
         b"",
     ],
 )
-def test_what_belongs_to_the_host_stays_there(name: bytes) -> None:
-    """The image's own PATH and HOME are right; names no shell can export are left out."""
+def test_host_variables_are_dropped(name: bytes) -> None:
+    """The image has its own PATH and HOME; names that no shell can export are dropped, too."""
     assert podenv.entering([name + b"=value"]) == ()
 
 
@@ -69,46 +68,46 @@ def test_what_belongs_to_the_host_stays_there(name: bytes) -> None:
     ],
 )
 def test_export_lists_name_variables(export: bytes, names: set[bytes]) -> None:
-    """ALL and its like are not names, and a quoted comma does not start one."""
+    """ALL and the like are not names, and a quoted comma does not separate."""
     assert podenv.exported_by_name(export) == names
 
 
-def test_a_host_variable_enters_when_it_is_named() -> None:
-    """PATH by name comes along, HOME beside it does not."""
+def test_host_variable_enters_if_exported_by_name() -> None:
+    """PATH by name is passed, HOME is not."""
     given = [b"PATH=/mine", b"HOME=/home/a", b"SLURM_EXPORT_ENV=ALL,PATH=/mine"]
     names = [name for name, _ in podenv.entering(given)]
     assert names == [b"PATH", b"SLURM_EXPORT_ENV"]
 
 
 @pytest.mark.parametrize("name", [b"CUDA_VISIBLE_DEVICES", b"SLURM_CONF", b"ROCR_VISIBLE_DEVICES"])
-def test_some_never_enter(name: bytes) -> None:
-    """A container counts its GPUs from 0: the node's numbers would hide them, even when named."""
+def test_some_variables_never_enter(name: bytes) -> None:
+    """A container counts its GPUs from 0: the node's numbers would hide them, even if exported by name."""
     assert podenv.entering([name + b"=3", b"SLURM_EXPORT_ENV=" + name]) == ((b"SLURM_EXPORT_ENV", name),)
 
 
 @given(st.binary(max_size=80))
-def test_no_export_list_breaks_it(export: bytes) -> None:
-    """Whatever is in SLURM_EXPORT_ENV, reading it ends with names that hold no comma outside quotes."""
+def test_any_export_list_is_parsed(export: bytes) -> None:
+    """No name contains a comma outside of quotes."""
     for name in podenv.exported_by_name(export):
         assert b"=" not in name
 
 
-def test_the_rest_comes_along_in_order() -> None:
-    """Users' and Slurm's variables enter; a value may hold an equals sign."""
+def test_other_variables_enter_in_order() -> None:
+    """Users' and Slurm's variables; a value may contain an equals sign."""
     found = podenv.entering([b"SLURM_JOB_ID=17", b"OPTIONS=a=b", b"PATH=/bin"])
     assert found == ((b"OPTIONS", b"a=b"), (b"SLURM_JOB_ID", b"17"))
 
 
-def test_what_job_submit_put_aside_has_its_name_again() -> None:
-    """The empty stand-in is replaced, and nothing of the detour is left."""
+def test_variables_put_aside_are_restored() -> None:
+    """The empty placeholder is replaced, and the renamed variable is gone."""
     given_now = [b"LD_AUDIT=", b"PENSTOCK_GIVEN_LD_AUDIT=/x.so", b"A=1"]
     assert podenv.entering(given_now) == ((b"A", b"1"), (b"LD_AUDIT", b"/x.so"))
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize("name", ["OPTIND", "HISTCMD", "UID", "PPID", "RANDOM", "LINENO", "IFS", "SECONDS"])
-def test_no_variable_ends_the_shell_that_reads_it(shell: str, name: str) -> None:
-    """Some take numbers only, and a shell ends when it is tried with anything else."""
+def test_no_variable_ends_the_shell(shell: str, name: str) -> None:
+    """Some accept only numbers, and a shell exits on anything else."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
     lines = podenv.export_lines(podenv.entering([f"{name}=a b".encode(), b"OTHER=x"]))

@@ -1,4 +1,4 @@
-"""Where a job is in its pod: its working directory and its HOME, with and without shared mounts for them."""
+"""A job's working directory and HOME in its pod, with and without shared mounts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ OWN = workdirs.OWN_HOME
         (b"/home/alice", PodSpec(own_entrypoint=True), b"/tmp", b""),
     ],
 )
-def test_where_a_script_starts(workdir: bytes, pod: PodSpec, found: bytes, lost: bytes) -> None:
-    """In its working directory if the pod sees it, where it says itself, else in /tmp, which is said."""
+def test_workdir(workdir: bytes, pod: PodSpec, found: bytes, lost: bytes) -> None:
+    """The script's own choice, the submit directory if the pod sees it, else /tmp, which is reported."""
     request = dataclasses.replace(fakes.REQUEST, workdir=workdir, pod=pod)
     assert workdirs.workdir_of(request, SHARED) == found
     assert workdirs.lost_workdir(request, SHARED) == lost
@@ -45,22 +45,22 @@ def test_where_a_script_starts(workdir: bytes, pod: PodSpec, found: bytes, lost:
         *((home, workdirs.Home(OWN, made=True)) for home in ("/proc/self", "/penstock/x", "relative/x")),
     ],
 )
-def test_a_home_is_there_and_can_be_written(home: str, expected: workdirs.Home) -> None:
-    """The user's own where pods see it, else an empty one in the same place, else where it harms nobody."""
+def test_home(home: str, expected: workdirs.Home) -> None:
+    """The user's own if pods see it, else a volume in the same place, else OWN_HOME."""
     owner = dataclasses.replace(fakes.OWNER, home=home)
     assert workdirs.home_of(owner, PodSpec(), SHARED) == expected
 
 
-def test_a_home_with_a_shared_mount_in_it_is_not_covered() -> None:
-    """Whoever mounts in his home, and whoever has mounted his home himself."""
+def test_home_does_not_cover_a_shared_mount() -> None:
+    """Also if the script mounts something in its home, or the home itself."""
     owner = dataclasses.replace(fakes.OWNER, home="/home/alice")
     assert workdirs.home_of(owner, PodSpec(), ("/home/alice/nas",)).path == OWN
     mounted = PodSpec(mounts=(Mount("/nas/a", "/home/alice"),))
     assert workdirs.home_of(owner, mounted, SHARED) == workdirs.Home("/home/alice", made=False)
 
 
-def test_the_pod_and_its_environment_agree_on_the_home() -> None:
-    """Rank 0 has the volume where HOME points to; other ranks run nothing and have none."""
+def test_pod_and_environment_agree_on_home() -> None:
+    """Rank 0 has the volume at HOME; other ranks run nothing and have none."""
     owner = dataclasses.replace(fakes.OWNER, home="/home/alice")
     allocation = fakes.allocation(on=("n1", "n2"))
 
@@ -77,8 +77,8 @@ def test_the_pod_and_its_environment_agree_on_the_home() -> None:
     assert b"export TMPDIR='/tmp'" in lines
 
 
-def test_a_home_that_was_exported_by_name_is_the_users() -> None:
-    """As with every variable that describes the host."""
+def test_home_exported_by_name_is_the_users() -> None:
+    """As for every variable of the host."""
     entries = (b"HOME=/opt/me", b"TMPDIR=/opt/t", b"SLURM_EXPORT_ENV=HOME,TMPDIR")
     request = dataclasses.replace(fakes.REQUEST, environment=entries)
     home = workdirs.Home("/home/alice", made=True)

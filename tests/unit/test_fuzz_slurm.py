@@ -37,8 +37,8 @@ def spoiled(draw: some.DrawFn, text: str) -> str:
 
 
 @given(spoiled(SHOW_JOB))
-def test_a_job_or_an_error(text: str) -> None:
-    """`scontrol show job -d`: no share is negative, and the name is all that follows JobName=."""
+def test_scontrol_show_job_is_parsed_or_an_error(text: str) -> None:
+    """No share is negative, and the name is all that follows JobName=."""
     for found in jobtexts.all_shown(text):
         assert all(min(s.amount.millicpus, s.amount.memory, s.amount.gpus) >= 0 for s in found.shares)
     for job_id, block in jobtexts.blocks(text):
@@ -50,7 +50,7 @@ def test_a_job_or_an_error(text: str) -> None:
 
 @given(spoiled(SHOW_JOB * 2))
 def test_blocks_are_parts_of_the_text(text: str) -> None:
-    """`scontrol show job` of all jobs, cut where a job begins."""
+    """`scontrol show job` of all jobs, split where a job begins."""
     found = list(jobtexts.blocks(text))
     assert all(block in text for _, block in found)
     assert sum(len(block) for _, block in found) <= len(text)
@@ -58,8 +58,8 @@ def test_blocks_are_parts_of_the_text(text: str) -> None:
 
 @pytest.mark.parametrize("names", [jobtexts.LIVE_COLUMNS, (*jobtexts.COLUMNS, jobtexts.USER_COLUMN)])
 @given(some.data())
-def test_jobs_of_the_queue_or_an_error(names: tuple[str, ...], data: some.DataObject) -> None:
-    """`squeue`, as penstockd and as all others ask it."""
+def test_squeue_is_parsed_or_an_error(names: tuple[str, ...], data: some.DataObject) -> None:
+    """With the columns of penstockd and of all other callers."""
     text = data.draw(spoiled(slurmtexts.printed([slurmtexts.ROW], names)))
     with contextlib.suppress(errors.SlurmError):
         for said in fields.rows(text, SEPARATOR, names):
@@ -68,8 +68,7 @@ def test_jobs_of_the_queue_or_an_error(names: tuple[str, ...], data: some.DataOb
 
 
 @given(spoiled(slurmtexts.printed([slurmtexts.RECORD], accounting.COLUMNS)))
-def test_a_record_of_the_accounting_or_none(text: str) -> None:
-    """`sacct`: a row that is none is left out."""
+def test_sacct_rows_are_parsed_or_skipped(text: str) -> None:
     with contextlib.suppress(errors.SlurmError):
         for said in fields.rows(text, SEPARATOR, accounting.COLUMNS):
             found = accounting.record(said)
@@ -77,7 +76,7 @@ def test_a_record_of_the_accounting_or_none(text: str) -> None:
 
 
 @given(spoiled(test_accounting.REMEMBERED), some.integers(0, 3))
-def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart: int) -> None:
+def test_slurmctlds_record_is_that_users_or_none(text: str, restart: int) -> None:
     """`scontrol show job`, for the results."""
     with contextlib.suppress(errors.SlurmError):
         found = accounting._remembered(jobtexts.shown(text, 23), uid=1001, restart=restart)
@@ -85,36 +84,34 @@ def test_what_slurmctld_remembers_is_of_that_user_or_nothing(text: str, restart:
 
 
 @given(spoiled(NODE))
-def test_a_node_or_an_error(line: str) -> None:
-    """`scontrol -o show node`."""
+def test_scontrol_show_node_is_parsed_or_an_error(line: str) -> None:
     with contextlib.suppress(errors.SlurmError):
         assert nodetexts.node(line).name is not None
 
 
 @given(spoiled("n[1-3,07],login"))
-def test_names_or_an_error(text: str) -> None:
-    """Node lists."""
+def test_host_lists_are_parsed_or_an_error(text: str) -> None:
     with contextlib.suppress(errors.SlurmError):
         assert all(isinstance(name, str) for name in hostlists.expand(text))
 
 
 @given(spoiled("17"), spoiled("/spool/0123456789abcdef0123456789abcdef/job.sh"))
 def test_only_tokens_that_were_asked_for_are_found(number: str, command: str) -> None:
-    """What the intake finds its jobs by."""
+    """By these the intake finds its jobs."""
     token = "0123456789abcdef0123456789abcdef"
     assert set(tokensearch.matches([(number, command)], {token})) <= {token}
 
 
 @given(some.lists(some.lists(some.text(some.characters(codec="utf-8")), min_size=9, max_size=9), max_size=3))
-def test_no_name_of_a_job_shifts_a_column(jobs: list[list[str]]) -> None:
-    """Neither line breaks nor what separated columns before."""
+def test_job_names_cannot_shift_columns(jobs: list[list[str]]) -> None:
+    """Neither line breaks nor earlier separators."""
     text = "".join("".join(f"{word}{SEPARATOR}" for word in job) + "\n" for job in jobs)
     found = fields.rows(text, SEPARATOR, "abcdefghi")
     assert [list(row.values()) for row in found] == [[word.strip() for word in job] for job in jobs]
 
 
-def test_nobody_knows_a_separator_beforehand() -> None:
-    """Else a name could hold it, and be two columns."""
+def test_separator_is_unpredictable() -> None:
+    """Otherwise a name could contain it, and become two columns."""
     made = {fields.made_up() for _ in range(100)}
     assert len(made) == 100
     assert min(map(len, made)) >= 16
@@ -127,8 +124,8 @@ def test_a_list_that_lacks_columns_is_an_error(text: str) -> None:
         fields.rows(text, SEPARATOR, "abcdefghi")
 
 
-def test_a_name_cannot_pretend_to_be_a_state() -> None:
-    """What `penstock show` shows of a job is slurmctld's word."""
+def test_job_name_cannot_forge_a_state() -> None:
+    """`penstock show` shows slurmctld's state."""
     found = jobtexts.shown(SHOW_JOB.replace("wrap", "x JobState=COMPLETED Restarts=no"), 1)
     assert (found.state, found.job_id) == ("RUNNING", 1)
     assert found.name == "x JobState=COMPLETED Restarts=no"

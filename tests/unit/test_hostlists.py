@@ -1,4 +1,4 @@
-"""Slurm's short form of node names."""
+"""Slurm's host lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.slurm import hostlists
     ],
 )
 def test_lists_are_expanded_in_order(text: str, names: tuple[str, ...]) -> None:
-    """Names come in Slurm's order with leading zeros kept."""
+    """In Slurm's order, leading zeros are kept."""
     assert hostlists.expand(text) == names
 
 
@@ -32,26 +32,24 @@ def test_lists_are_expanded_in_order(text: str, names: tuple[str, ...]) -> None:
     "text", ["n[1-3", "n1]", "n[[1]]", "a,,b", ",", "n[]", "n[1,,2]", "n[3-1]", "n[10-9]"]
 )
 def test_broken_lists_are_errors(text: str) -> None:
-    """A list that Slurm would never print is refused."""
     with pytest.raises(errors.SlurmError):
         hostlists.expand(text)
 
 
-def test_a_list_of_millions_does_not_fill_the_memory() -> None:
-    """The size is bounded before it is built."""
+def test_size_of_a_list_is_limited() -> None:
+    """Before it is built."""
     with pytest.raises(errors.SlurmError, match="more than"):
         hostlists.expand("n[1-999999999]")
 
 
 @given(st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True), max_size=10))
 def test_plain_names_stay_themselves(names: list[str]) -> None:
-    """Joining with commas and expanding is the identity."""
     assert hostlists.expand(",".join(names)) == tuple(names)
 
 
 @given(st.text(alphabet="n[]-,0123456789", max_size=20))
 def test_any_text_is_a_list_or_an_error(text: str) -> None:
-    """Nothing but SlurmError comes out of nonsense."""
+    """Only SlurmError is raised."""
     try:
         found = hostlists.expand(text)
     except errors.SlurmError:
@@ -72,11 +70,10 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
     ],
 )
 def test_names_are_folded(names: tuple[str, ...], text: str) -> None:
-    """As sinfo prints them; what has no number stands for itself."""
+    """As sinfo prints them; names without a number stay as they are."""
     assert hostlists.fold(names) == text
 
 
 @given(st.sets(st.from_regex(r"\A[a-z]{0,2}[0-9]{0,4}[a-z.]{1,2}[0-9]{0,3}\Z"), max_size=30))
 def test_folded_names_expand_to_themselves(names: set[str]) -> None:
-    """Whatever they are called."""
     assert sorted(hostlists.expand(hostlists.fold(names))) == sorted(names)

@@ -24,7 +24,7 @@ def shares(text: str) -> tuple[jobs.NodeShare, ...]:
 
 
 def told(**changes: str) -> jobs.Job:
-    """The job of SHOW_JOB, with what squeue says of it."""
+    """SHOW_JOB merged with squeue's values."""
     made = slurmtexts.Programs()
     made.queue, made.jobs = [ROW | changes], SHOW_JOB
     with pytest.MonkeyPatch.context() as patch:
@@ -36,13 +36,13 @@ def told(**changes: str) -> jobs.Job:
     ("comment", "own"),
     [("", None), ("mine", None), ("waits [penstock]", ""), ("waits [penstock] mine", "mine")],
 )
-def test_the_owners_part_of_a_comment_is_known(comment: str, own: str | None) -> None:
-    """It is put back when the job starts."""
+def test_owners_part_of_a_comment(comment: str, own: str | None) -> None:
+    """It is restored when the job starts."""
     assert told(Comment=comment).own_comment == own
 
 
 def test_each_node_has_its_own_share() -> None:
-    """Uneven allocations are read as uneven."""
+    """Uneven allocations, too."""
     first, second = shares(SHOW_JOB)
     assert (first.node, first.amount.millicpus, first.amount.memory, first.amount.gpus) == (
         "n1",
@@ -58,8 +58,8 @@ def test_each_node_has_its_own_share() -> None:
     )
 
 
-def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
-    """They choose mode, priority and labels of the pods."""
+def test_partition_qos_and_gpu_types() -> None:
+    """They select mode, priority and labels of the pods."""
     details = told()
     assert (details.partition, details.qos, details.state) == ("gpu", "high", "RUNNING")
     assert (details.account, details.gid, details.submitted) == ("research", 1001, 1763270000)
@@ -72,16 +72,16 @@ def test_partition_qos_and_gpu_types_are_the_sites_words() -> None:
 @pytest.mark.parametrize(
     ("array", "task", "expected"), [("17", "3", (17, 3)), ("1", "N/A", None), ("17", "0-9%2", None)]
 )
-def test_which_task_of_which_array_a_job_is(array: str, task: str, expected: tuple[int, int] | None) -> None:
-    """It is called by its array: 17_3."""
+def test_array_task(array: str, task: str, expected: tuple[int, int] | None) -> None:
+    """It is named by its array: 17_3."""
     found = told(ArrayJobID=array, ArrayTaskID=task)
     assert found.array == expected
     assert found.allocation(fakes.identity(22)).shown_id == ("17_3" if expected else "22")
     assert found.script_id == (17 if expected else 1)
 
 
-def test_shares_are_of_the_nodes_that_squeue_names() -> None:
-    """A completing job has lost some of them; anything else is no answer."""
+def test_shares_must_match_squeues_nodes() -> None:
+    """A completing job may have fewer; anything else is an error."""
     assert [share.node for share in told(State="COMPLETING", NodeList="n2").shares] == ["n1", "n2"]
     for changes in ({"NodeList": "n2"}, {"NodeList": "n[1-3]"}, {"NodeList": "n9", "State": "COMPLETING"}):
         with pytest.raises(errors.SlurmError, match="other nodes"):
@@ -91,13 +91,13 @@ def test_shares_are_of_the_nodes_that_squeue_names() -> None:
 
 
 @pytest.mark.parametrize("state", ["DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"])
-def test_every_end_of_slurms_is_an_end(state: str) -> None:
-    """For a job that is over nothing may be started any more, whatever ended it."""
+def test_every_end_state_is_over(state: str) -> None:
+    """Nothing may be started for such a job."""
     assert told(State=state).is_over
 
 
 def test_equal_nodes_share_a_line() -> None:
-    """Slurm prints one line for nodes with the same share."""
+    """Slurm prints one line for nodes with equal shares."""
     found = shares(slurmtexts.show_job("", nodes="n[3-5]"))
     assert [share.node for share in found] == ["n3", "n4", "n5"]
     assert {share.amount for share in found} == {fakes.amount(cpus=2, gib=2)}
@@ -122,15 +122,15 @@ def test_gpus_of_every_type_are_counted(gres: str, gpus: int) -> None:
     assert shares(slurmtexts.show_job(gres))[0].amount.gpus == gpus
 
 
-def test_a_forged_allocation_after_the_real_one_is_not_believed() -> None:
+def test_forged_allocation_after_the_real_one_is_ignored() -> None:
     """A working directory with a line break in its name adds no nodes."""
     forged = SHOW_JOB + "     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:4(IDX:0-3)\n"
     assert [share.node for share in shares(forged)] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
-def test_a_jobs_name_cannot_forge_an_allocation(character: str) -> None:
-    """It stands before the true one, and job_submit.lua takes these for letters like all others."""
+def test_job_name_cannot_forge_an_allocation(character: str) -> None:
+    """It stands before the real one, and job_submit.lua does not refuse these separators."""
     forged = f"x{character}     Nodes=n9 CPU_IDs=0-7 Mem=32768 GRES=gpu:8(IDX:0-7)"
     named = re.sub(r"JobName=.*", f"JobName={forged}", SHOW_JOB, count=1)
     assert forged in named
@@ -138,7 +138,6 @@ def test_a_jobs_name_cannot_forge_an_allocation(character: str) -> None:
 
 
 async def test_a_job_without_allocation_is_an_error(programs: slurmtexts.Programs) -> None:
-    """Nothing is invented for a job that is not running."""
     programs.queue = [ROW | {"State": "PENDING"}]
     programs.jobs = "\n".join(line for line in SHOW_JOB.split("\n") if not line.startswith("     "))
     with pytest.raises(errors.SlurmError, match="no allocation"):
@@ -147,12 +146,11 @@ async def test_a_job_without_allocation_is_an_error(programs: slurmtexts.Program
 
 @pytest.mark.parametrize(("ids", "count"), [("", 0), ("3", 1), ("0-3", 4), ("0-1,4,6-7", 5)])
 def test_cpu_ids_are_counted(ids: str, count: int) -> None:
-    """Ranges and single ids."""
     assert jobtexts.count_ids(ids) == count
 
 
-async def test_the_clusters_name_is_found_in_the_configuration(programs: slurmtexts.Programs) -> None:
-    """As `scontrol show config` prints it; without it nothing is known."""
+async def test_cluster_name(programs: slurmtexts.Programs) -> None:
+    """From `scontrol show config`; if it is missing, that is an error."""
     programs.config = (
         "CliFilterPlugins        = (null)\nClusterName             = lab7\nCommunicationParameters = (null)\n"
     )
@@ -163,7 +161,7 @@ async def test_the_clusters_name_is_found_in_the_configuration(programs: slurmte
 
 
 async def test_squeue_lines_become_jobs(programs: slurmtexts.Programs) -> None:
-    """Numbers and the site's own names, nothing else."""
+    """Only numbers and the site's own names."""
     waiting = {"JobID": "18", "UserID": "1002", "State": "PENDING", "Partition": "cpu"}
     programs.queue = [ROW | {"JobID": "17", "RestartCnt": "2"}, ROW | waiting]
     first, second = await SLURM.live_jobs()
@@ -175,18 +173,16 @@ async def test_squeue_lines_become_jobs(programs: slurmtexts.Programs) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"JobID": "x"}, {"UserID": ""}, {"RestartCnt": "-1"}, {"State": ""}])
-async def test_a_line_we_do_not_understand_is_an_error(
-    changes: dict[str, str], programs: slurmtexts.Programs
-) -> None:
-    """A guess about jobs would be worse than none."""
+async def test_unparsable_line_is_an_error(changes: dict[str, str], programs: slurmtexts.Programs) -> None:
+    """Guessing about jobs would be worse."""
     programs.queue = [ROW | changes]
     for question in (SLURM.live_jobs, SLURM.unfinished, SLURM.all_jobs):
         with pytest.raises(errors.SlurmError, match="do not understand"):
             await question()
 
 
-def test_the_mark_of_job_submit_is_seen() -> None:
-    """Alone or beside what a site writes there; its absence, too."""
+def test_mark_of_job_submit() -> None:
+    """Alone, next to a site's own text, and missing."""
     for text, expected in (("penstock ", True), ("ours; penstock", True), ("penstockish", False)):
         assert told(admin_comment=text).prepared is expected
     assert not told(admin_comment="").prepared
@@ -201,18 +197,16 @@ def test_the_mark_of_job_submit_is_seen() -> None:
         ("x 17", ""),
     ],
 )
-def test_the_time_of_submission_is_beside_the_mark(text: str, expected: str) -> None:
-    """Not of jobs that were marked without it."""
+def test_time_of_submission_in_the_mark(text: str, expected: str) -> None:
+    """Older marks have none."""
     found = told(admin_comment=text)
     assert found.submission == expected
     assert found.allocation(fakes.identity(17)).submission == expected
 
 
 @pytest.mark.parametrize(("started", "older"), [("1763270000", True), ("1763270600", False)])
-async def test_slurmctlds_start_is_found_in_the_configuration(
-    started: str, older: bool, programs: slurmtexts.Programs
-) -> None:
-    """What lacks it is no answer, nor is a job that has not started."""
+async def test_slurmctlds_start(started: str, older: bool, programs: slurmtexts.Programs) -> None:
+    """A missing time is an error, also for a job that has not started."""
     programs.queue = [ROW | {"StartTime": started}]
     programs.config = "Configuration data as of 1763270700\nBOOT_TIME               = 1763270500\n"
     assert await SLURM.is_older_than_controller(1) is older
@@ -224,8 +218,8 @@ async def test_slurmctlds_start_is_found_in_the_configuration(
         await SLURM.is_older_than_controller(1)
 
 
-async def test_a_task_of_an_array_has_a_name_of_its_own(programs: slurmtexts.Programs) -> None:
-    """The last task has the array's number, by which all tasks would be meant."""
+async def test_name_of_an_array_task(programs: slurmtexts.Programs) -> None:
+    """The last task has the array's id, by which commands mean all tasks."""
     slurm = control.SlurmControl("")
 
     def task(job_id: str, number: str) -> dict[str, str]:
@@ -247,8 +241,8 @@ async def test_a_task_of_an_array_has_a_name_of_its_own(programs: slurmtexts.Pro
             await slurm.cancel(17)
 
 
-def test_an_arrays_number_shows_the_job_itself_first() -> None:
-    """Nodes of other tasks are not its own, also where it has none."""
+def test_array_id_selects_the_job_itself() -> None:
+    """Nodes of other tasks are not used, even if it has none."""
     waiting = SHOW_JOB.partition("     Nodes=")[0].replace("JobId=1 ", "JobId=17 ArrayJobId=17 ")
     other = slurmtexts.show_job("", nodes="n3").replace("JobId=1 ", "JobId=22 ArrayJobId=17 ")
     assert jobtexts.shown(f"{waiting}\n{other}", 17).shares == ()
@@ -268,8 +262,8 @@ FAILED_JOB = """JobId=17 ArrayJobId=16 ArrayTaskId=1 JobName=x Reason=JobLaunchF
 """
 
 
-async def test_a_launch_that_failed_is_told_with_the_jobs_files(programs: slurmtexts.Programs) -> None:
-    """Of the task that is meant, and not because its name says so."""
+async def test_failed_launch_has_the_jobs_files(programs: slurmtexts.Programs) -> None:
+    """Of the right task, and not because its name looks so."""
     other = FAILED_JOB.replace("JobId=17", "JobId=16").replace(
         "COMPLETING Reason=JobLaunchFailure", "RUNNING Reason=None"
     )
@@ -286,15 +280,15 @@ async def test_a_launch_that_failed_is_told_with_the_jobs_files(programs: slurmt
 
 
 async def test_a_comment_cannot_forge_a_failed_launch(programs: slurmtexts.Programs) -> None:
-    """scontrol prints it raw, after the true state of the job."""
+    """scontrol prints it raw, after the job's real state."""
     state = "   JobState=COMPLETING Reason=JobLaunchFailure Dependency=(null)\n"
     cancelled = FAILED_JOB.replace(state, state.replace("JobLaunchFailure", "None"))
     programs.jobs = cancelled.replace("   WorkDir=", f"   Comment=x\n{state}   WorkDir=")
     assert await SLURM.failed_launch(17) is None
 
 
-def test_no_text_makes_a_job_a_task_of_an_array() -> None:
-    """`penstock logs` would show another job's output for it."""
+def test_text_cannot_forge_an_array_task() -> None:
+    """`penstock logs` would show another job's output."""
     text = SHOW_JOB + "   Comment=x ArrayJobId=5 ArrayTaskId=3\n   ArrayJobId=5 ArrayTaskId=3\n"
     assert jobtexts.shown(text, 1).shown_id == "1"
 
@@ -323,7 +317,7 @@ JOBS = some.fixed_dictionaries(
 
 
 def shown_as_scontrol_does(said: dict[str, str]) -> str:
-    """The job of a row; what users write stands where Slurm puts it."""
+    """scontrol's output for a row, with users' text where Slurm puts it."""
     task = said["ArrayTaskID"]
     array = "" if task == "N/A" else f" ArrayJobId={said['ArrayJobID']} ArrayTaskId={task}"
     comment = f"   Comment={said['Comment']} \n" if said["Comment"] else ""
@@ -347,8 +341,8 @@ ONLY_SHOWN = ("shown_id", "shares", "comment", "name", "workdir", "stdin", "stdo
 
 
 @given(some.lists(JOBS, min_size=1, max_size=3, unique_by=lambda said: said["JobID"]))
-def test_scontrol_and_squeue_say_the_same_of_every_job(found: list[dict[str, str]]) -> None:
-    """Whatever its name and comment are: no field of it is another. The one that is asked for comes first."""
+def test_scontrol_and_squeue_agree(found: list[dict[str, str]]) -> None:
+    """Whatever name and comment contain: no other field changes. The requested job comes first."""
     row, *others = (ROW | {"exit_code": "1792"} | said for said in found)
     shown = jobtexts.shown("".join(map(shown_as_scontrol_does, (row, *others))), int(row["JobID"]))
     squeued = jobtexts.job(row)

@@ -1,4 +1,4 @@
-"""The files that containerd, kubelet and the API server are told by, as reviewed in tests/golden."""
+"""Settings of containerd, kubelet and the API server, compared with tests/golden."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pretty(content: Any) -> str:
 
 
 def test_containerds_settings() -> None:
-    """Everything of a node's containerd is in the node's directory."""
+    """All of a node's containerd is in the node's directory."""
     text = machines.render_containerd(cluster().machines[0], "overlayfs")
     assert text == reviewed("containerd.toml", text)
     read = tomllib.loads(text)
@@ -39,7 +39,7 @@ def test_containerds_settings() -> None:
 
 
 def test_kubelets_settings() -> None:
-    """A cgroup root of its own, nothing written to the host's iptables, no eviction by the host's disk."""
+    """Its own cgroup root, nothing written to the host's iptables, no eviction by the host's disk."""
     config = machines.render_kubelet(cluster().machines[1])
     assert pretty(config) == reviewed("kubelet.json", pretty(config))
     assert config["cgroupRoot"] == "/penstock-k8s-26002-9bcc2192/n2"
@@ -47,7 +47,7 @@ def test_kubelets_settings() -> None:
 
 
 def test_the_registrys_files() -> None:
-    """The site's name leads to loopback, and nowhere else."""
+    """The site's registry name resolves to loopback only."""
     settings = registry.render_settings(cluster())
     assert settings == reviewed("registry.json", settings)
     text = registry.render_hosts(cluster())
@@ -62,7 +62,6 @@ def test_a_nodes_network() -> None:
 
 
 def test_the_control_planes_command_lines() -> None:
-    """Options are reviewed like code."""
     lines = ["\n  ".join(part.argv) for part in controlplane.all_components(cluster())]
     text = "\n\n".join(lines) + "\n"
     assert text == reviewed("control-plane.txt", text)
@@ -79,7 +78,6 @@ def test_the_control_planes_command_lines() -> None:
     ],
 )
 def test_roles_and_policies(name: str, manifest: dict[str, Any]) -> None:
-    """Who may do what is changed with both eyes open."""
     assert pretty(manifest) == reviewed(name, pretty(manifest))
 
 
@@ -96,7 +94,7 @@ def test_tokens_name_user_and_group() -> None:
 
 @pytest.mark.parametrize("pair", rbac.pairs(), ids="-".join)
 def test_a_right_can_be_left_out(pair: tuple[str, str]) -> None:
-    """Exactly this one is missing then."""
+    """Exactly this one is missing."""
     rules = rbac.render_role(without=pair)["rules"]
     left = [
         (f"{rule['resources'][0]}.{rule['apiGroups'][0]}".rstrip("."), verb)
@@ -107,14 +105,14 @@ def test_a_right_can_be_left_out(pair: tuple[str, str]) -> None:
 
 
 def test_penstockd_reads_no_secret_and_changes_nothing_that_exists() -> None:
-    """The promise of the role's description."""
+    """As the role's description says."""
     verbs = dict(rbac.RULES)
     assert verbs["secrets"] == ("create",)
     assert not {verb for _, verb in rbac.pairs()} & {"update", "patch", "deletecollection", "*"}
 
 
 def test_a_nodes_status_is_completed() -> None:
-    """A loopback address that no kubelet would report, and GPUs that no device plugin has."""
+    """A loopback address that no kubelet would report, and GPUs without a device plugin."""
     status = bootstrap.node_status("n1", gpus=4)
     assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.1"}
     assert status["capacity"] == status["allocatable"] == {"nvidia.com/gpu": "4"}
@@ -124,7 +122,7 @@ def test_a_nodes_status_is_completed() -> None:
 async def test_a_taint_is_not_put_back_over_the_controllers(
     conflicts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes from the node as it was read, or the node is read again."""
+    """It is removed from the node as it was read, or the node is read again."""
     not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     clouds = {"key": bootstrap.UNINITIALIZED, "effect": "NoSchedule"}
     node: dict[str, Any] = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [clouds, not_ready]}}
@@ -150,7 +148,7 @@ async def test_a_taint_is_not_put_back_over_the_controllers(
         assert node["spec"]["taints"] == ([] if conflicts else [not_ready])
 
 
-def test_only_the_clouds_taint_is_taken_away() -> None:
+def test_only_the_clouds_taint_is_removed() -> None:
     """Others keep pods away for good reason."""
     mine = {"key": bootstrap.UNINITIALIZED, "effect": "NoSchedule"}
     other = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

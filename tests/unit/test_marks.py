@@ -1,4 +1,4 @@
-"""What is remembered of a job in its AdminComment: read as it was written, beside whatever else is there."""
+"""The mark in AdminComment round-trips, next to any other text."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ MARKS = st.builds(
 
 
 @given(MARKS)
-def test_it_is_read_as_it_was_written(mark: marks.Mark) -> None:
+def test_mark_round_trips(mark: marks.Mark) -> None:
     assert marks.read(str(mark)) == mark
 
 
 @given(MARKS, MARKS)
-def test_a_new_one_takes_its_place_and_leaves_the_sites_own_words(old: marks.Mark, new: marks.Mark) -> None:
+def test_new_mark_replaces_the_old_one(old: marks.Mark, new: marks.Mark) -> None:
     changed = marks.write(new, f"ticket 17 {old} checked by ops")
     assert changed == f"ticket 17 {new} checked by ops"
     assert marks.read(changed) == new
 
 
 @pytest.mark.parametrize("comment", ["", "(null)", "penstockd", "my-penstock", "penstock=1", "xpenstock 17"])
-def test_words_that_only_look_like_it_are_none(comment: str) -> None:
+def test_similar_text_is_not_a_mark(comment: str) -> None:
     assert marks.read(comment) is None
 
 
 @pytest.mark.parametrize("comment", ["penstock", "penstock 1794858677", "x penstock 1794858677 y"])
-def test_jobs_that_were_submitted_before_an_upgrade_have_shorter_ones(comment: str) -> None:
+def test_marks_of_older_releases_are_shorter(comment: str) -> None:
     found = marks.read(comment)
     assert found is not None
     assert (found.requeue, found.avoids, found.until) == (None, (), 0)

@@ -1,4 +1,4 @@
-"""Numbers from outside."""
+"""Strict parsing of numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock.model import numbers
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_what_programs_print_is_read(number: int) -> None:
-    """As text and as bytes."""
+def test_natural_numbers_are_parsed(number: int) -> None:
+    """From text and bytes."""
     assert numbers.natural(str(number)) == numbers.natural(str(number).encode()) == number
 
 

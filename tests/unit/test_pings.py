@@ -1,4 +1,4 @@
-"""`penstock daemon --ping`, which probes of a Deployment call, and folders that a pod finds as root's."""
+"""`penstock daemon --ping`, the Deployment's probe, and folders that a pod finds owned by root."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def answering(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """Somebody on the socket who answers once with the given word."""
+    """A server on the socket that answers once with the given word."""
     word: str = request.param
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
@@ -49,12 +49,12 @@ def answering(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(("answering", "code"), [("pong", 0), ("starting", 1)], indirect=["answering"])
 @pytest.mark.usefixtures("answering")
-def test_only_one_that_is_well_is_ready(config: Path, code: int) -> None:
-    """Alive is not enough: it must be in touch with Slurm and Kubernetes."""
+def test_only_a_connected_penstockd_is_ready(config: Path, code: int) -> None:
+    """Alive is not enough: it must be connected to Slurm and Kubernetes."""
     assert CliRunner().invoke(command.daemon, ["--config", str(config), "--ping"]).exit_code == code
 
 
-def test_nobody_there_is_one_line(config: Path) -> None:
+def test_missing_penstockd_is_one_line(config: Path) -> None:
     """And a failed probe."""
     done = CliRunner().invoke(command.daemon, ["--config", str(config), "--ping"])
     assert done.exit_code == 1
@@ -62,8 +62,8 @@ def test_nobody_there_is_one_line(config: Path) -> None:
 
 
 @as_root
-def test_only_empty_folders_of_roots_are_given_away(tmp_path: Path) -> None:
-    """What kubelet made is penstockd's; a folder that somebody uses stays whose it is."""
+def test_only_empty_root_folders_are_chowned(tmp_path: Path) -> None:
+    """Folders that a kubelet created become penstockd's; used ones keep their owner."""
     used, fresh = tmp_path / "used", tmp_path / "deep" / "fresh"
     used.mkdir()
     (used / "file").touch()

@@ -1,4 +1,4 @@
-"""The manifests of a job, against golden files, and the rules behind them."""
+"""Manifests of a job, compared with golden files, and their rules."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def render(rank: int, **changes: object) -> pods.Manifest:
 
 
 def test_rank_zero_runs_the_script() -> None:
-    """The first pod of a gang, whole."""
+    """The complete first pod of a gang."""
     text = shown(render(0))
     assert text == goldens.reviewed("pod-rank0.json", text)
 
 
 def test_other_ranks_hold_the_room() -> None:
-    """The other pods differ in name, rank and what they run."""
+    """They differ in name, rank and command."""
     manifest = render(1)
     assert manifest["metadata"]["name"] == "slurm-job-17-n1"
     assert manifest["spec"]["containers"][0]["command"][-1] == "hold"
@@ -55,13 +55,13 @@ def test_other_ranks_hold_the_room() -> None:
         (1, 1, "slurm-job-17-r1-n1"),
     ],
 )
-def test_a_name_says_no_more_than_it_must(restart: int, rank: int, name: str) -> None:
-    """The first attempt's first pod has the job's number alone."""
+def test_pod_names(restart: int, rank: int, name: str) -> None:
+    """The first attempt's first pod has only the job id."""
     assert pods.pod_name(fakes.identity(17, restart=restart), rank) == name
 
 
 def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
-    """Beside the task's own, which is the job's."""
+    """Besides the task's own job id."""
     allocation = dataclasses.replace(fakes.allocation(19), array=(17, 2))
     manifest = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)
     labels = manifest["metadata"]["labels"]
@@ -70,7 +70,7 @@ def test_pods_of_array_tasks_carry_the_arrays_number() -> None:
 
 
 def test_the_secret_holds_all_that_the_agent_reads() -> None:
-    """Script, arguments, environment and settings; the agent itself is too long to be a golden file."""
+    """Script, arguments, environment and settings; the agent itself is too long for a golden file."""
     manifest = secrets.render_secret(
         fakes.identity(),
         owner=fakes.OWNER,
@@ -85,8 +85,8 @@ def test_the_secret_holds_all_that_the_agent_reads() -> None:
     assert shown(manifest) == goldens.reviewed("secret.json", shown(manifest))
 
 
-def test_the_script_in_the_pod_has_its_own_first_line_again() -> None:
-    """The launcher's name never enters the container; every other byte is the user's."""
+def test_script_in_the_pod_has_its_original_first_line() -> None:
+    """The launcher's name never enters the container; all other bytes are the user's."""
     script = secrets.secret_files(fakes.REQUEST, fakes.SETTINGS, HOME)["slurm_script"]
     assert script == b"#!/bin/bash\n#SBATCH -n1\necho hello\n"
 
@@ -121,7 +121,7 @@ def test_the_interpreter_is_split_as_the_kernel_does(interpreter: bytes, words: 
 def test_the_pod_writes_only_files_it_can_see(
     stdout: str, stderr: str, expected: tuple[str, str, str]
 ) -> None:
-    """What belongs outside the shared mounts is kept in a folder of the pod's own, which is there then."""
+    """Other output is kept in a volume of the pod, which exists only then."""
     request = dataclasses.replace(fakes.REQUEST, stdout=stdout.encode(), stderr=stderr.encode())
     lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].decode().splitlines()
     names = ("stdout", "stderr", "kept")
@@ -131,26 +131,25 @@ def test_the_pod_writes_only_files_it_can_see(
     assert (KEPT in mounts) == ({"name": "output", "emptyDir": {}} in spec["volumes"]) == bool(expected[2])
 
 
-def test_the_agent_learns_umask_and_input() -> None:
-    """What slurmd gave the batch process besides its output."""
+def test_agent_gets_umask_and_input() -> None:
+    """As slurmd gave them to the batch process."""
     request = dataclasses.replace(fakes.REQUEST, umask=b"0027", stdin=b"/nas/in put")
     lines = secrets.secret_files(request, fakes.SETTINGS, HOME)["settings"].splitlines()
     assert lines[2:4] == [b"penstock_umask='0027'", b"penstock_stdin='/nas/in put'"]
 
 
 def asking(*lines: str) -> PodSpec:
-    """What a script with these directives asks for."""
+    """The PodSpec of a script with these directives."""
     return scripts.pod_of(b"#!/bin/sh\n" + "".join(f"#K8S_{line}\n" for line in lines).encode())
 
 
 def test_an_image_line_wins_over_the_default() -> None:
-    """#K8S_IMAGE in the script names the image."""
     assert render(0)["spec"]["containers"][0]["image"] == "site/default:1"
     manifest = render(0, pod=asking("IMAGE=nas-hub.local:5407/pytorch:latest"))
     assert manifest["spec"]["containers"][0]["image"] == "nas-hub.local:5407/pytorch:latest"
 
 
-def test_directives_change_what_concerns_the_script_alone() -> None:
+def test_directives_change_the_pod() -> None:
     """Mounts, shared memory, labels, tolerations, pull secrets and priority."""
     asked = asking(
         "MOUNT=/nas/data:/data:ro",
@@ -169,7 +168,7 @@ def test_directives_change_what_concerns_the_script_alone() -> None:
     [("high", "gpu", "from-qos"), ("normal", "gpu", "from-partition"), ("normal", "cpu", None)],
 )
 def test_priority_comes_from_qos_or_partition(qos: str, partition: str, expected: str | None) -> None:
-    """The QOS is asked first; without either there is none."""
+    """QOS first; without either there is none."""
     policy = msgspec.structs.replace(
         fakes.policy("gpu", priority_class="from-partition"), qos_priority_classes={"high": "from-qos"}
     )
@@ -178,8 +177,8 @@ def test_priority_comes_from_qos_or_partition(qos: str, partition: str, expected
     assert spec.get("priorityClassName") == expected
 
 
-def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None:
-    """Pull policy and secrets, and the labels of a GPU type, on the rank whose share has it."""
+def test_site_sets_image_pulls_and_gpu_labels() -> None:
+    """The labels of a GPU type only on the rank whose share has it."""
     policy = msgspec.structs.replace(
         fakes.SETTINGS,
         image_pull_policy="Always",
@@ -200,13 +199,12 @@ def test_the_site_says_where_images_come_from_and_what_gpus_are_called() -> None
 
 
 def test_only_the_sites_folders_can_be_mounted() -> None:
-    """The rest of the node is nobody's business."""
     with pytest.raises(errors.UsageError, match="only folders under /nas"):
         render(0, pod=asking("MOUNT=/etc:/data"))
 
 
-def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
-    """Labels that the site asks for stay as they are; others may be added."""
+def test_script_cannot_override_the_sites_labels() -> None:
+    """It may add others."""
     allocation = fakes.allocation()
     policy = fakes.policy(allocation.partition, node_selector={"pool": "small"})
 
@@ -223,8 +221,8 @@ def test_a_script_does_not_leave_the_nodes_of_its_partition() -> None:
         selector("NODE_SELECTOR=pool=large")
 
 
-def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None:
-    """Where the site gives none, it may name one."""
+def test_script_cannot_override_the_sites_priority() -> None:
+    """It may choose one if the site sets none."""
     allocation = fakes.allocation()
     request = dataclasses.replace(fakes.REQUEST, pod=asking("PRIORITY_CLASS=high"))
 
@@ -241,7 +239,7 @@ def test_a_script_does_not_choose_another_priority_than_its_partitions() -> None
 
 
 def test_workdir_environment_script_and_command_reach_the_agent() -> None:
-    """Each in the file that the agent reads."""
+    """Each in its file."""
     asked = asking("WORKDIR=/nas/run", "ENV=MODE=fast one", "SCRIPT=train.sh")
     files = secrets.secret_files(dataclasses.replace(fakes.REQUEST, pod=asked), fakes.SETTINGS, HOME)
     assert b"penstock_workdir='/nas/run'" in files["settings"]
@@ -256,8 +254,8 @@ DOLLARS = ("pa$$word", "$$(HOME)", "$(HOME)", "$5$salt", "a$", "$$$", "$(", "${X
 
 
 @pytest.mark.parametrize("text", DOLLARS)
-def test_no_dollar_is_lost_or_obeyed(text: str) -> None:
-    """What a kubelet makes of variables, arguments and folders is what the user wrote."""
+def test_dollars_are_escaped(text: str) -> None:
+    """A kubelet must restore what the user wrote in variables, arguments and folders."""
     pod = msgspec.structs.replace(
         asking("COMMAND=@entrypoint"), mounts=(Mount(source=f"/nas/{text}", target="/d"),)
     )
@@ -271,21 +269,20 @@ def test_no_dollar_is_lost_or_obeyed(text: str) -> None:
 
 
 def test_an_image_may_run_its_own_entrypoint() -> None:
-    """No agent, the environment in the pod's own words."""
+    """No agent, and the environment as container variables."""
     container = render(0, pod=asking("COMMAND=@entrypoint"))["spec"]["containers"][0]
     assert "command" not in container
     assert container["args"] == ["a", "b c"]
     assert {"name": "GREETING", "value": "it's me"} in container["env"]
 
 
-def test_a_directive_that_is_wrong_is_named_by_its_line() -> None:
-    """The user sees what to mend."""
+def test_wrong_directive_is_named_by_its_line() -> None:
     with pytest.raises(errors.UsageError, match="line 2"):
         asking("IMAGE=Not An Image")
 
 
-def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
-    """A Secret holds one MiB."""
+def test_too_large_script_is_refused() -> None:
+    """A Secret holds 1 MiB."""
     request = dataclasses.replace(fakes.REQUEST, script=b"#!/bin/sh\n" + b"#" * 2**20)
     with pytest.raises(errors.UsageError, match="at most"):
         secrets.render_secret(
@@ -296,14 +293,14 @@ def test_a_script_that_kubernetes_cannot_take_is_refused_in_words() -> None:
 @pytest.mark.parametrize(
     ("user", "namespace"), [("alice", "user-alice"), ("Bob_Smith", "user-1001"), ("ünal", "user-1001")]
 )
-def test_namespaces_are_names_that_kubernetes_takes(user: str, namespace: str) -> None:
-    """Other user names fall back to the number."""
+def test_namespaces_are_valid_names(user: str, namespace: str) -> None:
+    """Other user names are replaced by the uid."""
     owner = dataclasses.replace(fakes.OWNER, name=user)
     assert namespacepattern.namespace_of(owner, fakes.SETTINGS) == namespace
 
 
 def test_the_sites_image_looks_for_folders() -> None:
-    """Not the script's, which may have no shell or one that lies; unless the site has none."""
+    """Not the script's, which may have no shell or a manipulated one; unless the site has none."""
     asked = PodSpec(image="own/image:1", mounts=(Mount("/nas/data", "/data"),))
     request = dataclasses.replace(fakes.REQUEST, pod=asked)
     allocation = fakes.allocation(on=("n1",))
@@ -315,7 +312,7 @@ def test_the_sites_image_looks_for_folders() -> None:
 
 
 def test_an_account_of_any_name_has_a_namespace() -> None:
-    """Where all share one, its label is the account's; Kubernetes takes not every name as a label."""
+    """If all share one, its label is the account's, made valid for Kubernetes."""
     owner = dataclasses.replace(fakes.OWNER, account="R&D (2026)")
     labels = namespaces.render_namespace(owner, PodPolicy(namespace_pattern="jobs"))["metadata"]["labels"]
     assert list(labels.values()) == ["R-D--2026"]

@@ -1,4 +1,4 @@
-"""A daemon's lock tells that it runs, and with which settings."""
+"""A daemon's lock shows that it runs, and with which settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from penstock import presence
 
 
-def test_who_holds_the_lock_runs(tmp_path: Path) -> None:
-    """With the settings that it began with, until it ends."""
+def test_lock_shows_a_running_daemon(tmp_path: Path) -> None:
+    """With its settings' fingerprint, until it ends."""
     config = tmp_path / "settings.json"
     config.write_text("{}")
     lock = tmp_path / "lock"
@@ -27,7 +27,7 @@ def test_who_holds_the_lock_runs(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_is_refused(tmp_path: Path) -> None:
-    """And what the first one said of itself stays."""
+    """The first one's fingerprint stays."""
     held = presence.hold(tmp_path / "lock", "first")
     with pytest.raises(BlockingIOError):
         presence.hold(tmp_path / "lock", "second")
@@ -35,8 +35,8 @@ def test_a_second_daemon_is_refused(tmp_path: Path) -> None:
     os.close(held)
 
 
-def test_a_look_keeps_no_daemon_from_starting(tmp_path: Path) -> None:
-    """The doctor holds the lock for a moment; a daemon that starts just then waits for it."""
+def test_look_does_not_prevent_a_start(tmp_path: Path) -> None:
+    """The doctor holds the lock for a moment; a daemon that starts then waits for it."""
     import fcntl
 
     looking = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
@@ -48,7 +48,7 @@ def test_a_look_keeps_no_daemon_from_starting(tmp_path: Path) -> None:
 
 
 def test_no_other_file_is_written_through_the_lock(tmp_path: Path) -> None:
-    """The collector is root in a folder of SlurmUser's, who may put links there."""
+    """The collector is root in a folder of SlurmUser's, who may create links there."""
     victim = tmp_path / "victim"
     victim.write_text("kept")
     (tmp_path / "hard").hardlink_to(victim)

@@ -1,4 +1,4 @@
-"""What differs between Slurm's releases: one table, and reviewed files for each release that was tried."""
+"""Differences between Slurm's releases: one table, and golden files for each release that was tried."""
 
 from __future__ import annotations
 
@@ -38,27 +38,25 @@ RENDERERS = {
         ("26.05", (26, 5)),
     ],
 )
-def test_releases_are_understood(answer: str, release: releases.Release) -> None:
-    """As Debian and SchedMD write them, and as a person does."""
+def test_version_is_parsed(answer: str, release: releases.Release) -> None:
+    """As Debian, SchedMD and people write it."""
     assert releases.parse(answer) == release
 
 
 @pytest.mark.parametrize("answer", ["", "slurm", "slurm x.y", "slurm 2.6.1", "24.11.5 is newer"])
-def test_nonsense_is_no_release(answer: str) -> None:
-    """One line instead of a traceback."""
+def test_invalid_version_is_an_error(answer: str) -> None:
     with pytest.raises(errors.SlurmError, match="not a version of Slurm"):
         releases.parse(answer)
 
 
 @given(st.tuples(st.integers(10, 99), st.sampled_from([2, 5, 8, 11])))
-def test_what_is_written_is_read_again(release: releases.Release) -> None:
-    """The text of a release stands for that release and no other."""
+def test_version_round_trips(release: releases.Release) -> None:
     assert releases.parse(f"slurm-wlm {releases.text(release)}.3") == release
 
 
 @given(st.tuples(st.integers(22, 40), st.sampled_from([2, 5, 8, 11])))
 def test_every_release_has_traits(release: releases.Release) -> None:
-    """Also one that nobody has tried, and those newer than all we know count as the newest."""
+    """Untried ones, too; newer ones count as the newest."""
     found = releases.traits(release)
     assert found.hook_timeouts
     if release >= releases.TRIED[-1]:
@@ -67,21 +65,20 @@ def test_every_release_has_traits(release: releases.Release) -> None:
 
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
 @pytest.mark.parametrize("name", RENDERERS)
-def test_every_release_gets_the_reviewed_files(release: releases.Release, name: str) -> None:
-    """What differs from the oldest release has a golden file of its own; the rest is the same."""
+def test_rendered_files_match_golden_files(release: releases.Release, name: str) -> None:
+    """Releases have their own golden files where they differ from the oldest."""
     text = RENDERERS[name](dataclasses.replace(test_slurmconf.CLUSTER, release=release))
     own = GOLDEN / releases.text(release) / name
     assert text == (own if own.exists() else GOLDEN.parent / name).read_text()
 
 
 def test_no_golden_file_repeats_the_oldest_release() -> None:
-    """What is there is there because it differs."""
     for own in GOLDEN.glob("*/*"):
         assert own.read_text() != (GOLDEN.parent / own.name).read_text()
 
 
-def test_nobody_else_asks_which_release_there_is() -> None:
-    """No module but this one and the compiler's option table compares a release with a number."""
+def test_only_one_module_compares_releases() -> None:
+    """That one, and the compiler's option table."""
     allowed = {"model/releases.py"}
     found = set()
     for path in (ROOT / "src/penstock").rglob("*.py"):
@@ -96,19 +93,19 @@ def test_nobody_else_asks_which_release_there_is() -> None:
 
 
 @pytest.mark.parametrize("step", releases.BATCH_STEP_IDS)
-def test_no_step_of_srun_is_taken_for_the_batch_script(step: str) -> None:
-    """Steps are counted from nought; interactive, extern and pending ones have other numbers."""
+def test_srun_step_is_not_the_batch_script(step: str) -> None:
+    """srun steps count from 0; interactive, extern and pending ones have other ids."""
     assert step not in {str(number) for number in range(1000)} | {"4294967290", "4294967292", "-6", "-4"}
 
 
 def recorded(release: releases.Release) -> str:
-    """What that release's `scontrol --detail show job` said of a job on two nodes."""
+    """Output of that release's `scontrol --detail show job` for a job on two nodes."""
     return (RECORDED / f"slurm-{releases.text(release)}" / "job.txt").read_text()
 
 
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
-def test_every_releases_scontrol_is_understood(release: releases.Release) -> None:
-    """The share of each node, the partition and the QOS of the same job are read as the same."""
+def test_scontrol_of_every_release_is_parsed(release: releases.Release) -> None:
+    """Shares, partition and QOS of the same job are equal."""
     found = jobtexts.shown(recorded(release), 1)
     shares = [
         (share.node, share.amount.millicpus, share.amount.memory, share.amount.gpus) for share in found.shares
@@ -124,13 +121,13 @@ async def shown(job: str) -> jobs.Job:
 
 
 def record(**said: str) -> dict[str, str]:
-    """sacct's word of a job that runs."""
+    """sacct's values for a running job."""
     return RECORD | {"State": "RUNNING", "End": "Unknown"} | said
 
 
 @pytest.mark.parametrize("release", releases.TRIED, ids=releases.text)
-async def test_every_releases_job_is_shown_alike(release: releases.Release, programs: Programs) -> None:
-    """Comment and output files have the same words, whatever the release leaves out."""
+async def test_jobs_of_every_release_look_the_same(release: releases.Release, programs: Programs) -> None:
+    """Comment and output files, even where a release omits fields."""
     programs.jobs, programs.records = recorded(release), [record(JobIDRaw="1", JobID="1")]
     job = await shown("1")
     assert job.comment == "a b=c"
@@ -139,16 +136,16 @@ async def test_every_releases_job_is_shown_alike(release: releases.Release, prog
 
 
 def show_job(head: str, *lines: str) -> str:
-    """What scontrol prints of a job, and these lines after it."""
+    """scontrol's output for a job, followed by these lines."""
     before = (f"JobId={head} JobName=a", "   UserId=ada(7) GroupId=ada(7) MCS_label=N/A")
     return "".join(f"{line}\n" for line in (*before, "   Requeue=1 Restarts=0 ExitCode=0:0", *lines))
 
 
 @pytest.mark.parametrize(("task", "named"), [("1", "29_1"), ("1-5", "29_[1-5]"), ("", "30")])
-async def test_a_task_has_its_name_before_the_accounting_knows_it(
+async def test_task_is_found_before_the_accounting_knows_it(
     task: str, named: str, programs: Programs
 ) -> None:
-    """slurmdbd hears of things later than slurmctld: the task's results are found all the same."""
+    """slurmdbd is updated later than slurmctld."""
     array = f"ArrayJobId=29 ArrayTaskId={task} " if task else ""
     text = show_job(f"30 {array}".strip(), "   JobState=COMPLETED")
     programs.jobs = text.replace("JobName=a", "JobName=ArrayTaskId=7")
@@ -156,8 +153,8 @@ async def test_a_task_has_its_name_before_the_accounting_knows_it(
     assert (job.job_id, job.shown_id, job.state) == (30, named, "COMPLETED")
 
 
-async def test_the_last_task_of_an_array_is_itself(programs: Programs) -> None:
-    """It has the array's number, by which scontrol knows all of them."""
+async def test_last_task_of_an_array(programs: Programs) -> None:
+    """It has the array's id, for which scontrol prints all tasks."""
     first = show_job("30 ArrayJobId=29 ArrayTaskId=1", "   JobState=FAILED").replace("0:0", "7:0")
     last = show_job("29 ArrayJobId=29 ArrayTaskId=5", "   JobState=COMPLETED")
     programs.jobs, programs.records = f"{first}\n{last}\n", [RECORD | {"JobIDRaw": "29", "JobID": "29_5"}]
@@ -165,30 +162,30 @@ async def test_the_last_task_of_an_array_is_itself(programs: Programs) -> None:
     assert (job.shown_id, job.state, job.exit_code) == ("29_5", "COMPLETED", 0)
 
 
-async def test_tasks_that_wait_are_those_that_slurmctld_names(programs: Programs) -> None:
-    """slurmdbd hears later that one of them has started: it would count twice."""
+async def test_pending_tasks_come_from_slurmctld(programs: Programs) -> None:
+    """slurmdbd learns later that one has started: it would count twice."""
     programs.jobs = show_job("29 ArrayJobId=29 ArrayTaskId=3-9%1", "   JobState=PENDING")
     programs.records = [record(JobIDRaw="29", JobID="29_[2-9%1]", State="PENDING")]
     assert (await shown("29")).shown_id == "29_[3-9%1]"
 
 
-async def test_a_comment_with_a_blank_line_is_not_where_a_job_ends(programs: Programs) -> None:
-    """Slurm prints it as it is, before the names of the output files."""
+async def test_blank_line_in_a_comment_does_not_end_a_job(programs: Programs) -> None:
+    """Slurm prints it raw, before the names of the output files."""
     lines = ("   JobState=RUNNING", "   Comment=one", "", "two", "   StdOut=/nas/a.out", "")
     programs.jobs = show_job("30", *lines)
     job = await shown("30")
     assert (job.state, job.comment, job.stdout) == ("RUNNING", "one", "/nas/a.out")
 
 
-async def test_what_looks_like_a_job_in_a_comment_hides_nothing(programs: Programs) -> None:
-    """It is none, or another; the job that was asked for is shown."""
+async def test_forged_job_in_a_comment_hides_nothing(programs: Programs) -> None:
+    """The requested job is shown."""
     for forged in ("JobId=9 x", show_job("9", "   JobState=FAILED")):
         programs.jobs = show_job("30", "   JobState=RUNNING", "   Comment=one", "", forged)
         assert [(one.shown_id, one.state) for one in await lookup.records("", "30")] == [("30", "RUNNING")]
 
 
-async def test_a_job_that_slurmctld_has_forgotten_is_the_accountings(programs: Programs) -> None:
-    """With its end, and without what only slurmctld knows."""
+async def test_forgotten_job_comes_from_the_accounting(programs: Programs) -> None:
+    """With its end, without what only slurmctld knows."""
     programs.records = [RECORD | {"ExitCode": "7:0", "State": "FAILED", "Comment": "because"}]
     job = await shown("20_3")
     assert (job.state, job.exit_code, job.signal, job.comment) == ("FAILED", 7, 0, "because")
@@ -199,8 +196,8 @@ async def test_a_job_that_slurmctld_has_forgotten_is_the_accountings(programs: P
         await shown("20_3")
 
 
-async def test_a_comment_that_came_late_is_the_accountings(programs: Programs) -> None:
-    """slurmctld takes none on a job that has ended."""
+async def test_late_comment_comes_from_the_accounting(programs: Programs) -> None:
+    """slurmctld accepts none for an ended job."""
     programs.jobs = show_job("23 ArrayJobId=20 ArrayTaskId=3", "   JobState=FAILED")
     programs.records = [RECORD | {"Comment": "because"}]
     assert (await shown("20_3")).comment == "because"

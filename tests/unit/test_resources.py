@@ -27,42 +27,40 @@ from tests.unit import fakes
         ("100n", fractions.Fraction(1, 10**7)),
     ],
 )
-def test_quantities_are_read_exactly(text: str | int, value: int | fractions.Fraction) -> None:
+def test_quantities_are_exact(text: str | int, value: int | fractions.Fraction) -> None:
     """No float ever loses a byte."""
     assert resources.quantity(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "lots", "1Qi", "Gi", "1 2"])
-def test_nonsense_is_not_a_quantity(text: str) -> None:
-    """What Kubernetes would not take raises."""
+def test_invalid_quantity_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         resources.quantity(text)
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["", "m", "k", "Ki", "Mi", "Gi"]))
 def test_amounts_round_up(number: int, unit: str) -> None:
-    """A millicpu more than nothing is not nothing."""
+    """A fraction of a millicpu counts as one."""
     exact = resources.quantity(f"{number}{unit}") * 1000
     got = podview.amount({"cpu": f"{number}{unit}"}).millicpus
     assert exact <= got < exact + 1
 
 
 def test_sums_and_differences_are_by_resource() -> None:
-    """Adding and taking away are inverse."""
     some, more = fakes.amount(cpus=2, gib=4, gpus=1), fakes.amount(cpus=1, gib=1, gpus=2)
     assert some + more == fakes.amount(cpus=3, gib=5, gpus=3)
     assert (some + more) - more == some
 
 
-def test_a_shortage_says_what_is_missing() -> None:
+def test_shortages() -> None:
     """Only what does not fit, in users' units, never below zero."""
     free = resources.Amount(millicpus=-500, memory=2**30, gpus=1)
     found = fakes.amount(cpus=2, gib=1, gpus=2).shortages(free)
     assert [(s.what, s.needed, s.free) for s in found] == [("gpu", "2", "1"), ("cpu", "2", "0")]
 
 
-def test_who_wants_nothing_of_what_is_overbooked_lacks_nothing() -> None:
-    """Others' pods took two GPUs more than the node has: a job without GPUs waited for them."""
+def test_overcommitted_resource_matters_only_if_requested() -> None:
+    """Other pods took two GPUs more than the node has: a job without GPUs waited for them."""
     overbooked = fakes.amount(cpus=2, gib=1) - fakes.amount(gpus=2)
     assert fakes.amount(cpus=1, gib=1).shortages(overbooked) == ()
     (short,) = fakes.amount(cpus=1, gib=1, gpus=1).shortages(overbooked)
@@ -89,11 +87,11 @@ def container(cpu: str, *, sidecar: bool = False) -> types.Container:
         (["1"], [container("3", sidecar=True), container("1"), container("2", sidecar=True)], "0", 6000),
     ],
 )
-def test_a_pod_takes_what_the_scheduler_would_count(
+def test_pod_requests_equal_kube_schedulers(
     containers: list[str], inits: list[types.Container], overhead: str, millicpus: int
 ) -> None:
-    """Containers and sidecars add up, an init container counts with the sidecars that run before it, overhead
-    is on top of whichever is more.
+    """Containers and sidecars add up, an init container counts with the sidecars before it, and overhead is
+    added.
     """
     pod = types.Pod(
         spec=types.PodSpec(
@@ -114,10 +112,10 @@ def test_a_pod_takes_what_the_scheduler_would_count(
         ("5", {"allocatedResources": {"cpu": "4"}, "resources": {"requests": {"cpu": "3"}}}, 5000),
     ],
 )
-def test_a_container_that_is_being_resized_takes_the_larger(
+def test_resized_container_counts_the_larger_amount(
     asks: str, status: dict[str, object], millicpus: int
 ) -> None:
-    """What its node has given it is taken until the node has taken it back."""
+    """Its allocation counts until the node has reduced it."""
     spec = {"containers": [{"name": "a", "resources": {"requests": {"cpu": asks}}}]}
     pod = msgspec.convert(
         {"spec": spec, "status": {"containerStatuses": [{"name": "a"} | status]}}, types.Pod
@@ -126,7 +124,7 @@ def test_a_container_that_is_being_resized_takes_the_larger(
 
 
 def test_devices_of_init_containers_count_beside_sidecars() -> None:
-    """As CPU and memory do."""
+    """Like CPU and memory."""
 
     def asking(gpus: int, cards: int, *, policy: str = "") -> types.Container:
         requests: dict[str, str | int | float] = {"nvidia.com/gpu": gpus, "amd.com/gpu": str(cards)}
@@ -147,10 +145,8 @@ def test_devices_of_init_containers_count_beside_sidecars() -> None:
         ({}, 1250, 2**30),
     ],
 )
-def test_what_a_pod_names_as_a_whole_stands_for_its_containers(
-    whole: dict[str, str], millicpus: int, memory: int
-) -> None:
-    """CPU and memory alone, each by itself; devices are the containers' own, and overhead is on top."""
+def test_pod_level_requests_replace_containers(whole: dict[str, str], millicpus: int, memory: int) -> None:
+    """CPU and memory only, each on its own; devices are the containers', and overhead is added."""
     requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
     spec = {
         "containers": [{"name": "main", "resources": {"requests": requests}}],

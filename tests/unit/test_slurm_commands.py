@@ -1,4 +1,4 @@
-"""Running Slurm's commands: what they print, and what is told of those that fail or never end."""
+"""Running Slurm's commands: output, failures, timeouts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ NO_NUMBER = "Job update not available right now, the DB index is being set, try 
 
 
 async def said_by(script: str, *, within: float = 20.0) -> str:
-    """What a shell script prints that stands for a command of Slurm's."""
+    """Output of a shell script that stands for a command of Slurm's."""
     return await commands.run(("sh", "-c", script), slurm_conf="/etc/slurm/slurm.conf", within=within)
 
 
-async def test_output_is_what_was_printed() -> None:
-    """All of it, with a complaint beside it that did not matter."""
+async def test_stdout_is_returned() -> None:
+    """Messages on stderr do not matter if the command succeeds."""
     assert await said_by("echo warning >&2; echo \"$SLURM_CONF\"; head -c 300000 /dev/zero | tr '\\0' x") == (
         "/etc/slurm/slurm.conf\n" + "x" * 300_000
     )
 
 
-async def test_the_last_line_of_a_failure_is_told() -> None:
-    """And whether it means that nobody answered."""
+async def test_error_has_the_last_line() -> None:
+    """It distinguishes refusals from missing answers."""
     with pytest.raises(errors.SlurmError, match=r"^sh: Invalid job id$"):
         await said_by("echo one >&2; echo Invalid job id >&2; exit 1")
     with pytest.raises(errors.SlurmUnavailable, match="Connection refused"):
@@ -35,7 +35,7 @@ async def test_the_last_line_of_a_failure_is_told() -> None:
         await said_by(f"echo '{NO_NUMBER}' >&2; exit 1")
 
 
-async def test_a_command_that_does_not_end_is_told_with_its_complaint() -> None:
+async def test_timeout_has_the_last_error_line() -> None:
     """Without a slurm.conf squeue looks for one for a minute, and says so at once."""
     with pytest.raises(
         errors.SlurmUnavailable, match=r"^sh did not answer within 0\.5 s: cannot stat file, retrying$"
@@ -43,8 +43,7 @@ async def test_a_command_that_does_not_end_is_told_with_its_complaint() -> None:
         await said_by("echo one >&2; echo cannot stat file, retrying >&2; exec sleep 60", within=0.5)
 
 
-async def test_a_command_that_does_not_end_without_a_word() -> None:
-    """There is nothing to add."""
+async def test_timeout_without_output() -> None:
     with pytest.raises(errors.SlurmUnavailable, match=r"^sh did not answer within 0\.1 s$"):
         await said_by("exec sleep 60", within=0.1)
 
@@ -55,8 +54,8 @@ HIDING = (
 )  # fmt: skip
 
 
-async def test_a_persons_own_filters_hide_nothing_from_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables that stand for options stay outside; everything else comes along."""
+async def test_users_filters_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that stand for options are dropped; all others are passed."""
     for name in HIDING:
         monkeypatch.setenv(name, "daemon")
     monkeypatch.setenv("SLURM_JWT", "token")
@@ -65,25 +64,25 @@ async def test_a_persons_own_filters_hide_nothing_from_us(monkeypatch: pytest.Mo
     assert {"SLURM_JWT", "SLURM_CONF", "PATH"} <= names
 
 
-async def test_times_are_seconds_whatever_a_person_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what a call sets itself is kept."""
+async def test_times_are_seconds_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call's own variables are kept."""
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
     asked = ("sh", "-c", 'echo "$SLURM_TIME_FORMAT"')
     assert await commands.run(asked, slurm_conf="") == "%s\n"
     assert await commands.run(asked, slurm_conf="", environment={"SLURM_TIME_FORMAT": "%c"}) == "%c\n"
 
 
-async def test_a_command_that_is_not_there_is_told() -> None:
-    """As it is while Slurm is being upgraded."""
+async def test_missing_command_is_unavailable() -> None:
+    """As during an upgrade of Slurm."""
     with pytest.raises(errors.SlurmUnavailable, match=r"^cannot run /nowhere/squeue: No such file"):
         await commands.run(("/nowhere/squeue",), slurm_conf="")
 
 
 @pytest.mark.parametrize("text", ["Error: a\0b\x1b[2J", "x" * 300_000])
-async def test_whatever_a_container_says_can_be_a_comment(
+async def test_any_container_message_can_be_a_comment(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no program can be given would keep the job's end from being told."""
+    """Characters that no program argument may contain must not keep the end from being recorded."""
     program = tmp_path / "scontrol"
     program.write_text(f'#!/bin/sh\nprintf %s "$3" >{tmp_path}/said\n')
     program.chmod(0o755)

@@ -1,7 +1,7 @@
-"""Only slurm/ runs Slurm's programs; hooks run inside Slurm and are left out.
+"""Only slurm/ runs Slurm's programs; hooks run inside Slurm and are exempt.
 
 A name counts where a program is named: as the first word of a list, or as what is looked up or run. In
-messages, as a key, or as a later word (`systemctl restart slurmctld`) it is only a name.
+messages, as a key, or as a later word (`systemctl restart slurmctld`) it does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNNERS = {
 
 
 def named_to_be_run(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Constants that name a program of Slurm's where a program is named."""
+    """Constants that name one of Slurm's programs as a program to run."""
     for node in ast.walk(tree):
         first: list[ast.expr] = []
         if isinstance(node, ast.List | ast.Tuple):
@@ -40,7 +40,7 @@ def named_to_be_run(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def test_only_one_package_runs_slurms_programs() -> None:
-    """What they print is read in one place, with the same locale, time limit and care for users' text."""
+    """Their output is read in one place, with the same locale, timeout and care for users' text."""
     found = {
         f"{path.relative_to(ROOT)}:{word.lineno} {word.value!r}"
         for path in ROOT.rglob("*.py")
@@ -60,7 +60,7 @@ def test_only_one_package_runs_slurms_programs() -> None:
         "await asyncio.create_subprocess_exec('scancel', '1')",
     ],
 )
-def test_a_program_is_seen(text: str) -> None:
+def test_program_call_is_detected(text: str) -> None:
     """However it would be run."""
     assert list(named_to_be_run(ast.parse(text, mode="exec")))
 
@@ -74,6 +74,6 @@ def test_a_program_is_seen(text: str) -> None:
         "check.add('slurmctld', 'slurmctld answers')",
     ],
 )
-def test_a_mere_name_is_none(text: str) -> None:
+def test_other_uses_of_a_name_are_ignored(text: str) -> None:
     """Messages, keys and other programs' words are not commands."""
     assert not list(named_to_be_run(ast.parse(text)))

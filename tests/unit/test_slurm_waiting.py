@@ -1,4 +1,4 @@
-"""What Slurm's commands say of jobs in the queue."""
+"""Pending jobs, as Slurm's commands print them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ WAITING = ROW | {
 }
 
 
-async def test_a_job_that_waits(programs: Programs) -> None:
-    """With the nodes that penstockd keeps it from told apart from its owner's; an array's number brings all
-    its tasks.
-    """
+async def test_pending_job(programs: Programs) -> None:
+    """penstockd's excluded nodes are distinguished from the owner's; an array's id brings all its tasks."""
     programs.queue, programs.excluded = [ROW | {"JobID": "8"}, WAITING], "8|n1\n7|n[1-2],n4\n9|\n"
     found = await SLURM.waiting(7)
     assert found is not None
@@ -41,12 +39,12 @@ async def test_a_job_that_waits(programs: Programs) -> None:
     "changes",
     [{"State": "RUNNING"}, {"State": "COMPLETING"}, {"admin_comment": ""}, {"admin_comment": "(null)"}],
 )
-async def test_a_job_that_does_not_wait_or_is_not_ours(changes: dict[str, str], programs: Programs) -> None:
+async def test_job_that_is_not_pending_or_not_ours(changes: dict[str, str], programs: Programs) -> None:
     programs.queue = [WAITING | changes]
     assert await SLURM.waiting(7) is None
 
 
-async def test_a_job_that_has_gone_does_not_wait(programs: Programs) -> None:
+async def test_unknown_job_is_not_pending(programs: Programs) -> None:
     assert await SLURM.waiting(7) is None
 
 
@@ -58,7 +56,7 @@ async def test_a_job_for_named_nodes_or_in_a_reservation(changes: dict[str, str]
     assert found.is_fixed
 
 
-async def test_the_queue(programs: Programs) -> None:
+async def test_queued_jobs(programs: Programs) -> None:
     programs.queue = [WAITING | {"PriorityLong": "3403"}, ROW | {"JobID": "8", "PriorityLong": "12"}]
     found = await SLURM.queued((7, 8))
     assert [(row.job_id, row.is_pending, row.priority) for row in found] == [(7, True, 3403), (8, False, 12)]
@@ -67,7 +65,7 @@ async def test_the_queue(programs: Programs) -> None:
         await SLURM.queued((7,))
 
 
-async def test_jobs_that_were_put_off(programs: Programs) -> None:
+async def test_put_off_jobs(programs: Programs) -> None:
     marks = ("penstock 5", "penstock 5 avoids=n1", "penstock 5 until=9", "")
     programs.queue = [
         WAITING | {"JobID": str(job_id), "admin_comment": mark} for job_id, mark in enumerate(marks, 1)

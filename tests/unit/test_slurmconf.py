@@ -1,4 +1,4 @@
-"""Slurm's configuration files: golden files for review, and what bridge and scheduler rely on."""
+"""Slurm's configuration files: golden files, and what Penstock and the scheduler rely on."""
 
 from __future__ import annotations
 
@@ -65,28 +65,26 @@ class TestGolden:
         ],
     )
     def test_the_default_lab_renders_to_the_reviewed_file(self, name: str, render: object) -> None:
-        """What a lab of the default size gets is exactly what was reviewed."""
         assert callable(render)
         text = render(CLUSTER)
         assert text == goldens.reviewed(name, text)
 
     def test_rendering_is_pure(self) -> None:
-        """The same cluster gives the same bytes every time."""
         assert slurmconf.render_slurm_conf(CLUSTER) == slurmconf.render_slurm_conf(
             dataclasses.replace(CLUSTER)
         )
 
 
 class TestScheduling:
-    def test_backfill_and_multifactor_priority_decide(self) -> None:
-        """Age, fairshare and job size all have a say, and backfill fills the gaps."""
+    def test_backfill_and_multifactor_priority(self) -> None:
+        """With age, fairshare and job size."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert conf["SchedulerType"] == "sched/backfill"
         assert conf["PriorityType"] == "priority/multifactor"
         for factor in ("Age", "Fairshare", "JobSize"):
             assert int(conf[f"PriorityWeight{factor}"]) > 0
 
-    def test_the_tuning_that_was_measured_is_there(self) -> None:
+    def test_measured_tuning_is_present(self) -> None:
         """Without these parameters and DefMemPerCPU 200 jobs take 180 s instead of 7 s."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         wanted = {"bf_interval=5", "sched_min_interval=100000", "batch_sched_delay=0"}
@@ -101,7 +99,7 @@ class TestScheduling:
     def test_every_cpu_can_be_used_by_jobs_that_ask_for_no_memory(
         self, cpus: int, memory_mb: int, other_cpus: int
     ) -> None:
-        """As many one-CPU jobs as a node has CPUs fit into its memory, on every node."""
+        """As many one-CPU jobs as a node has CPUs fit into its memory."""
         nodes = (
             model.NodeSpec(name="a", port=1, cpus=cpus, memory_mb=memory_mb),
             model.NodeSpec(name="b", port=2, cpus=other_cpus, memory_mb=memory_mb),
@@ -112,7 +110,7 @@ class TestScheduling:
         assert share * max(cpus, other_cpus) <= memory_mb
 
     def test_limits_and_gpus_are_accounted(self) -> None:
-        """Limits hold jobs back, and GPU use is charged."""
+        """Limits are enforced, and GPU use is charged."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert set(conf["AccountingStorageEnforce"].split(",")) == {"associations", "limits", "qos", "safe"}
         assert conf["AccountingStorageTRES"] == "gres/gpu"
@@ -122,7 +120,6 @@ class TestScheduling:
 class TestNodes:
     @given(count=st.integers(1, 40), cpus=st.integers(1, 128), gpus=st.integers(0, 16))
     def test_each_node_has_its_own_port_and_all_its_resources(self, count: int, cpus: int, gpus: int) -> None:
-        """What the cluster says of a node is what Slurm is told."""
         nodes = tuple(
             model.NodeSpec(name=f"n{number}", port=7000 + number, cpus=cpus, gpus=gpus)
             for number in range(count)
@@ -136,18 +133,18 @@ class TestNodes:
 
     @pytest.mark.parametrize(("gpus", "files"), [(1, "/lab/dev/gpu0"), (4, "/lab/dev/gpu[0-3]")])
     def test_every_gpu_has_a_device_file(self, gpus: int, files: str) -> None:
-        """gres.conf names as many files as the node has GPUs."""
+        """gres.conf has one file per GPU."""
         nodes = (model.NodeSpec(name="n1", port=1, gpus=gpus),)
         text = slurmconf.render_gres_conf(dataclasses.replace(CLUSTER, nodes=nodes))
         assert f"NodeName=n1 Name=gpu File={files}\n" in text
 
     def test_a_cluster_without_gpus_names_none(self) -> None:
-        """gres.conf is there, and empty."""
+        """gres.conf exists and is empty."""
         nodes = (model.NodeSpec(name="n1", port=1, gpus=0),)
         assert "Name=gpu" not in slurmconf.render_gres_conf(dataclasses.replace(CLUSTER, nodes=nodes))
 
     def test_partitions_share_all_nodes_and_one_is_the_default(self) -> None:
-        """Each queue reaches every node; a job without a queue goes to gpu."""
+        """A job without a partition goes to gpu."""
         found = rows(slurmconf.render_slurm_conf(CLUSTER), "PartitionName")
         assert [row["PartitionName"] for row in found] == ["gpu", "cpu", "host"]
         assert {row["Nodes"] for row in found} == {"n1,n2,n3,n4"}
@@ -157,7 +154,7 @@ class TestNodes:
 
 class TestBridge:
     def test_hooks_are_where_the_cluster_says(self) -> None:
-        """The three hooks and job_submit.lua are switched on together."""
+        """The three hooks and job_submit.lua are enabled together."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert conf["JobSubmitPlugins"] == "lua"
         assert conf["PrologSlurmctld"] == "/lab/libexec/penstock-prolog"
@@ -165,18 +162,18 @@ class TestBridge:
         assert conf["TaskProlog"] == "/lab/libexec/penstock-task-prolog"
 
     def test_without_hooks_nothing_of_the_bridge_remains(self) -> None:
-        """A plain Slurm has no trace of ours that could fail."""
+        """A plain Slurm has no trace of Penstock that could fail."""
         conf = settings(slurmconf.render_slurm_conf(dataclasses.replace(CLUSTER, hooks=None)))
         assert not {"JobSubmitPlugins", "PrologSlurmctld", "Epilog", "TaskProlog"} & set(conf)
 
     def test_a_node_prolog_is_never_configured(self) -> None:
-        """A failing node Prolog drains the node and holds the job: it must not exist."""
+        """A failing node Prolog drains the node and holds the job."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert "Prolog" not in conf
         assert "PrologFlags" not in conf
 
-    def test_a_refused_job_comes_back_soon(self) -> None:
-        """The credential's lifetime decides how long a requeued job waits."""
+    def test_requeued_job_starts_soon(self) -> None:
+        """It waits for its credential's lifetime."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert conf["AuthInfo"] == "socket=/lab/run/munge/munge.sock,cred_expire=10"
 
@@ -189,13 +186,13 @@ class TestBridge:
 
 class TestReleases:
     def test_hook_timeouts_have_one_name_before_25_05(self) -> None:
-        """22.05 knows PrologEpilogTimeout and would refuse the later names."""
+        """22.05 knows PrologEpilogTimeout and rejects the later names."""
         conf = settings(slurmconf.render_slurm_conf(CLUSTER))
         assert conf["PrologEpilogTimeout"] == "300"
         assert "EpilogTimeout" not in conf
 
     def test_hook_timeouts_have_two_names_from_25_05(self) -> None:
-        """25.05 split the setting in two."""
+        """25.05 split the setting."""
         conf = settings(slurmconf.render_slurm_conf(dataclasses.replace(CLUSTER, release=(25, 5))))
         assert conf["PrologTimeout"] == conf["EpilogTimeout"] == "300"
         assert "PrologEpilogTimeout" not in conf
@@ -204,14 +201,14 @@ class TestReleases:
     def test_cgroups_are_switched_off_where_the_release_can(
         self, release: tuple[int, int], said: bool
     ) -> None:
-        """Early releases refuse the line that later ones need."""
+        """Early releases reject the line that later ones need."""
         text = slurmconf.render_cgroup_conf(dataclasses.replace(CLUSTER, release=release))
         assert ("CgroupPlugin=disabled" in text) is said
 
 
 class TestPrivacy:
     def test_no_password_is_written_anywhere(self) -> None:
-        """The database knows slurmdbd by its uid."""
+        """The database authenticates slurmdbd by uid."""
         text = slurmconf.render_slurmdbd_conf(CLUSTER)
         assert "Pass" not in text
         assert "StorageUser=slurm" in text
@@ -224,8 +221,8 @@ class TestPrivacy:
             ("back\\slash", 'StoragePass="back\\\\slash"'),
         ],
     )
-    def test_a_password_is_read_back_as_it_is(self, password: str, line: str) -> None:
-        """What comes after a number sign would be a comment, and after a blank a mistake."""
+    def test_password_round_trips(self, password: str, line: str) -> None:
+        """After a number sign would be a comment, after a blank an error."""
         database = model.Database(password=password)
         text = slurmconf.render_slurmdbd_conf(dataclasses.replace(CLUSTER, database=database))
         assert line in text.splitlines()
@@ -234,13 +231,13 @@ class TestPrivacy:
 
     @pytest.mark.parametrize("password", ['a"b', "a\nSlurmUser=root"])
     def test_a_password_that_slurm_cannot_read_is_refused(self, password: str) -> None:
-        """A line of its own would be another setting."""
+        """A line break would start another setting."""
         database = model.Database(password=password)
         with pytest.raises(errors.UsageError, match="password"):
             slurmconf.render_slurmdbd_conf(dataclasses.replace(CLUSTER, database=database))
 
     def test_daemons_listen_on_the_loopback_address_alone(self) -> None:
-        """Every daemon is told to bind to its node's address, and that is 127.0.0.1."""
+        """Every daemon binds to its node's address, 127.0.0.1."""
         conf = slurmconf.render_slurm_conf(CLUSTER)
         assert settings(conf)["CommunicationParameters"] == "NoInAddrAny,NoCtldInAddrAny"
         assert settings(conf)["SlurmctldHost"] == "localhost(127.0.0.1)"
@@ -248,7 +245,7 @@ class TestPrivacy:
         assert "CommunicationParameters=NoInAddrAny\n" in slurmconf.render_slurmdbd_conf(CLUSTER)
 
     def test_a_machine_whose_name_is_elsewhere_gets_no_such_line(self) -> None:
-        """There the line would make the daemons listen where nobody calls them."""
+        """There the daemons would listen on an address that nobody uses."""
         cluster = dataclasses.replace(CLUSTER, listen_on_address_only=False)
         assert "CommunicationParameters" not in settings(slurmconf.render_slurm_conf(cluster))
         assert "CommunicationParameters" not in slurmconf.render_slurmdbd_conf(cluster)

@@ -1,4 +1,4 @@
-"""Slurm's words for states, and that nobody else writes them down."""
+"""Slurm's states, and that no other module spells them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {*states.JobState, *states.NodeState}
 
 
 def test_states_are_compared_with_the_one_list() -> None:
-    """A word that is mistyped in a comparison would never be true, and nobody would notice."""
+    """A typo in a comparison would never be true, and go unnoticed."""
     found = {
         f"{path.name}:{node.lineno}"
         for package in (penstock, penstock_lab)
@@ -29,8 +29,8 @@ def test_states_are_compared_with_the_one_list() -> None:
     assert found == set(), "use model/states.py"
 
 
-def test_every_state_is_at_most_one_of_having_nodes_and_being_over() -> None:
-    """Nothing may be started for a job that is over, and nothing taken from one that has its nodes."""
+def test_holding_and_over_are_disjoint() -> None:
+    """Nothing may be started for a job that is over, and nothing removed from one that has its nodes."""
     assert not states.HOLDING & states.OVER
     assert states.AT_WORK < states.HOLDING
     assert states.BY_ITSELF < states.OVER < states.ENDING
@@ -47,6 +47,6 @@ def test_every_state_is_at_most_one_of_having_nodes_and_being_over() -> None:
         ("IDLE+NOT_RESPONDING", {"IDLE", "NOT_RESPONDING"}),
     ],
 )
-def test_words_of_a_node(state: str, words: set[str]) -> None:
-    """As scontrol shows them, and with sinfo's signs."""
+def test_node_states_are_parsed(state: str, words: set[str]) -> None:
+    """As scontrol prints them, and with sinfo's suffixes."""
     assert states.words_of_node(state) == words

@@ -1,4 +1,4 @@
-"""sbatch as another user: what it is given, what its words mean, and what is left when we die meanwhile."""
+"""sbatch as another user: what it gets, and what is left if this process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -12,121 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.journal import database
-from penstock.slurm import answers, spools, submissions, tokensearch
-from tests.unit.slurmtexts import Programs, programs
+from penstock.slurm import answers, spools, submissions
+from tests.unit.slurmtexts import programs
 
 __all__ = ["programs"]
 TOKEN = "0123456789abcdef" * 2
-FAILED = "sbatch: error: Batch job submission failed: "
-RETRYING = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
 NOBODY = pwd.getpwnam("nobody")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-class TestAnswers:
-    @pytest.mark.parametrize(
-        ("out", "err", "code", "kind"),
-        [
-            ("17\n", "", 0, "accepted"),
-            ("17;cluster\n", "sbatch: a word\n", 0, "accepted"),
-            ("17\n", "", None, "accepted"),
-            ("", "sbatch: error: Batch job submission failed: Invalid account\n", 1, "rejected"),
-            ("", "sbatch: error: Batch job submission failed: Invalid account\n", None, "rejected"),
-            ("", "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: … policy\n", 1, "later"),
-            ("", "sbatch: error: QOSMaxSubmitJobPerUserLimit\n", 1, "later"),
-            ("", "Unable to contact slurm controller (connect failure)\n", 1, "later"),
-            ("", "Socket timed out on send/recv operation\n", 1, "unknown"),
-            ("", "", -9, "unknown"),
-            ("", "", None, "unknown"),
-            ("", "sbatch: half a w", -15, "unknown"),
-            ("17\n", "sbatch: Warning: a word\n", 3, "accepted"),
-            ("17\n", "", -9, "accepted"),
-            ("", FAILED + "Unable to contact slurm controller (connect failure)\n", 1, "later"),
-            ("", FAILED + "Unable to contact slurm controller (receive failure)\n", 1, "unknown"),
-            ("", FAILED + "Slurm backup controller in standby mode\n", 1, "unknown"),
-            ("", FAILED + "Socket timed out on send/recv operation\nsbatch: a plugin's end\n", 1, "unknown"),
-            ("", RETRYING + FAILED + "Resource temporarily unavailable\n", 1, "later"),
-            ("", RETRYING, 1, "later"),
-            ("", RETRYING, None, "unknown"),
-            ("", RETRYING + FAILED + "Invalid account\n", 1, "rejected"),
-        ],
-    )
-    def test_what_sbatch_says_is_understood(self, out: str, err: str, code: int | None, kind: str) -> None:
-        """Yes, no, not now, and nobody knows are four different things."""
-        assert answers.understand(out, err, code=code).kind == kind
-
-    @pytest.mark.parametrize(
-        "evil",
-        [
-            "connect failure Connection refused",
-            "Unable to contact slurm controller (connect failure)",
-            "AssocMaxSubmitJobLimit",
-            "Slurm temporarily unable to accept job, sleeping and retrying",
-            f"x\u2028{FAILED}Socket timed out on send/recv operation",
-            f"x\r{FAILED}Unable to contact slurm controller (connect failure)",
-            "x\vQOSMaxSubmitJobPerUserLimit",
-        ],
-    )
-    @pytest.mark.parametrize("code", [1, None])
-    def test_words_of_the_script_are_not_slurms(self, evil: str, code: int | None) -> None:
-        """A partition's name can neither keep a file waiting for ever nor hold up everybody."""
-        quoted = f"sbatch: error: invalid partition specified: {evil}\n"
-        for err in (quoted + FAILED + "Invalid partition name specified\n", quoted):
-            assert answers.understand("", err, code=code).kind == "rejected"
-
-    def test_only_a_slurmctld_out_of_reach_is_everybodys_trouble(self) -> None:
-        """A limit is one user's."""
-        away = answers.understand(
-            "", FAILED + "Unable to contact slurm controller (connect failure)\n", code=1
-        )
-        limit = "sbatch: error: connect failure\nsbatch: error: QOSMaxSubmitJobPerUserLimit\n"
-        assert away.away
-        assert not answers.understand("", limit, code=1).away
-
-    def test_words_are_the_users(self) -> None:
-        """Without sbatch's own prefixes."""
-        said = "sbatch: error: invalid partition\nsbatch: error: Batch job submission failed: X\n"
-        assert (
-            answers.understand("", said, code=1).words == "invalid partition\nBatch job submission failed: X"
-        )
-
-    @given(st.text(), st.text(), st.none() | st.integers(-64, 255))
-    def test_a_job_is_believed_only_with_its_number(self, out: str, err: str, code: int | None) -> None:
-        """Whatever is printed."""
-        answer = answers.understand(out, err, code=code)
-        assert (answer.kind == "accepted") == bool(answer.job_id)
-        assert answer.kind != "rejected" or answer.words
-
-
-class TestFinding:
-    def test_jobs_are_found_by_the_token_in_their_path(self) -> None:
-        """In squeue's and in sacct's form; tasks count as their array, other tokens not at all."""
-        commands = [
-            ("12", f"/var/spool/{TOKEN}/a|b.sh"),
-            ("13_4", f"sbatch --parsable /s/{'f' * 32}/x"),
-            ("nonsense", ""),
-            ("", f"/s/{TOKEN}/y"),
-        ]
-        assert tokensearch.matches(commands, {TOKEN, "f" * 32}) == {TOKEN: "12", "f" * 32: "13"}
-        assert tokensearch.matches(commands, {"e" * 32}) == {}
-
-    async def test_what_slurmctld_has_forgotten_the_accounting_knows(self, programs: Programs) -> None:
-        """It is asked only then; no script's name can look like another job's."""
-        forged = f"/s/{TOKEN}/x\n99|/s/{'f' * 32}/y"
-        programs.queue = [{"ArrayJobID": "12", "Command": forged}]
-        assert await tokensearch.find(7, {TOKEN}, since=0.0, slurm_conf="") == {TOKEN: "12"}
-        assert [argv[0] for argv in programs.calls] == ["squeue"]
-        programs.records = [{"JobID": "13_4", "SubmitLine": f"sbatch /s/{'e' * 32}/x"}]
-        found = await tokensearch.find(7, {TOKEN, "e" * 32}, since=0.0, slurm_conf="")
-        assert found == {TOKEN: "12", "e" * 32: "13"}
-
-    def test_the_first_of_two_counts(self) -> None:
-        """Tasks of an array come in any order."""
-        assert tokensearch.matches([("5_2", f"/{TOKEN}/x"), ("5_1", f"/{TOKEN}/x")], {TOKEN}) == {TOKEN: "5"}
 
 
 @pytest.fixture
@@ -182,10 +76,10 @@ def descriptors() -> int:
 
 
 class TestSubmitting:
-    async def test_sbatch_gets_the_bytes_as_the_user_and_nothing_of_ours(
+    async def test_sbatch_runs_as_the_user_with_the_script(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Uid, groups, environment, folder, umask and the script's path and content."""
+        """Uid, groups, environment, folder, umask, and the script's path and content."""
         fake_sbatch(
             tmp_path,
             monkeypatch,
@@ -199,13 +93,13 @@ class TestSubmitting:
         assert not any(line.startswith(("HOME=", "PYTHON")) for line in said)
         assert said[-4:] == [f"{spool.folder}/{TOKEN}/job.sh", "#!/bin/sh", "echo x", "17"]
 
-    async def test_nobody_else_finds_a_script_there(self, spool: spools.Spool) -> None:
-        """The path means something to the one process only that has the script open."""
+    async def test_script_path_works_only_in_sbatch(self, spool: spools.Spool) -> None:
+        """The link leads to an open descriptor of the process that reads it."""
         path = spool.make(TOKEN, "job.sh", descriptor=999)
         assert path.is_symlink()
         assert not path.exists()
 
-    async def test_a_folder_the_user_cannot_enter_is_said(
+    async def test_workdir_that_the_user_cannot_enter_is_reported(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Although root could."""
@@ -218,10 +112,10 @@ class TestSubmitting:
         assert not answer.passing
 
     @pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE, errno.EIO, errno.ENOTCONN])
-    async def test_a_home_that_is_not_mounted_may_be_there_soon(
+    async def test_unmounted_home_is_a_passing_refusal(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
-        """Said in the same words, and known again by whoever finds only the traces."""
+        """With the same message, also if only the traces are left."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17")
 
         def away(path: str) -> None:
@@ -233,10 +127,10 @@ class TestSubmitting:
         assert answer == answers.Answer("rejected", words=words, passing=True)
         assert spool.read(TOKEN, code=None) == answer
 
-    async def test_a_home_that_does_not_answer_holds_up_its_own_file_only(
+    async def test_hanging_home_blocks_only_its_own_file(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The intake goes on meanwhile; killed and started again, it is not kept from its state."""
+        """The intake continues; killed and restarted, it can take its lock."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17")
         gate, entered = tmp_path / "gate", tmp_path / "entered"
         entered.touch(mode=0o666)
@@ -265,7 +159,7 @@ class TestSubmitting:
     async def test_an_sbatch_that_the_user_may_not_run_is_an_error_of_this_host(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """And is no doubt about the file."""
+        """Not an unknown result."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17").chmod(0o700)
         with pytest.raises(PermissionError):
             await submissions.submit(submission(), spool=spool, seconds=60)
@@ -273,7 +167,7 @@ class TestSubmitting:
     async def test_a_full_disk_under_the_traces_is_an_error_of_this_host(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """sbatch is not started when it could not be known that it was."""
+        """sbatch is not started if that could not be recorded."""
         started = tmp_path / "started"
         fake_sbatch(tmp_path, monkeypatch, f"touch {started}; echo 17")
         real = spool._open
@@ -286,10 +180,10 @@ class TestSubmitting:
             await submissions.submit(submission(), spool=spool, seconds=60)
         assert not started.exists()
 
-    async def test_a_trace_that_cannot_be_made_leaves_nothing_open(
+    async def test_failed_trace_leaks_no_descriptor(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is tried again and again while the disk is full: each time may cost nothing."""
+        """It is retried while the disk is full."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17")
         real = spool._open
 
@@ -306,10 +200,10 @@ class TestSubmitting:
         assert len(list(os.scandir("/proc/self/fd"))) == before
 
     @pytest.mark.parametrize("text", ["echo 17", "echo 17; exec sleep 60"])
-    async def test_an_answer_that_cannot_be_read_is_not_known(
+    async def test_unreadable_answer_is_unknown(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
     ) -> None:
-        """It must not count as an sbatch that could not be run, and that can be run again."""
+        """It must not count as an sbatch that did not run and can be run again."""
         fake_sbatch(tmp_path, monkeypatch, text)
 
         def broken(name: str) -> str:
@@ -320,27 +214,27 @@ class TestSubmitting:
         assert answer.kind == "unknown"
         assert answer.words
 
-    async def test_one_that_does_not_end_leaves_it_unknown(
+    async def test_sbatch_that_does_not_end_is_unknown(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is killed, and nobody claims to know what it did."""
+        """It is killed; its result is unknown."""
         fake_sbatch(tmp_path, monkeypatch, "exec sleep 60")
         answer = await submissions.submit(submission(), spool=spool, seconds=0.3)
         assert answer.kind == "unknown"
         assert not spool.running(TOKEN)
 
-    async def test_one_that_waits_for_its_job_has_made_one(
+    async def test_killed_sbatch_wait_is_accepted(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """`#SBATCH --wait`: it is killed when its time is over, and the number it has printed counts."""
+        """`#SBATCH --wait`: it is killed at its deadline, but has printed the job id."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17; exec sleep 60")
         answer = await submissions.submit(submission(), spool=spool, seconds=1.0)
         assert answer == answers.Answer("accepted", job_id="17")
 
-    async def test_an_orphan_is_known_by_its_lock_and_read_by_its_traces(
+    async def test_orphaned_sbatch_is_found_by_its_lock(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever comes after us waits for it and finds the answer."""
+        """A later process waits for it and reads its answer."""
         gate = tmp_path / "gate"
         fake_sbatch(tmp_path, monkeypatch, f"until [ -e {gate} ]; do sleep 0.05; done; echo 23")
         task = asyncio.ensure_future(submissions.submit(submission(), spool=spool, seconds=60))
@@ -357,10 +251,10 @@ class TestSubmitting:
         assert [entry.name for entry in spool.folder.iterdir()] == ["boot"]
         assert not later.started(TOKEN)
 
-    def test_an_sbatch_under_way_outlives_an_intake_that_is_told_to_end(
+    def test_sbatch_outlives_a_stopped_intake(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its answer is there for whoever comes next."""
+        """A later process can read its answer."""
         gate = tmp_path / "gate"
         fake_sbatch(tmp_path, monkeypatch, f"until [ -e {gate} ]; do sleep 0.05; done; echo 23")
         words = (str(spool.folder), TOKEN, str(NOBODY.pw_uid), str(NOBODY.pw_gid))
@@ -372,10 +266,10 @@ class TestSubmitting:
             time.sleep(0.02)
         assert spool.read(TOKEN, code=None) == answers.Answer("accepted", job_id="23")
 
-    async def test_the_end_of_sbatch_is_seen_also_when_the_host_has_nothing_left_to_see_it_with(
+    async def test_end_of_sbatch_is_seen_without_a_pidfd(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It runs already: to call that an error would be to run it again."""
+        """It is running already: an error here would mean to run it again."""
         fake_sbatch(tmp_path, monkeypatch, "sleep 0.2; echo 17")
 
         def none_left(pid: int, flags: int = 0) -> int:
@@ -385,10 +279,10 @@ class TestSubmitting:
         answer = await submissions.submit(submission(), spool=spool, seconds=60)
         assert answer == answers.Answer("accepted", job_id="17")
 
-    async def test_the_end_of_sbatch_is_seen_also_when_nothing_more_can_be_waited_for(
+    async def test_end_of_sbatch_is_seen_without_epoll(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The kernel bounds what one user watches."""
+        """The kernel limits how much one user can watch."""
         fake_sbatch(tmp_path, monkeypatch, "sleep 0.2; echo 17")
 
         def none_left(*watched: object) -> None:
@@ -400,20 +294,20 @@ class TestSubmitting:
         assert answer == answers.Answer("accepted", job_id="17")
         assert descriptors() == before
 
-    def test_a_submission_cut_off_before_sbatch_was_started_is_none(self, spool: spools.Spool) -> None:
-        """Streams were made, nobody has written to them: it can be tried again at once."""
+    def test_interruption_before_sbatch_is_no_submission(self, spool: spools.Spool) -> None:
+        """Streams without content: it can be retried at once."""
         for descriptor in spool.open_streams(TOKEN):
             os.close(descriptor)
         assert not spools.Spool(spool.folder).started(TOKEN)
 
     def test_after_a_reboot_missing_traces_prove_nothing(self, spool: spools.Spool) -> None:
-        """They may have been lost with the power."""
+        """They may have been lost in a power loss."""
         assert not spools.Spool(spool.folder).started(TOKEN)
         (spool.folder / "boot").write_text("another")
         assert spools.Spool(spool.folder).started(TOKEN)
 
-    def test_the_doubt_of_a_reboot_is_not_over_with_the_next_start(self, spool: spools.Spool) -> None:
-        """It goes on until somebody has written down what is in doubt, and then it is in the traces."""
+    def test_doubt_after_a_reboot_survives_a_restart(self, spool: spools.Spool) -> None:
+        """Until it is written into the traces."""
         (spool.folder / "boot").write_text("another")
         for _ in range(3):
             assert spools.Spool(spool.folder).started(TOKEN)
@@ -424,20 +318,20 @@ class TestSubmitting:
         assert not later.started("f" * 32)
 
     @pytest.mark.parametrize(("out", "kind"), [("", "unknown"), ("17\n", "accepted")])
-    def test_after_a_reboot_a_complaint_may_be_an_earlier_trys(
+    def test_after_a_reboot_an_error_may_be_of_an_earlier_try(
         self, spool: spools.Spool, out: str, kind: str
     ) -> None:
-        """The power may have taken the traces of the last one; a job's number is true whenever it came."""
+        """The last traces may be lost; a printed job id is always true."""
         (spool.folder / f"{TOKEN}.out").write_text(out)
         (spool.folder / f"{TOKEN}.err").write_text("sbatch: error: QOSMaxSubmitJobPerUserLimit\n")
         (spool.folder / "boot").write_text("another")
         spools.Spool(spool.folder).keep_doubt([TOKEN])
         assert spools.Spool(spool.folder).read(TOKEN, code=None).kind == kind
 
-    async def test_what_was_in_doubt_can_be_submitted(
+    async def test_submission_in_doubt_can_be_repeated(
         self, spool: spools.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """When Slurm does not know it: the mark is in nobody's way."""
+        """If Slurm does not know it; the mark of doubt does not interfere."""
         fake_sbatch(tmp_path, monkeypatch, "echo 17")
         (spool.folder / "boot").write_text("another")
         later = spools.Spool(spool.folder)
@@ -446,7 +340,7 @@ class TestSubmitting:
         assert answer == answers.Answer("accepted", job_id="17")
 
     def test_a_sealed_script_cannot_be_changed(self) -> None:
-        """Not even by who holds it open."""
+        """Not even by the process that has it open."""
         descriptor = submissions.sealed(b"#!/bin/sh\n")
         try:
             with pytest.raises(PermissionError):

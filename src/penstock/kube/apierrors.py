@@ -41,7 +41,8 @@ def raise_for(body: bytes, code: int, headers: Mapping[str, str] | None = None) 
         status = types.ApiStatus(message=body.decode(errors="replace")[:200])
     if code in (403, 404) and status.kind != "Status":
         raise errors.KubeUnavailable(f"answer {code} does not come from the Kubernetes API", status=code)
-    raise_status(status, code, wait=_seconds((headers or {}).get("Retry-After", "")))
+    seconds = numbers.natural((headers or {}).get("Retry-After", ""))
+    raise_status(status, code, wait=min(float(seconds or 0), LONGEST_WAIT))
 
 
 def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> NoReturn:
@@ -55,10 +56,6 @@ def raise_status(status: types.ApiStatus, code: int, *, wait: float = 0.0) -> No
     error = kind(status.message or f"the Kubernetes API answered {code}", status=code, reason=status.reason)
     error.retry_after = wait
     raise error
-
-
-def _seconds(text: str) -> float:
-    return min(float(numbers.natural(text) or 0), LONGEST_WAIT)
 
 
 def why(error: Exception) -> str:

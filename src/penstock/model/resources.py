@@ -77,21 +77,18 @@ class Amount:
     def shortages(self, free: Amount) -> tuple[Shortage, ...]:
         """What does not fit into `free`. An overcommitted resource has none free."""
         free = free.largest(Amount())
-        wants = (
-            Shortage(what="gpu", needed=str(self.gpus), free=str(free.gpus)),
-            Shortage(what="cpu", needed=_cpus(self.millicpus), free=_cpus(free.millicpus)),
-            Shortage(what="memory", needed=_mebibytes(self.memory), free=_mebibytes(free.memory)),
+        rows: list[tuple[str, int, int, Callable[[int], str]]]
+        rows = [(name, count, free.count_of(name), str) for name, count in self.devices]
+        rows += [
+            ("gpu", self.gpus, free.gpus, str),
+            ("cpu", self.millicpus, free.millicpus, _cpus),
+            ("memory", self.memory, free.memory, _mebibytes),
+        ]
+        return tuple(
+            Shortage(what=what, needed=shown(wanted), free=shown(left))
+            for what, wanted, left, shown in rows
+            if wanted > left
         )
-        missing = (self.gpus > free.gpus, self.millicpus > free.millicpus, self.memory > free.memory)
-        return (
-            *self._missing_devices(free),
-            *(want for want, is_missing in zip(wants, missing, strict=True) if is_missing),
-        )
-
-    def _missing_devices(self, free: Amount) -> Iterable[Shortage]:
-        for name, count in self.devices:
-            if count > free.count_of(name):
-                yield Shortage(what=name, needed=str(count), free=str(free.count_of(name)))
 
 
 def devices(counts: Iterable[tuple[str, int]]) -> Devices:

@@ -89,12 +89,8 @@ def _command(request: launches.LaunchRequest) -> tuple[bytes, ...]:
     if request.pod.command:
         return tuple(word.encode() for word in request.pod.command)
     script = request.pod.script or f"{wellknown.AGENT_MOUNT}/{wellknown.SCRIPT_FILE}"
-    return (*_interpreter_words(request.interpreter), script.encode(), *request.arguments)
-
-
-def _interpreter_words(interpreter: bytes) -> tuple[bytes, ...]:
-    """As the kernel splits a `#!` line: the program, and the rest as one argument."""
-    return tuple(interpreter.strip().split(None, 1))
+    words = request.interpreter.strip().split(None, 1)  # as the kernel splits a `#!` line
+    return (*words, script.encode(), *request.arguments)
 
 
 def _output_files(request: launches.LaunchRequest, policy: PodPolicy) -> tuple[bytes, bytes]:

@@ -97,5 +97,5 @@ def _quotas(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
                 found = "namespaces do not go by user name here"
                 yield there, found, "put {user} into namespace_pattern, or give the quota to the account"
             elif not namespacepattern.is_name(_name(site, user=user)):
-                found = f"{user!r} is no name in Kubernetes: the namespace has the user's number"
+                found = f"{user!r} is not a valid name in Kubernetes: the namespace has the uid"
                 yield there, found, "leave it to the site's `quota`"

@@ -83,7 +83,10 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
             values[name] = (*values.get(name, ()), settings[name])
     nodes, partitions = tables.values()
     default = [name for name, row in partitions.items() if row.get("default", "").upper() == "YES"]
-    features = {name: _features(row) for name, row in nodes.items()}
+    features = {
+        name: frozenset(filter(None, row.get("features", "").split(","))) for name, row in nodes.items()
+    }
+    addresses = {name: next((row[key] for key in _HOSTS if row.get(key)), "") for name, row in nodes.items()}
     return Conf(
         settings,
         frozenset(nodes),
@@ -92,7 +95,7 @@ def parse(text: str, *, include: Callable[[str], str]) -> Conf:
         rows=partitions,
         features={name: found for name, found in features.items() if found},
         values=values,
-        addresses={name: found for name, row in nodes.items() if (found := _address(row))},
+        addresses={name: found for name, found in addresses.items() if found},
     )
 
 
@@ -178,14 +181,6 @@ def _nth(words: str, number: int, count: int) -> str:
     except errors.SlurmError:
         return words
     return found[number] if len(found) == count else words
-
-
-def _address(row: Mapping[str, str]) -> str:
-    return next((row[option] for option in _HOSTS if row.get(option)), "")
-
-
-def _features(row: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(filter(None, row.get("features", "").split(",")))
 
 
 def _lines(text: str, include: Callable[[str], str], count: list[int]) -> Iterator[str]:

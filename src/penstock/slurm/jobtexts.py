@@ -192,7 +192,7 @@ def shown_in(block: str) -> jobs.Job:
     stdout = texts["StdOut"]
     return dataclasses.replace(
         job(said),
-        shares=_shares(block),
+        shares=tuple(share for match in _first_node_lines(block) for share in _expand(match)),
         workdir=texts["WorkDir"],
         stdin=texts["StdIn"],
         stdout=stdout,
@@ -225,11 +225,6 @@ def _shown_id(said: Mapping[str, str]) -> str:
     if not array or not task:
         return said.get("JobID", "")
     return f"{array}_{task}" if numbers.natural(task) is not None else f"{array}_[{task}]"
-
-
-def _shares(block: str) -> tuple[jobs.NodeShare, ...]:
-    """The share of every node, in the order of the allocation."""
-    return tuple(share for match in _first_node_lines(block) for share in _expand(match))
 
 
 def _first_node_lines(block: str) -> Iterator[re.Match[str]]:
