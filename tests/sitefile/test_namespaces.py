@@ -97,7 +97,7 @@ def test_an_account_that_is_no_namespace_is_named(account: str, pattern: str, wo
 
 def test_a_quota_for_a_user_without_a_kubernetes_name_is_refused() -> None:
     """The namespace has the number, and no file can know it."""
-    assert "the namespace has the user's number" in mistakes(("alice:", "Alice:"))
+    assert "the namespace has the uid" in mistakes(("alice:", "Alice:"))
 
 
 OWNER = dataclasses.replace(fakes.OWNER, account="research")

@@ -121,15 +121,11 @@ def answer(socket_path: str, question: "list[str]", seconds: float, *, overtime:
     while True:
         try:
             left = max(end - time.monotonic(), 0.1) + overtime
-            word = ask_once(socket_path, question, min(ATTEMPT_TIMEOUT, left))
+            message = wire.ask(socket_path, min(ATTEMPT_TIMEOUT, left), *question)
+            word = message[0] if message else b"wait"
         except (OSError, wire.WireError):
             word = b""
         if word not in (b"", b"wait") or time.monotonic() + delay > end:
             return word
         time.sleep(delay)
         delay = min(delay * 2, 2.0)
-
-
-def ask_once(socket_path: str, question: "list[str]", timeout: float) -> bytes:
-    message = wire.ask(socket_path, timeout, *question)
-    return message[0] if message else b"wait"

@@ -48,9 +48,7 @@ class Launcher:
         self.sock: _socket.socket | None = None
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Collect signals for a moment: Slurm ends a job with SIGCONT and SIGTERM together; a SIGTERM that
-        comes alone is for the script only.
-        """
+        """Collect for a moment: SIGCONT with SIGTERM ends the job, a lone SIGTERM is for the script."""
         if number == _signal.SIGCONT:
             self.continued = time.monotonic()
             return

@@ -22,13 +22,5 @@ def reach(folder: str, name: str) -> None:
         return
     posix.write(fd, b"%d\n" % posix.getpid())
     posix.close(fd)
-    while is_there(path + SUFFIX):
+    while posix.access(path + SUFFIX, posix.F_OK):
         time.sleep(0.01)
-
-
-def is_there(path: str) -> bool:
-    try:
-        posix.stat(path)
-    except OSError:
-        return False
-    return True

@@ -73,9 +73,7 @@ class KubeClient:
         after: str = "",
         metadata_only: bool = False,
     ) -> bytes:
-        """A page of a list, undecoded: the first, or the one `after` a continue token. With `metadata_only`
-        the API leaves out everything but metadata.
-        """
+        """A page of a list, undecoded: the first, or the one `after` a continue token."""
         query = {
             "labelSelector": labels,
             "fieldSelector": fields,

@@ -1,6 +1,4 @@
-"""Decodes answers of the API. An unreadable answer was truncated or comes from somebody else:
-KubeUnavailable.
-"""
+"""Decodes answers of the API. An unreadable answer may come from a proxy, so it is KubeUnavailable."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Objects by a property, such as the pods of a node or job. Updated with every change, so nobody has to
-search thousands of objects for a few.
-"""
+"""Objects by a property, such as the pods of a job, so that callers need not search thousands of objects."""
 
 from __future__ import annotations
 

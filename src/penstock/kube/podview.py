@@ -71,9 +71,7 @@ def _of_containers(pod: types.Pod) -> resources.Amount:
 
 
 def _of_container(container: types.Container, given: types.ContainerStatus | None) -> resources.Amount:
-    """What it requests or what its node has allocated, if that is more: a container that is shrunk while it
-    runs keeps its allocation until the node has reduced it.
-    """
+    """Its requests or its allocation, if that is larger: a shrunk container keeps it for a while."""
     asked = amount(container.resources.requests)
     if given is None:
         return asked

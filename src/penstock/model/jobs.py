@@ -67,9 +67,7 @@ class Allocation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LiveJob:
-    """What squeue tells of all jobs every few seconds: no users' text, and no names to look up in a
-    directory.
-    """
+    """What squeue tells of all jobs, every few seconds: no users' text, no names from a directory."""
 
     identity: JobIdentity
     state: str

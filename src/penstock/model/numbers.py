@@ -1,6 +1,4 @@
-"""Strict parsing of numbers: `isdigit` accepts superscripts, and `int` raises its own error for thousands
-of digits.
-"""
+"""Strict parsing of numbers: `isdigit` accepts superscripts, and `int` fails on thousands of digits."""
 
 from __future__ import annotations
 

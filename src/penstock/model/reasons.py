@@ -103,7 +103,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return Outcome(kind=kind, exit_code=LOST, detail=detail, rank=rank, node=node, requeue=self.requeue)
 
 
-LOST = 1  # exit code if there is none of a container
+LOST = 1  # exit code where no container has one
 VANISHED = Outcome(kind=OutcomeKind.POD_DELETED, exit_code=LOST)
 NODE_LOST = Outcome(kind=OutcomeKind.NODE_LOST, exit_code=LOST, requeue=True)
 

@@ -40,12 +40,9 @@ class Traits:
 
 def traits(release: Release) -> Traits:
     """Properties of this release, tried or not."""
+    are_two = release >= _HOOK_TIMEOUTS_ARE_TWO
     return Traits(
-        hook_timeouts=(
-            ("PrologTimeout", "EpilogTimeout")
-            if release >= _HOOK_TIMEOUTS_ARE_TWO
-            else ("PrologEpilogTimeout",)
-        ),
+        hook_timeouts=("PrologTimeout", "EpilogTimeout") if are_two else ("PrologEpilogTimeout",),
         epilogs_add_up=release >= _EPILOGS_ADD_UP,
         starts_again_only_with_all_files=release >= _STARTS_AGAIN_ONLY_WITH_ALL_FILES,
         cgroup_conf=("CgroupPlugin=disabled",) if release >= _CGROUP_CAN_BE_DISABLED else (),

@@ -9,10 +9,12 @@ and as the job's owner.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from penstock import errors, wellknown
 from penstock.model.jobspec import Mount, PodSpec
+from penstock.render import workdirs
 
 Manifest = dict[str, Any]
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # where every program expects it
@@ -80,7 +82,11 @@ def literally(text: str) -> str:
 
 
 def _add_mount(container: Manifest, mount: Mount, shared: tuple[str, ...]) -> None:
-    found = [(len(root), number) for number, root in enumerate(shared) if _lies_in(mount.source, root)]
+    found = [
+        (len(root), number)
+        for number, root in enumerate(shared)
+        if workdirs.lies_in(os.fsencode(mount.source), (root,))
+    ]
     if not found or ".." in mount.source.split("/"):
         raise errors.UsageError(
             f"#K8S_MOUNT={mount.source}: only folders under {', '.join(shared)} can be mounted"
@@ -91,10 +97,6 @@ def _add_mount(container: Manifest, mount: Mount, shared: tuple[str, ...]) -> No
         {"name": f"shared-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
         | ({"subPath": inside} if inside else {})
     )
-
-
-def _lies_in(path: str, root: str) -> bool:
-    return path == root or path.startswith(f"{root}/")
 
 
 def _toleration(one: Any) -> Manifest:

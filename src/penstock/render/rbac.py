@@ -37,12 +37,7 @@ def render_role(*, name: str = ROLE, without: tuple[str, str] = ("", "")) -> Man
 
 
 def _cluster_role(name: str, rules: list[Manifest]) -> Manifest:
-    return {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": rules,
-    }
+    return {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
 
 
 def _rule(resource: str, verbs: tuple[str, ...], without: tuple[str, str]) -> Manifest:
@@ -72,9 +67,8 @@ USER_ROLE = "penstock-user"
 def render_user_role(*, name: str = USER_ROLE) -> Manifest:
     """Rights of a namespace's owner there: to view pods, their output and events."""
     resources = ["pods", "pods/log", "events", "resourcequotas"]
-    return _cluster_role(
-        name, [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]
-    )
+    rules = [{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]
+    return _cluster_role(name, rules)
 
 
 def render_user_binding(subject: Manifest) -> Manifest:

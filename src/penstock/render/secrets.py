@@ -1,7 +1,4 @@
-"""The Secret of an attempt: agent, script, arguments and environment, mounted into its pods.
-
-It is owned by rank 0's pod and deleted with it.
-"""
+"""The Secret of an attempt: agent, script, arguments and environment. Owned by rank 0's pod."""
 
 from __future__ import annotations
 

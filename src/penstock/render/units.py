@@ -49,39 +49,30 @@ def penstockd(
     is_usual = runtime.startswith("/run/")
     folder = f"RuntimeDirectory={runtime.removeprefix('/run/')}" if is_usual else "# no folder below /run"
     start = _start("daemon", "penstockd", program=program, config=config, slurm_commands=slurm_commands)
-    return render(
-        PENSTOCKD,
-        {
-            **start,
-            "User=slurm\nGroup=slurm\n": f"User={user}\nEnvironment=SLURM_CONF={slurm_conf}\n",
-            "RuntimeDirectory=penstock": folder,
-            "ReadWritePaths=/run/penstock -/var/lib/penstock/attempts": f"ReadWritePaths={runtime} -{state}",
-        },
-    )
+    values = {
+        "User=slurm\nGroup=slurm\n": f"User={user}\nEnvironment=SLURM_CONF={slurm_conf}\n",
+        "RuntimeDirectory=penstock": folder,
+        "ReadWritePaths=/run/penstock -/var/lib/penstock/attempts": f"ReadWritePaths={runtime} -{state}",
+    }
+    return render(PENSTOCKD, start | values)
 
 
 def intake(*, program: str, config: str, slurm_commands: str, nas: str, drop: str, state: str) -> str:
     start = _start("intake", "intake", program=program, config=config, slurm_commands=slurm_commands)
-    return render(
-        INTAKE,
-        {
-            **start,
-            "#RequiresMountsFor=/nas": f"RequiresMountsFor={nas}",
-            "ReadWritePaths=-/nas/slurm-jobs": f"ReadWritePaths=-{nas}/{drop} -{state}",
-        },
-    )
+    paths = {
+        "#RequiresMountsFor=/nas": f"RequiresMountsFor={nas}",
+        "ReadWritePaths=-/nas/slurm-jobs": f"ReadWritePaths=-{nas}/{drop} -{state}",
+    }
+    return render(INTAKE, start | paths)
 
 
 def collector(*, program: str, config: str, slurm_commands: str, nas: str, results: str, state: str) -> str:
     start = _start("collector", "collector", program=program, config=config, slurm_commands=slurm_commands)
-    return render(
-        COLLECTOR,
-        {
-            **start,
-            "#RequiresMountsFor=/nas/results": f"RequiresMountsFor={nas}/{results}",
-            "ReadWritePaths=/var/lib/penstock/attempts -/nas": f"ReadWritePaths={state} -{nas}",
-        },
-    )
+    paths = {
+        "#RequiresMountsFor=/nas/results": f"RequiresMountsFor={nas}/{results}",
+        "ReadWritePaths=/var/lib/penstock/attempts -/nas": f"ReadWritePaths={state} -{nas}",
+    }
+    return render(COLLECTOR, start | paths)
 
 
 def slurmd(*, slurm_conf: str, slurm_commands: str) -> str:

@@ -66,12 +66,11 @@ def changes(
             new = ("user", user, f"account={account}") if user else ("account", account)
             yield ("add", *new, here, *(f"{key}={value}" for key, value in limits.items()))
             continue
-        different = tuple(f"{key}={value}" for key, value in limits.items() if not _same(known[key], value))
+        different = tuple(  # limits of other TRES are kept
+            f"{key}={value}"
+            for key, value in limits.items()
+            if not set(value.split(",")) <= set(known[key].split(","))
+        )
         if different:
             where = (f"name={user}", f"account={account}") if user else (f"name={account}",)
             yield ("modify", "user" if user else "account", "where", *where, here, "set", *different)
-
-
-def _same(known: str, wanted: str) -> bool:
-    """Limits of other TRES are kept."""
-    return set(wanted.split(",")) <= set(known.split(","))

@@ -1,5 +1,5 @@
-"""Runs one Slurm command: argv list, fixed locale and formats, timeout, and errors that distinguish "no"
-from "unknown".
+"""Runs one Slurm command: argv list, fixed locale, a timeout, and errors that distinguish "no" from
+"unknown".
 """
 
 from __future__ import annotations
@@ -121,8 +121,6 @@ async def _read(stream: asyncio.StreamReader | None, said: bytearray) -> None:
 
 def _raise(program: str, text: str) -> None:
     last = text.split("\n")[-1] if text else "failed with no output"
-    if _NOT_YET in text:
-        raise errors.SlurmNotYet(f"{program}: {last}")
-    if any(sign in text for sign in NO_ANSWER):
-        raise errors.SlurmUnavailable(f"{program}: {last}")
-    raise errors.SlurmError(f"{program}: {last}")
+    unavailable = any(sign in text for sign in NO_ANSWER)
+    kind = errors.SlurmUnavailable if unavailable else errors.SlurmError
+    raise (errors.SlurmNotYet if _NOT_YET in text else kind)(f"{program}: {last}")

@@ -176,10 +176,7 @@ def _option(name: str) -> str:
 
 def _nth(words: str, number: int, count: int) -> str:
     """This node's host, from a list with one host per node."""
-    try:
-        found = hostlists.expand(words)
-    except errors.SlurmError:
-        return words
+    found = _expanded(words)
     return found[number] if len(found) == count else words
 
 

@@ -86,16 +86,16 @@ def fold(names: Iterable[str]) -> str:
 
 def _folded(before: str, after: str, widths: dict[int, set[str]]) -> str:
     """Numbers with leading zeros are listed with those of the same width, others with all the rest."""
-    padded = {width: found for width, found in widths.items() if any(_is_padded(text) for text in found)}
+    padded = {
+        width: found
+        for width, found in widths.items()
+        if width > 1 and any(text.startswith("0") for text in found)
+    }
     loose = {int(text) for width, found in widths.items() if width not in padded for text in found}
     rows = [(width, {int(text) for text in found}) for width, found in padded.items()]
     ranges = [text for width, numbers in [(1, loose), *sorted(rows)] for text in _ranges(numbers, width)]
     inside = ",".join(ranges)
     return f"{before}[{inside}]{after}" if len(ranges) > 1 or "-" in inside else f"{before}{inside}{after}"
-
-
-def _is_padded(text: str) -> bool:
-    return len(text) > 1 and text.startswith("0")
 
 
 def _ranges(numbers: set[int], width: int) -> Iterator[str]:

@@ -97,9 +97,7 @@ class SlurmReader:
         return tuple(dataclasses.replace(job, shares=shares.get(job.job_id, ())) for job in found)
 
     async def _all_shares(self, wanted: Collection[int]) -> dict[int, tuple[jobs.NodeShare, ...]]:
-        """All in one call. A job that seems to be printed twice is queried on its own: names with line
-        breaks can cause that in partitions that are not bridged.
-        """
+        """In one call. A job that seems to be printed twice (by line breaks in a name) is queried alone."""
         text = await self._run("scontrol", "--detail", "show", "job")
         found: dict[int, str] = {}
         twice: set[int] = set()
