@@ -1,4 +1,4 @@
-"""Hooks as they are installed, and a socket at which the test plays penstockd."""
+"""Installed hooks, and a socket where the test plays penstockd."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stage:
         self.install()
 
     def install(self, *, release_timeout: int = 600, admit_timeout: int = 20) -> None:
-        """Write the hooks; the times are how long an Epilog and a PrologSlurmctld may ask."""
+        """Install the hooks, with the time limits of Epilog and PrologSlurmctld."""
         settings = hooks.HookSettings(
             libexec=str(self.folder),
             socket=str(self.folder / "s"),
@@ -59,7 +59,7 @@ class Stage:
         cwd: bytes | None = None,
         **variables: str,
     ) -> subprocess.Popen[bytes]:
-        """The launcher as slurmd starts it; both streams go to `output`."""
+        """Start the launcher as slurmd does; both streams go to `output`."""
         (self.folder / "script").write_bytes(script)
         argv = [str(self.folder / "penstock-launch"), "/bin/sh", str(self.folder / "script"), *arguments]
         environment = {"SLURM_JOB_ID": "17", "GREETING": "it's me", **variables}
@@ -78,7 +78,7 @@ class Stage:
         return process
 
     def close(self) -> None:
-        """Nothing of a failed test goes on."""
+        """Stop all processes of a failed test."""
         self.socket.close()
         for process in self.processes:
             process.kill()

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, for tests: columns by name, scontrol's text as it is, and who prints them."""
+"""Output of Slurm's commands for tests: columns by name, scontrol's raw text, and stubs that print it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROW = {
     "admin_comment": "penstock 1763270000",
     "UserName": "alice",
 }
-"""squeue's."""
+"""Of squeue."""
 RECORD = {
     "JobIDRaw": "23",
     "JobID": "20_3",
@@ -58,7 +58,7 @@ RECORD = {
     "NodeList": "n1",
     "Comment": "",
 }
-"""sacct's."""
+"""Of sacct."""
 SHOW_JOB = """\
 JobId=1 JobName=wrap
    UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
@@ -82,25 +82,25 @@ JobId=1 JobName=wrap
 
 
 def show_job(gres: str, nodes: str = "n1") -> str:
-    """The job with one line of nodes."""
+    """SHOW_JOB with one line of nodes."""
     before, _, _ = SHOW_JOB.partition("     Nodes=")
     return f"{before}     Nodes={nodes} CPU_IDs=0-1 Mem=2048 GRES={gres}\n   MinCPUsNode=1\n"
 
 
 def printed(rows: Sequence[Mapping[str, str]], names: Sequence[str], separator: str = SEPARATOR) -> str:
-    """What squeue or sacct prints for these columns."""
+    """Output of squeue or sacct for these columns."""
     return "".join("".join(f"{row[name]}{separator}" for name in names) + "\n" for row in rows)
 
 
 class Programs:
-    """Slurm's commands in the place of the true ones."""
+    """Stubs of Slurm's commands."""
 
     def __init__(self) -> None:
         self.queue: list[Mapping[str, str]] = []
         self.excluded = ""
         self.records: list[Mapping[str, str]] = []
         self.jobs = ""
-        """What `scontrol show job` prints; nothing: it knows no such job."""
+        """Output of `scontrol show job`; empty for an unknown job."""
         self.config = ""
         self.calls: list[Sequence[str]] = []
 
@@ -124,7 +124,7 @@ class Programs:
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """To be imported by modules that want it."""
+    """A fixture that test modules import."""
     made = Programs()
     monkeypatch.setattr(commands, "run", made.run)
     return made

@@ -1,4 +1,4 @@
-"""Reading all jobs of Slurm at once, with text in them that means harm."""
+"""Reading all of Slurm's jobs at once, with hostile text in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(text: str) -> list[dict[str, str]]:
     return fields.rows(text, SEPARATOR, jobtexts.COLUMNS)
 
 
-async def test_a_job_is_read_with_its_record(programs: Programs) -> None:
+async def test_job_has_its_exit_status(programs: Programs) -> None:
     """A wait status is an exit code and a signal."""
     failed = {"JobID": "17", "RestartCnt": "2", "State": "FAILED", "exit_code": str(7 << 8)}
     programs.queue = [
@@ -40,38 +40,35 @@ async def test_a_job_is_read_with_its_record(programs: Programs) -> None:
 
 
 @given(some.text(some.characters(codec="utf-8")))
-def test_no_comment_can_look_like_a_job(comment: str) -> None:
-    """Line breaks and bars are text; only the separator of this very call separates."""
+def test_comment_cannot_forge_a_job(comment: str) -> None:
+    """Line breaks and bars are text; only the separator of this call separates."""
     rows = [ROW | {"JobID": "17", "Comment": comment}, ROW | {"JobID": "18"}]
     found = read(slurmtexts.printed(rows, jobtexts.COLUMNS))
     assert [jobtexts.job(said).job_id for said in found] == [17, 18]
 
 
 @pytest.mark.parametrize("text", ["nonsense", f"17{SEPARATOR}"])
-def test_what_is_no_list_is_an_error(text: str) -> None:
-    """Never a job that is not there, never one less."""
+def test_malformed_list_is_an_error(text: str) -> None:
+    """Never a missing job, never an invented one."""
     with pytest.raises(errors.SlurmError):
         read(text)
 
 
 @pytest.mark.parametrize("changes", [{name: "x"} for name in ("JobID", "UserID", "RestartCnt", "exit_code")])
-def test_what_is_not_understood_is_an_error(changes: dict[str, str]) -> None:
-    """Numbers are numbers."""
+def test_malformed_numbers_are_errors(changes: dict[str, str]) -> None:
     with pytest.raises(errors.SlurmError):
         jobtexts.job(ROW | changes)
 
 
 @pytest.mark.parametrize(("text", "end"), [("7:0", (7, 0)), ("0:15", (0, 15)), ("1792", (7, 0))])
-def test_sacct_s_way_of_writing_an_end_is_read_too(text: str, end: tuple[int, int]) -> None:
+def test_exit_code_and_signal_of_sacct_are_parsed(text: str, end: tuple[int, int]) -> None:
     """Releases differ."""
     found = jobtexts.job(ROW | {"exit_code": text})
     assert (found.exit_code, found.signal) == end
 
 
-async def test_a_name_with_line_breaks_makes_a_second_block_and_not_another_share(
-    monkeypatch: pytest.MonkeyPatch, programs: Programs
-) -> None:
-    """The forged block is seen as one of a job that is printed twice, which is asked for on its own."""
+async def test_forged_block_adds_no_share(monkeypatch: pytest.MonkeyPatch, programs: Programs) -> None:
+    """The job seems to be printed twice and is queried on its own."""
     forged = block(18, "x\n\n" + block(17, "forged", nodes="n9"))
     text = block(17, "true") + "\n" + forged
     assert [job_id for job_id, _ in jobtexts.blocks(text)] == [17, 18, 17]
@@ -88,7 +85,7 @@ async def test_a_name_with_line_breaks_makes_a_second_block_and_not_another_shar
     assert [share.node for share in found.shares] == ["n1", "n2"]
 
 
-async def test_jobs_of_a_plan(programs: Programs) -> None:
+async def test_queued_job_array_task_and_unmarked_job(programs: Programs) -> None:
     """A task of an array, whose script is its array's; a job without our mark; nothing else."""
     task = {"JobID": "9", "JobArrayID": "7_3", "ArrayJobID": "7", "ArrayTaskID": "3", "Partition": "gpu,cpu"}
     plain = {"JobID": "8", "JobArrayID": "8", "NodeList": "", "ReqNodes": "n4", "admin_comment": "(null)"}
@@ -99,8 +96,8 @@ async def test_jobs_of_a_plan(programs: Programs) -> None:
     assert (second.nodes, second.required, second.prepared) == ((), ("n4",), False)
 
 
-async def test_a_list_of_nodes_that_is_none_hides_no_job(programs: Programs) -> None:
-    """Nobody's job ends a list for everybody."""
+async def test_invalid_node_list_hides_no_job(programs: Programs) -> None:
+    """One job must not end the list of all."""
     programs.queue = [ROW | {"ReqNodes": "n[1-"}]
     (found,) = await SLURM.shown_queue()
     assert found.required == ("n[1-",)

@@ -1,4 +1,4 @@
-"""The PAM session with a squeue and a slurmstepd that the test plays: which steps may start on a node."""
+"""The PAM session, with a squeue and a slurmstepd played by the test: which steps may start on a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.render import hooks
 
 
 def session(folder: Path, title: str, squeue: str, *, kind: str = "open_session") -> int:
-    """The exit status for a step whose slurmstepd has that title; `squeue` is what squeue does."""
+    """Exit status for a step whose slurmstepd has that title; `squeue` is the stub's script."""
     settings = hooks.HookSettings(
         libexec=str(folder),
         socket=str(folder / "s"),
@@ -47,16 +47,16 @@ def session(folder: Path, title: str, squeue: str, *, kind: str = "open_session"
     ],
 )
 def test_steps_of_bridged_jobs_do_not_start(tmp_path: Path, squeue: str, code: int) -> None:
-    """Whatever line of several names a bridged partition, and when nobody knows."""
+    """If any line of several names a bridged partition, and if the partition is unknown."""
     assert session(tmp_path, "slurmstepd: [17.0]", squeue) == code
 
 
 @pytest.mark.parametrize("title", ["slurmstepd: [17.batch]", "slurmstepd: [17.extern]"])
-def test_the_batch_script_starts(tmp_path: Path, title: str) -> None:
-    """It is our launcher; nobody is asked."""
+def test_batch_script_starts(tmp_path: Path, title: str) -> None:
+    """It is our launcher; squeue is not asked."""
     assert session(tmp_path, title, "echo gpu") == 0
 
 
-def test_a_sessions_end_is_not_looked_at(tmp_path: Path) -> None:
-    """Only its beginning can be refused."""
+def test_close_session_is_allowed(tmp_path: Path) -> None:
+    """Only the beginning can be refused."""
     assert session(tmp_path, "slurmstepd: [17.0]", "echo gpu", kind="close_session") == 0
