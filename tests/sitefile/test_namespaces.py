@@ -77,12 +77,8 @@ def test_numbers_are_not_guessed() -> None:
 @pytest.mark.parametrize(
     ("account", "pattern", "words"),
     [
-        (
-            "Teaching_2",
-            "team-{account}",
-            "its namespace would be 'team-Teaching_2', which is not a valid name",
-        ),
-        ("x" * 60, "team-{account}", "which is not a valid name in Kubernetes; small letters"),
+        ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is no name"),
+        ("x" * 60, "team-{account}", "which is no name in Kubernetes; small letters"),
         ("kube-system", "{account}", "'kube-system', which is the cluster's own"),
         ("default", "{account}", "'default', which is the cluster's own"),
         ("penstock-system", "{account}", "'penstock-system', which is the cluster's own"),
@@ -97,7 +93,7 @@ def test_an_account_that_is_no_namespace_is_named(account: str, pattern: str, wo
 
 def test_a_quota_for_a_user_without_a_kubernetes_name_is_refused() -> None:
     """The namespace has the number, and no file can know it."""
-    assert "the namespace has the uid" in mistakes(("alice:", "Alice:"))
+    assert "the namespace has the user's number" in mistakes(("alice:", "Alice:"))
 
 
 OWNER = dataclasses.replace(fakes.OWNER, account="research")

@@ -106,7 +106,7 @@ def test_prolog_exit_code(stage: Stage, word: str, code: int) -> None:
     assert process.returncode == code
 
 
-def test_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
+def test_the_epilog_asks_until_the_pods_are_gone(stage: Stage) -> None:
     """`wait` is not a final answer."""
     process = stage.hook(
         "penstock-epilog", SLURM_JOB_PARTITION="gpu", SLURM_JOB_ID="17", SLURMD_NODENAME="n1"

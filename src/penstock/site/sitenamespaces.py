@@ -76,7 +76,7 @@ def _names(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
 def _refused(place: Place, name: str, site: Site) -> Iterator[Mistake]:
     if not namespacepattern.is_name(name):
         remedy = "small letters, digits and dashes, at most 63; rename it or change namespace_pattern"
-        yield place, f"its namespace would be {name!r}, which is not a valid name in Kubernetes", remedy
+        yield place, f"its namespace would be {name!r}, which is no name in Kubernetes", remedy
     elif namespacepattern.is_reserved(name, (site.kubernetes.namespace,)):
         remedy = "put something before it in kubernetes.namespace_pattern"
         yield place, f"its namespace would be {name!r}, which is the cluster's own", remedy
@@ -97,5 +97,5 @@ def _quotas(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
                 found = "namespaces do not go by user name here"
                 yield there, found, "put {user} into namespace_pattern, or give the quota to the account"
             elif not namespacepattern.is_name(_name(site, user=user)):
-                found = f"{user!r} is not a valid name in Kubernetes: the namespace has the uid"
+                found = f"{user!r} is no name in Kubernetes: the namespace has the user's number"
                 yield there, found, "leave it to the site's `quota`"
