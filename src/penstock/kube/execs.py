@@ -1,7 +1,8 @@
-"""Commands in containers: `pods/exec` over a WebSocket, for signals and for fetching output.
+"""Commands in containers: `pods/exec` over a WebSocket, for signals and for output that is fetched.
 
-Messages are multiplexed by channel: the first byte names the stream. We send nothing, read what the command
-prints, and learn how it ended from a Status object on the error channel just before the server closes.
+The API server speaks channels: the first byte of a message says which stream it belongs to. We send nothing,
+take what the command prints, and learn how it ended from a Status object that the server sends on the error
+channel just before it closes.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from penstock.kube import addresses, apierrors, codec, kinds, kubeconfig
 PROTOCOL = "v4.channel.k8s.io"
 ERROR_CHANNEL = 3
 TIMEOUT = 10.0
-QUIET_SECONDS = 60  # of silence before the kernel probes the peer
+QUIET_SECONDS = 60  # a peer that says nothing for so long is asked by the kernel whether it is still there
 KEEP_ASKING = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, QUIET_SECONDS),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, QUIET_SECONDS // 4),
 )
-"""A stream may be silent for hours: only TCP keepalive distinguishes that from a peer that is gone."""
-Output = tuple[int, bytes]  # stream number (1 or 2) and the bytes printed there
+"""A stream may be silent for hours: only the kernel can tell that from a peer that is gone."""
+Output = tuple[int, bytes]
+"""Which of the command's streams (1 or 2), and what it printed there."""
 
 
 class ExecStatus(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class ExecStatus(msgspec.Struct, frozen=True):
 async def run(
     access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
 ) -> None:
-    """Returns if the command succeeded. KubeError if it failed, KubeUnavailable if that is unknown."""
+    """Returns when the command has succeeded; KubeError when it failed, KubeUnavailable when nobody knows."""
     printed = stream(access, namespace=namespace, name=name, container=container, command=command)
     try:
         async with asyncio.timeout(TIMEOUT), contextlib.aclosing(printed):
@@ -55,7 +57,7 @@ async def run(
 async def stream(
     access: kubeconfig.Access, *, namespace: str, name: str, container: str, command: Sequence[str]
 ) -> AsyncGenerator[Output, None]:
-    """The command's output until it has succeeded. Errors as in `run`."""
+    """What the command prints, until it has succeeded; errors as `run` has them."""
     query = [("container", container), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
     path = kinds.PODS.path(namespace=namespace, name=name, sub="exec")
@@ -68,18 +70,20 @@ async def stream(
                     break
                 yield channel, data
     except (OSError, TimeoutError, wsproto.utilities.ProtocolError) as error:
-        raise errors.KubeUnavailable(
-            f"cannot run a command in pod {name}: {str(error) or 'no answer'}"
-        ) from error
+        raise errors.KubeUnavailable(f"cannot run a command in pod {name}: {_words(error)}") from error
     if not status.status:
         raise errors.KubeUnavailable("the API closed the connection without a result")
     if status.status != "Success":
         raise errors.KubeError(f"a command in pod {name} failed: {status.message or 'no reason given'}")
 
 
+def _words(error: Exception) -> str:
+    return str(error) or "no answer"
+
+
 @contextlib.asynccontextmanager
 async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[AsyncIterator[Output]]:
-    """A connection, and its messages by channel."""
+    """A connection, and what comes over it by channel."""
     address = addresses.parse(access.server)
     async with asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection(address.host, address.port, ssl=access.tls)
@@ -98,13 +102,13 @@ async def _messages(access: kubeconfig.Access, target: str) -> AsyncIterator[Asy
         writer.write(connection.send(request))
         yield _by_channel(_events(connection, reader, writer))
     finally:
-        writer.transport.abort()  # a TLS shutdown could outlive the caller's event loop
+        writer.transport.abort()  # all is said; a polite end of TLS would outlive a caller's event loop
 
 
 async def _events(
     connection: wsproto.WSConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> AsyncIterator[events.Event]:
-    """The upgrade must be answered within TIMEOUT; after that a command may be silent for hours."""
+    """A command may be silent for hours; whether it is run at all is said at once."""
     until: float | None = asyncio.get_running_loop().time() + TIMEOUT
     while True:
         async with asyncio.timeout_at(until):
@@ -121,7 +125,7 @@ async def _events(
 
 
 async def _by_channel(stream: AsyncIterator[events.Event]) -> AsyncIterator[Output]:
-    """Complete messages. A server that refuses the upgrade sends the reason as plain HTTP."""
+    """Whole messages; a server that refuses the upgrade says why in plain HTTP."""
     message, refusal, code = bytearray(), b"", 0
     async for event in stream:
         if isinstance(event, events.BytesMessage):
