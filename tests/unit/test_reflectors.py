@@ -172,13 +172,13 @@ async def test_cache_is_not_fresh_before_the_first_list() -> None:
     assert not reflector.fresh
 
 
-def picture() -> reflectors.Reflector[types.Pod]:
+def new_reflector() -> reflectors.Reflector[types.Pod]:
     return reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=fakes.ManualClock())
 
 
 async def test_subscriber_gets_every_change() -> None:
     """The last state before a deletion is not lost; the deletion repeats it."""
-    reflector = picture()
+    reflector = new_reflector()
     with reflector.subscribe("default/a") as changes:
         for kind, version in (("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "3")):
             reflector.apply(event(kind, "a", version))
@@ -191,7 +191,7 @@ async def test_subscriber_gets_every_change() -> None:
 
 
 async def test_subscription_starts_with_the_cached_state() -> None:
-    reflector = picture()
+    reflector = new_reflector()
     reflector.apply(event("ADDED", "a", "1"))
     with reflector.subscribe("default/a") as changes:
         first = await changes.next(within=1)
@@ -201,7 +201,7 @@ async def test_subscription_starts_with_the_cached_state() -> None:
 
 async def test_waiting_for_a_change_times_out() -> None:
     """Other objects' changes do not count, and no subscription is left behind."""
-    reflector = picture()
+    reflector = new_reflector()
     with reflector.subscribe("default/a") as changes:
         reflector.apply(event("ADDED", "b", "1"))
         assert await changes.next(within=0.01) is None

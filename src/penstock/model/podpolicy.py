@@ -42,7 +42,7 @@ class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     cluster: str = ""  # ClusterName; distinguishes pods of several Slurms on one Kubernetes
     default_image: str = ""
-    allowed_images: tuple[str, ...] = ()  # allowed image prefixes; none allows all
+    allowed_images: tuple[str, ...] = ()  # allowed image prefixes; empty allows all
     forbidden_directives: tuple[str, ...] = ()
     """#K8S_ directives that scripts may not use, without the prefix."""
     image_pull_policy: str = ""
@@ -54,7 +54,7 @@ class PodPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reserved_namespaces: tuple[str, ...] = ()  # the site's own namespaces, where no job's pod may be
     namespace_quota: dict[str, str] = msgspec.field(default_factory=lambda: dict(NAMESPACE_QUOTA))
     """The ResourceQuota of a namespace of jobs; none if empty."""
-    pod_security: str = ""  # pod Security level of namespaces of jobs; empty: the cluster's default
+    pod_security: str = ""  # Pod Security level of namespaces of jobs; empty: the cluster's default
     isolate_namespaces: bool = True  # whether pods accept connections only from their namespace
     kill_wait: int = 30
     gpu_labels: dict[str, dict[str, str]] = {}  # labels of nodes by GRES type of their GPUs
