@@ -131,7 +131,7 @@ async def test_a_list_that_cannot_be_read_is_no_list(answer: bytes) -> None:
 
 async def test_a_watch_under_way_is_not_ended_by_a_refusal() -> None:
     """A wrong call is wrong at its first look; later nothing is known, and that is what the metrics say."""
-    refusal = errors.UsageError("penstockd does not tell us what it holds")
+    refusal = errors.UsageError("penstockd refuses the audit")
     with pytest.raises(errors.UsageError):
         await Sights(refusal).checker().look()
     told = Sights(SOUND, refusal, SOUND).checker().forever(interval=5.0)
