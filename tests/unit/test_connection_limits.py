@@ -21,21 +21,21 @@ from tests.unit import fakes, test_sessions
 
 def test_a_user_has_so_many_questions_and_no_more() -> None:
     """The one beyond is refused, other users are not, and an answered one makes room."""
-    kept = limits.Doors()
+    kept = limits.ConnectionLimits()
     with contextlib.ExitStack() as questions:
-        for _ in range(limits.ASKING):
-            questions.enter_context(kept.asking(1001))
-        with pytest.raises(limits.TooMany, match="1001"), kept.asking(1001):
+        for _ in range(limits.REQUESTS):
+            questions.enter_context(kept.request(1001))
+        with pytest.raises(limits.TooMany, match="1001"), kept.request(1001):
             pass
-        with kept.asking(1002):
+        with kept.request(1002):
             pass
-    with kept.asking(1001):
+    with kept.request(1001):
         pass
 
 
 def test_a_job_has_so_many_launchers() -> None:
     """A second one may come while the first's end is not seen; a crowd may not."""
-    kept = limits.Doors()
+    kept = limits.ConnectionLimits()
     with contextlib.ExitStack() as launchers:
         for _ in range(limits.SESSIONS):
             launchers.enter_context(kept.session(17))
@@ -93,7 +93,7 @@ async def test_whoever_does_not_read_the_answer_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each such connection would be a descriptor that is taken for ever."""
-    monkeypatch.setattr(limits, "SECONDS_TO_ASK", 0.05)
+    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.05)
     world = test_sessions.World(tmp_path / "s")
     for number in range(5000):
         pod = fakes.pod(f"{number:0>200}", job=fakes.identity(number))
@@ -132,7 +132,7 @@ async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question is a process."""
-    monkeypatch.setattr(limits, "ASKING", 2)
+    monkeypatch.setattr(limits, "REQUESTS", 2)
     world, asked = test_sessions.World(tmp_path / "s"), []
 
     async def slow(job_id: int) -> None:

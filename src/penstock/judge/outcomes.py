@@ -10,10 +10,15 @@ PERMANENT_REJECTIONS = frozenset({"NodeAffinity"})  # the node lacks required la
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
 KILLED = 137
 # Only a new image or spec ends these. Until then the job is RUNNING in Slurm for nothing.
-_HOPELESS = (
-    "ImagePullBackOff InvalidImageName ErrImageNeverPull CreateContainerConfigError CreateContainerError"
+HOPELESS = frozenset(
+    {
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
 )
-HOPELESS = frozenset(_HOPELESS.split())
 _NO_SHELL = "/bin/sh"
 
 
