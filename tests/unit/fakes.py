@@ -368,7 +368,7 @@ def reserved(bridge: bridging.Bridge) -> tuple[int, ...]:
 
 def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> drains.Drainer:
     """What drains and frees, with the notes of Epilogs in that folder."""
-    return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), over={}, left={})
+    return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), obsolete={}, kept={})
 
 
 class FakeKube:

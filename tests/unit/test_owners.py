@@ -43,7 +43,7 @@ async def test_who_was_never_known_waits_for_a_name_service_that_fails(
     known = await found.of(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", away)
     monkeypatch.setattr(owners, "_GETPWUID_R", lambda *asked: errno.ENOENT)
-    with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+    with pytest.raises(errors.KubeUnavailable, match="does not answer for uid 4242424"):
         await found.of(4242424)
     assert await found.of(os.getuid()) == known
     monkeypatch.undo()
@@ -86,9 +86,9 @@ async def test_a_name_service_that_hangs_holds_nobody_else_up(monkeypatch: pytes
     monkeypatch.setattr(owners, "look_up", hang)
     assert await found.of(os.getuid()) == known
     for _ in range(3):
-        with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+        with pytest.raises(errors.KubeUnavailable, match="does not answer for uid 4242424"):
             await found.of(4242424)
     assert waiting == [os.getuid(), 4242424]
     released.set()
-    await asyncio.gather(*found.asked.values())
+    await asyncio.gather(*found.pending.values())
     assert (await found.of(4242424)).name == "4242424"

@@ -289,7 +289,7 @@ async def test_a_job_that_is_refused_again_and_again_waits_out_its_time(world: W
 
 async def test_jobs_wake_when_the_api_answers_again(world: World) -> None:
     world.slurm.queue[7] = fakes.job(7)
-    world.steering.unseen(7)
+    world.steering.api_unavailable(7)
     await world.steering.put_off(7, 48, tries=3)
     world.pods.listed.clear()
     await world.steering.look()

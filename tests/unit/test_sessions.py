@@ -432,7 +432,7 @@ async def test_what_cannot_be_rendered_ends_the_job_and_leaves_no_pod(
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
-    assert await peer.hear() == [b"note", b"not started: its objects cannot be made: no such letter"]
+    assert await peer.hear() == [b"note", b"not started: its objects cannot be created: no such letter"]
     assert await peer.hear() == [b"exit", b"1"]
     assert ("create", "pods") in [call[:2] for call in world.kube.calls]
     assert not world.kube.names("pods")

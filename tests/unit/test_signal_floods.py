@@ -1,4 +1,4 @@
-"""Signals that come faster than they can be delivered: they wait, but not all of them."""
+"""Signals that arrive faster than they can be delivered: the queue is bounded."""
 
 from __future__ import annotations
 
@@ -7,38 +7,35 @@ import asyncio
 import pytest
 
 from penstock.bridge import container, run
-from penstock.bridge.launch import Launch
 from tests.unit import test_sessions
 from tests.unit.test_sessions import World
 
 world = test_sessions.world
 
 
-async def test_a_flood_of_signals_does_not_fill_penstockd(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever owns a job can send them without end: past a number one of a kind waits, as in a kernel."""
+async def test_signal_queue_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's owner can send any number of signals; beyond a limit equal ones are merged, as in a kernel."""
     runs: list[run.Run] = []
-    prepare = run.Running.prepare
+    listen = run.Run.listen
 
-    def noted(running: run.Running, launch: Launch, sent: dict[int, int]) -> run.Run:
-        runs.append(prepare(running, launch, sent))
-        return runs[-1]
+    async def noted(self: run.Run) -> None:
+        runs.append(self)
+        await listen(self)
 
-    under_way = asyncio.Event()
+    delivering = asyncio.Event()
 
     async def never(*how: object, **more: object) -> None:
-        under_way.set()
+        delivering.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(run.Running, "prepare", noted)
+    monkeypatch.setattr(run.Run, "listen", noted)
     monkeypatch.setattr(container.Container, "signal", never)
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
     assert await peer.hear() == [b"started"]
     peer.send("signal", "number", "10", "everyone", "0")
-    await under_way.wait()
+    await delivering.wait()
     for _ in range(500):
         peer.send("signal", "number", "10", "everyone", "0")
     peer.send("signal", "number", "15", "everyone", "1")

@@ -59,10 +59,11 @@ class Looker:
     ) -> tuple[jobs.Job, ...]:
         """Comments of ended jobs from accounting, where slurmctld did not take the reason."""
         told = {(end.job_id, end.restart): end.reason for end in (daemon.ends if daemon else ())}
+        ended = (job for job in found if job.state in states.BY_ITSELF)
         silent = {
             job.job_id
-            for job in found
-            if job.state in states.BY_ITSELF and not endrecords.says(job, told.get(_attempt(job), ""))
+            for job in ended
+            if not endrecords.says(job, told.get((job.job_id, job.identity.restart), ""))
         }
         if not silent:
             return found
@@ -73,10 +74,6 @@ class Looker:
             else job
             for job in found
         )
-
-
-def _attempt(job: jobs.Job) -> tuple[int, int]:
-    return job.job_id, job.identity.restart
 
 
 def _is_of(cluster: str, secret: types.Secret) -> bool:

@@ -36,11 +36,12 @@ class Confirmer:
         suspicions = tuple(found)
         before = self._since
         self._since = {_key(one): before.get(_key(one), at) for one in suspicions}
-        proven = tuple(one for one in suspicions if _key(one) in before and self._is_due(one, at))
+        proven = tuple(
+            one
+            for one in suspicions
+            if _key(one) in before and at - before[_key(one)] >= self._patience.get(one.invariant, 0.0)
+        )
         return Verdict(proven, tuple(one for one in suspicions if one not in proven))
-
-    def _is_due(self, one: snapshots.Violation, at: float) -> bool:
-        return at - self._since[_key(one)] >= self._patience.get(one.invariant, 0.0)
 
 
 def _key(one: snapshots.Violation) -> tuple[str, str]:

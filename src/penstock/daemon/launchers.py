@@ -27,16 +27,6 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
     )
 
 
-def is_attaching(message: connections.Message) -> bool:
-    """Whether an earlier connection told the launcher that its script may run."""
-    return message.one("attach") == b"1"
-
-
-def bytes_sent(message: connections.Message) -> dict[int, int]:
-    """Bytes of each stream that the launcher has received."""
-    return {1: message.number("skip"), 2: message.number("skip_error")}
-
-
 @dataclasses.dataclass(frozen=True)
 class SocketLauncher:
     connection: connections.Connection

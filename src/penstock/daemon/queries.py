@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -55,13 +55,11 @@ async def with_warnings(bridge: bridging.Bridge, found: list[JobView]) -> list[J
     except TimeoutError:
         return found
     known = {reflectors.key_of(pod.metadata): words for pod, words in zip(waiting, told, strict=True)}
-    return [
-        msgspec.structs.replace(view, pods=tuple(_warned(pod, known) for pod in view.pods)) for view in found
-    ]
 
+    def with_own(pod: PodView) -> PodView:
+        return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
 
-def _warned(pod: PodView, known: Mapping[str, tuple[str, ...]]) -> PodView:
-    return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
+    return [msgspec.structs.replace(view, pods=tuple(map(with_own, view.pods))) for view in found]
 
 
 def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.DaemonView:

@@ -117,7 +117,7 @@ class Server:
         crashpoints.reach("launch.asked")
         with self.counted.request(connection.uid):
             allocation = await self.bridge.launching.allocation_for(job_id, connection.uid)
-        attaching = launchers.is_attaching(message)
+        attaching = message.one("attach") == b"1"
         if attaching and message.size > LARGEST_ATTACH:
             raise wire.WireError(f"{message.size} bytes are more than a job can be launched with")
         connection.kept.close()
@@ -127,7 +127,7 @@ class Server:
                 allocation,
                 launchers.request_of(message),
                 attaching=attaching,
-                sent=launchers.bytes_sent(message),
+                sent={1: message.number("skip"), 2: message.number("skip_error")},
             )
 
     async def _admit(self, connection: connections.Connection, message: connections.Message) -> None:
