@@ -1,4 +1,4 @@
-"""GPUs under several resource names: from Slurm's types to pods' requests, counted apart everywhere."""
+"""GPUs under several resource names are counted separately everywhere."""
 
 from __future__ import annotations
 
@@ -55,17 +55,14 @@ def pod(name: str, *, job_id: int = 0, requests: dict[str, str]) -> types.Pod:
         ("", 0, ()),
     ],
 )
-def test_a_type_of_slurms_is_a_resource_of_kubernetes(
-    gres: str, gpus: int, devices: resources.Devices
-) -> None:
-    """Types without a name of their own are the usual resource; translating twice changes nothing."""
+def test_slurm_gpu_types_map_to_resource_names(gres: str, gpus: int, devices: resources.Devices) -> None:
+    """Types without a name of their own map to the default resource; mapping twice changes nothing."""
     share = share_of(gres)
     assert (share.amount.gpus, share.amount.devices) == (gpus, devices)
     assert share.in_kubernetes(RESOURCES) == share
 
 
-def test_a_pod_asks_for_the_resource_of_its_type() -> None:
-    """And for no other."""
+def test_a_pod_requests_only_its_types_resource() -> None:
     allocation = dataclasses.replace(fakes.allocation(), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
     made = pods.render_pod(allocation, 0, owner=fakes.OWNER, request=fakes.REQUEST, policy=fakes.SETTINGS)
     asked = made["spec"]["containers"][0]["resources"]
@@ -79,8 +76,8 @@ def refused(gres: str, there: types.Node, *others: types.Pod) -> tuple[str, ...]
     return tuple(map(sentences.refusal, found))
 
 
-def test_a_gpu_of_another_name_is_no_room() -> None:
-    """A job for AMD's waits, with the name and who has them, however many of NVIDIA's are free."""
+def test_gpus_of_another_name_are_no_room() -> None:
+    """The refusal has the resource's name and its holders."""
     both = node(**{"nvidia.com/gpu": "8", AMD: "2"})
     assert refused("gpu:mi300:2(IDX:0-1)", both) == ()
     guest = pod("guest", requests={AMD: "1"})
@@ -90,8 +87,7 @@ def test_a_gpu_of_another_name_is_no_room() -> None:
     assert refused("gpu:mi300:1(IDX:0)", node(**{"nvidia.com/gpu": "8"})) != ()
 
 
-def test_what_is_promised_is_counted_by_name() -> None:
-    """A promise of one type leaves the other type's room alone."""
+def test_reservations_are_counted_by_name() -> None:
     reserved = jobstore.Store(lambda: 5.0)
     held = dataclasses.replace(fakes.allocation(9), shares=(share_of("gpu:mi300:2(IDX:0-1)"),))
     reserved.reserve(held)
@@ -120,20 +116,19 @@ def snapshot(found: types.Pod, gres: str, *, daemon: bool = True) -> snapshots.S
         ({AMD: "2", "rdma/hca": "1"}, "gpu:mi300:2(IDX:0-1)", []),
     ],
 )
-def test_the_checker_compares_name_by_name(requests: dict[str, str], gres: str, kinds: list[str]) -> None:
-    """A pod with GPUs of the wrong name has more than its share; what is no GPU is none of Slurm's."""
+def test_the_check_compares_by_name(requests: dict[str, str], gres: str, kinds: list[str]) -> None:
+    """A pod with GPUs of the wrong name exceeds its share; other devices do not concern Slurm."""
     found = booking.judge(snapshot(pod("p", job_id=17, requests=requests), gres))
     assert [each.kind for each in found] == kinds
 
 
-def test_without_penstockds_word_no_name_is_held_against_anybody() -> None:
-    """Nobody else knows what the types are called."""
+def test_the_check_ignores_names_without_penstockd() -> None:
+    """Only penstockd knows the mapping."""
     seen = snapshot(pod("p", job_id=17, requests={AMD: "2"}), "gpu:mi300:2(IDX:0-1)", daemon=False)
     assert list(booking.judge(seen)) == []
 
 
-def test_what_penstockd_holds_survives_the_wire() -> None:
-    """The audit tells devices by name."""
+def test_reserved_devices_are_in_the_audit() -> None:
     import msgspec
 
     held = audits.Held(job_id=1, restart=0, node="n1", devices=((AMD, 2),))
@@ -143,7 +138,7 @@ def test_what_penstockd_holds_survives_the_wire() -> None:
 
 @given(COUNTS, COUNTS)
 def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> None:
-    """Adding and taking away are inverse, and a sum fits exactly where both were."""
+    """Addition and subtraction are inverse."""
     first, second = (podview.amount({name: str(n) for name, n in each.items()}) for each in (one, other))
     total = first + second
     assert total - second == first
@@ -166,14 +161,14 @@ def test_sums_by_name_are_exact(one: dict[str, int], other: dict[str, int]) -> N
         ("(null)", 0, ()),
     ],
 )
-def test_a_node_tells_its_types(gres: str, gpus: int, types_: resources.Devices) -> None:
-    """As scontrol shows them, also those whose names begin with a digit."""
+def test_gpu_types_of_a_node_are_parsed(gres: str, gpus: int, types_: resources.Devices) -> None:
+    """As scontrol shows them, also names that begin with a digit."""
     found = nodetexts.node(f"NodeName=n1 Arch=x86_64 CPUTot=8 RealMemory=100 Gres={gres} State=IDLE")
     assert (found.amount.gpus, found.gpus_by_type) == (gpus, types_)
 
 
 def test_a_site_with_one_name_needs_no_type() -> None:
-    """`explain` and `mkinst` ask for what all nodes have; where that differs, for the usual."""
+    """`explain` and `mkinst` request the common resource of all nodes; if they differ, the default."""
     amd = NodeKind(gpus=4, gpu_type="mi300")
     policy = PodPolicy(gpu_resources=RESOURCES)
     assert SiteView(nodes=(amd,), pods=policy).gpu_resource() == AMD
