@@ -295,7 +295,7 @@ async def test_an_incomplete_job_list_releases_no_reservation(world: World) -> N
     assert fakes.reserved(world.bridge) == (1,)
 
 
-# -- what is ended, freed and deleted ----------------------------------------------------------------------
+# -- ends, releases and deletions --------------------------------------------------------------------------
 
 
 async def test_an_incomplete_job_list_sweeps_no_pod(world: World) -> None:

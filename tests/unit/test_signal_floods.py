@@ -1,4 +1,4 @@
-"""Signals that arrive faster than they can be delivered: the queue is bounded."""
+"""Signals that come faster than they can be delivered are queued, up to a limit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from tests.unit.test_sessions import World
 world = test_sessions.world
 
 
-async def test_signal_queue_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job's owner can send any number of signals; beyond a limit equal ones are merged, as in a kernel."""
+async def test_signal_flood_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's owner can send signals without end: over the limit one of each kind is pending, as in a
+    kernel.
+    """
     runs: list[run.Run] = []
     listen = run.Run.listen
 

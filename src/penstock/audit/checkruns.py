@@ -48,10 +48,8 @@ class Checker:
         at = self.clock.now()
         try:
             seen = await self.see()
-        except (errors.KubeError, errors.SlurmError) as error:
-            return Report(violations=self.proven, unknown=error.message)
-        except errors.UsageError as error:
-            if not self.has_seen:
+        except (errors.KubeError, errors.SlurmError, errors.UsageError) as error:
+            if isinstance(error, errors.UsageError) and not self.has_seen:
                 raise
             return Report(violations=self.proven, unknown=error.message)
         self.has_seen = True

@@ -58,7 +58,8 @@ class Output:
         await self.launcher.sync()
         await self.synced.wait()
         crashpoints.reach("run.output-written")
-        await self._persist(self._acknowledge, tries=math.inf)  # without it the agent would never end
+        acknowledge = functools.partial(self.container.touch, f"{wellknown.OUTPUT_MOUNT}/collected")
+        await self._persist(acknowledge, tries=math.inf)  # without it the agent would never end
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]], *, tries: float = TRIES) -> bool:
         """Try until it succeeds. False if the container has ended or `tries` are used up."""
@@ -85,9 +86,6 @@ class Output:
                 await self.launcher.output(chunk, stream)
                 crashpoints.reach("run.output-sent")
                 self.sent[stream] += len(chunk)
-
-    async def _acknowledge(self) -> None:
-        await self.container.touch(f"{wellknown.OUTPUT_MOUNT}/collected")
 
     async def follow_log(self) -> None:
         """Send the container's log as the job's stdout, from where an earlier connection stopped."""

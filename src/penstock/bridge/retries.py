@@ -101,26 +101,14 @@ class Steering:
             until = int(self._context.wall_clock()) + seconds
             await self._slurm.steer(job, avoids=job.avoids, seconds=seconds, until=until)
             return False
-        await self._understand(waiting, job)
+        targets = await self._targets_of(waiting)
+        _learn(waiting, job, targets)
         plan = exclusions.Plan()
         if tries <= MOST_TRIES:
-            targets = await self._targets_of(waiting)
             plan = self._rooms().plan(waiting.wanted, targets, refused=waiting.refused)
             waiting.settled = True
         await self._follow(waiting, job, plan, 0 if plan.goes else seconds)
         return plan.goes
-
-    async def _understand(self, waiting: Waiting, job: jobs.Job) -> None:
-        names = {share.node for share in waiting.allocation.shares}
-        targets = await self._targets_of(waiting)
-        waiting.avoids = frozenset(job.avoids)
-        waiting.wanted = dataclasses.replace(
-            waiting.wanted,
-            is_fixed=job.is_fixed,
-            features=job.features,
-            excluded=job.own_excluded,
-            model=tuple(target for target in targets if target.name in names),
-        )
 
     async def _follow(
         self, waiting: Waiting, job: jobs.Job, plan: exclusions.Plan, seconds: int | None
@@ -241,6 +229,19 @@ class Steering:
             targets = await self._slurm.targets(partition)
             self._targets[partition] = self._time.now() + TARGETS_SECONDS, targets
         return targets
+
+
+def _learn(waiting: Waiting, job: jobs.Job, targets: tuple[Node, ...]) -> None:
+    """Update what the job needs by Slurm's record of it."""
+    names = {share.node for share in waiting.allocation.shares}
+    waiting.avoids = frozenset(job.avoids)
+    waiting.wanted = dataclasses.replace(
+        waiting.wanted,
+        is_fixed=job.is_fixed,
+        features=job.features,
+        excluded=job.own_excluded,
+        model=tuple(target for target in targets if target.name in names),
+    )
 
 
 def _is_owners(job: jobs.Job) -> bool:
