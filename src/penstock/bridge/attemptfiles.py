@@ -2,7 +2,8 @@
 
 `<state>/running/JOB-RESTART.json` is written before the first pod, so that a restarted penstockd finds the
 attempts that it had begun. When the last pod is gone, the record is completed and renamed into
-`<state>/ended/`, where the collector takes it. Write errors stop no job: the sweeper tries again.
+`<state>/ended/`, where the collector takes it: a record is in exactly one of the two. Write errors stop no
+job: the sweeper tries again.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ LONGEST_LOOK = 300.0
 
 
 class Patience:
-    """How long to wait for a pod's next event before the API is asked."""
+    """When to ask the API for a lost event: soon after one was due, and rarely during a long job."""
 
     def __init__(self, time: clock.Clock, start_timeout: float) -> None:
         self._clock = time
