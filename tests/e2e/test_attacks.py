@@ -336,7 +336,7 @@ def ask_as_nobody(lab: Lab, *fields: str) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", ["admit", "release", "abandon"])
-def test_hooks_questions_are_for_hooks(lab: Lab, running: str, verb: str) -> None:
+def test_hook_requests_need_a_hook_uid(lab: Lab, running: str, verb: str) -> None:
     """Nobody signs another's job off, or a node."""
     answer = ask_as_nobody(lab, verb, "job", running, "node", "n1", "uid", "1", "restart", "0")
     assert answer[0] == "error"

@@ -33,8 +33,8 @@ def run(scenario: str, *, build: str = "") -> subprocess.CompletedProcess[str]:
 
 CAUGHT = {
     "epilog": "tests/unit/test_ask_hook.py::test_the_epilog_asks_until_the_pods_are_gone",
-    "admission": "tests/unit/test_capacity.py::test_room_promised_a_moment_ago_is_taken",
-    "recovery": "tests/unit/test_endings.py::test_a_pod_missing_from_the_picture_is_looked_for",
+    "admission": "tests/unit/test_capacity.py::test_reserved_room_is_taken",
+    "recovery": "tests/unit/test_endings.py::test_a_pod_missing_from_the_cache_is_read_from_the_api",
 }
 
 

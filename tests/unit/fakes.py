@@ -1,11 +1,11 @@
-"""Stand-ins for Slurm, Kubernetes and time, small enough to be believed."""
+"""Fakes of Slurm, Kubernetes and time."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import time as unix_time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from penstock import errors, wellknown
 from penstock.bridge import bridge as bridging
 from penstock.bridge import context, drains, epilogs
 from penstock.daemon import metrics
-from penstock.kube import kinds, reflectors, types
+from penstock.kube import reflectors, types
 from penstock.model import comments, jobs, launches, resources, sentences
 from penstock.model.nodes import Drain, Node
 from penstock.model.podpolicy import PartitionPolicy, PodPolicy
 from penstock.model.reasons import Refusal, RefusalKind
 from penstock.render import pods as rendering
+from tests.unit.fakekube import FakeKube as FakeKube
 
 SETTINGS = PodPolicy(default_image="site/default:1", shared_mounts=("/nas",), namespace_quota={})
 OWNER = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/nas/home/alice")
@@ -36,11 +37,11 @@ REQUEST = launches.LaunchRequest(
 
 
 async def nobody() -> None:
-    """Told of a start, and does nothing about it."""
+    """Accepts the start and does nothing."""
 
 
 class ManualClock:
-    """Time that passes only by sleeping."""
+    """Time passes only by sleeping."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -54,7 +55,7 @@ class ManualClock:
 
 
 def policy(partition: str, **keys: Any) -> PodPolicy:
-    """The site's, with something of its own in one partition."""
+    """The default policy with these keys for one partition."""
     return msgspec.structs.replace(SETTINGS, partitions={partition: PartitionPolicy(**keys)})
 
 
@@ -119,7 +120,7 @@ def pod(
     deleting: bool = False,
     version: str = "1",
 ) -> types.Pod:
-    """Somebody's pod, or ours when a job is given."""
+    """A foreign pod, or one of ours if a job is given."""
     return types.Pod(
         metadata=types.Meta(
             name=name,
@@ -142,7 +143,7 @@ def pod(
 
 
 def running() -> types.PodStatus:
-    """The status of a pod whose job container runs."""
+    """Status of a pod whose job container runs."""
     state = types.ContainerState(running=types.Running())
     return types.PodStatus(
         phase="Running", container_statuses=[types.ContainerStatus(name="job", state=state)]
@@ -150,7 +151,7 @@ def running() -> types.PodStatus:
 
 
 def ended(exit_code: int, *, reason: str = "Error", message: str = "") -> types.PodStatus:
-    """The status of a pod whose job container has ended."""
+    """Status of a pod whose job container has ended."""
     end = types.Terminated(exit_code=exit_code, reason=reason, message=message)
     status = types.ContainerStatus(name="job", state=types.ContainerState(terminated=end))
     return types.PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status])
@@ -304,7 +305,7 @@ class FakeSlurm:
         del self.reasons[node]
 
     async def drained(self, partitions: Collection[str]) -> tuple[Drain, ...]:
-        """Nodes called x… are in none of the bridged partitions."""
+        """Nodes named x… are in no bridged partition."""
         self._check()
         return tuple(
             Drain(node=node, reason=reason, since=self.since)
@@ -347,132 +348,25 @@ def bridge(
 
 
 async def admit(bridge: bridging.Bridge, identity: jobs.JobIdentity) -> tuple[str, ...]:
-    """Why the job cannot start, in words."""
+    """The job's refusals as sentences."""
     return tuple(map(sentences.refusal, await bridge.admission.admit(identity)))
 
 
 def said(kind: RefusalKind) -> tuple[str, ...]:
-    """The words of a refusal of that kind."""
+    """The sentence of a refusal of that kind."""
     return (sentences.refusal(Refusal(kind=kind)),)
 
 
 async def namespace(bridge: bridging.Bridge, allocation: jobs.Allocation) -> str:
-    """Where the job's pods are."""
+    """The namespace of the job's pods."""
     return await bridge.launching._owners.namespace(allocation, bridge.context.settings)
 
 
 def reserved(bridge: bridging.Bridge) -> tuple[int, ...]:
-    """Jobs that hold room."""
+    """Jobs with a reservation."""
     return tuple(one.identity.job_id for one in bridge.context.store.reservations())
 
 
 def drainer(bridge: bridging.Bridge, notes: Path = Path("/nowhere")) -> drains.Drainer:
-    """What drains and frees, with the notes of Epilogs in that folder."""
-    return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), over={}, left={})
-
-
-class FakeKube:
-    """Objects in a dictionary; `calls` is everything that was asked for, in order. Kinds go by name."""
-
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self.calls: list[tuple[str, str, str]] = []
-        self.refuse: dict[tuple[str, str], Exception] = {}
-        self.logs: list[bytes] = []
-        self.commands: list[tuple[str, ...]] = []
-        self.printed: list[tuple[int, bytes]] = []
-        self.lists_nothing: set[str] = set()
-        """Resources whose lists are lies."""
-        self._uids = 0
-        self.on_bind: Callable[[tuple[str, str, str]], None] = lambda key: None
-
-    def show(self, key: tuple[str, str, str], status: types.PodStatus) -> types.Pod:
-        """Give a pod that status; the pod as the watch would show it."""
-        self.objects[key]["status"] = msgspec.to_builtins(status)
-        return msgspec.json.decode(msgspec.json.encode(self.objects[key]), type=types.Pod)
-
-    def add_pod(self, found: types.Pod) -> None:
-        body = msgspec.json.decode(msgspec.json.encode(found))
-        self.objects["pods", found.metadata.namespace, found.metadata.name] = body
-
-    def names(self, resource: str) -> Sequence[str]:
-        return [name for kind, _, name in self.objects if kind == resource]
-
-    def add_node(self, found: types.Node) -> None:
-        self.objects["nodes", "", found.metadata.name] = msgspec.json.decode(msgspec.json.encode(found))
-
-    def _note(self, verb: str, resource: str, name: str) -> None:
-        self.calls.append((verb, resource, name))
-        error = self.refuse.get((verb, resource))
-        if error:
-            raise error
-
-    async def list(self, kind: kinds.Kind, **selectors: Any) -> bytes:
-        resource = str(kind)
-        self._note("get", resource, "")
-        shown = () if resource in self.lists_nothing else self.objects.items()
-        items = [obj for (of, _, _), obj in shown if of == resource]
-        return msgspec.json.encode({"metadata": {}, "items": items})
-
-    async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes:
-        resource = str(kind)
-        self._note("get", resource, name)
-        if (resource, namespace, name) not in self.objects:
-            raise errors.KubeNotFound("not found", status=404)
-        return msgspec.json.encode(self.objects[resource, namespace, name])
-
-    async def create(
-        self,
-        kind: kinds.Kind,
-        manifest: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        name: str = "",
-        sub: kinds.Sub = "",
-    ) -> bytes:
-        resource = str(kind)
-        self._note("bind" if sub == "binding" else "create", resource, manifest["metadata"]["name"])
-        key = (resource, namespace, manifest["metadata"]["name"])
-        if sub == "binding":
-            self.objects[key]["spec"]["nodeName"] = manifest["target"]["name"]
-            self.on_bind(key)
-            return b"{}"
-        if key in self.objects:
-            raise errors.KubeConflict("already exists", status=409)
-        self._uids += 1
-        self.objects[key] = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{self._uids}"}}
-        return msgspec.json.encode(self.objects[key])
-
-    async def delete(
-        self, kind: kinds.Kind, *, namespace: str, name: str, uid: str, grace: int | None = None
-    ) -> None:
-        resource = str(kind)
-        self._note("delete", resource, name)
-        found = self.objects.get((resource, namespace, name))
-        if found is None:
-            raise errors.KubeNotFound("not found", status=404)
-        if found["metadata"]["uid"] != uid:
-            raise errors.KubeConflict("another uid", status=409)
-        del self.objects[resource, namespace, name]
-
-    async def log(self, *, namespace: str, name: str, container: str) -> AsyncIterator[bytes]:
-        self._note("log", "pods", name)
-        for chunk in self.logs:
-            yield chunk
-
-    async def run(self, command: Sequence[str], *, namespace: str, name: str, container: str) -> None:
-        self._note("run", "pods", name)
-        self.commands.append(tuple(command))
-
-    async def stream(
-        self, command: Sequence[str], *, namespace: str, name: str, container: str
-    ) -> AsyncIterator[tuple[int, bytes]]:
-        self._note("stream", "pods", name)
-        self.commands.append(tuple(command))
-        for one in self.printed:
-            yield one
-
-    async def watch(self, kind: kinds.Kind, *, version: str, **_: Any) -> AsyncIterator[types.Event]:
-        self._note("watch", str(kind), version)
-        return
-        yield
+    """The bridge's Drainer, with the notes of Epilogs in that folder."""
+    return dataclasses.replace(bridge.drainer, notes=epilogs.Notes(notes), obsolete={}, kept={})

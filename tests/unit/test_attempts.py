@@ -1,4 +1,4 @@
-"""penstockd's record of an attempt: there before its first pod, handed over after its last."""
+"""Records of attempts: written before the first pod, handed over after the last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.bridge import attemptfiles
 from penstock.bridge import bridge as bridging
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import attempts as model
-from penstock.model import jobspec, launches, sentences
+from penstock.model import sentences
 from penstock.model.reasons import Outcome, OutcomeKind
 from tests.unit import fakes
 
@@ -60,8 +60,7 @@ def world(tmp_path: Path) -> World:
     return world_in(tmp_path)
 
 
-async def test_record_is_there_before_the_first_pod(world: World) -> None:
-    """Whatever happens afterwards, the attempt is known."""
+async def test_record_is_written_before_the_first_pod(world: World) -> None:
     seen: list[list[str]] = []
     world.kube.on_bind = lambda key: seen.append(world.names("running"))
     world.bridge.context.store.reserve(fakes.allocation())
@@ -73,8 +72,8 @@ async def test_record_is_there_before_the_first_pod(world: World) -> None:
     assert len(found.token) == 32
 
 
-async def test_no_folder_for_outputs_is_promised_before_a_collector_was_at_work(world: World) -> None:
-    """Nobody has made the place for it: the job would complain in its output."""
+async def test_no_output_folder_before_a_collector_has_run(world: World) -> None:
+    """Nobody has created its parent; the job would fail to write there."""
     (world.state / model.COLLECTOR_MARK).unlink()
     assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) == ""
     found = world.record(folder="running")
@@ -84,22 +83,22 @@ async def test_no_folder_for_outputs_is_promised_before_a_collector_was_at_work(
     assert await world.bridge.attempts.begin(fakes.allocation(18), fakes.REQUEST) != ""
 
 
-async def test_record_says_when_its_job_was_submitted(world: World) -> None:
-    """Attempts of one job are told from those of another that had its number."""
+async def test_record_has_the_submission_time(world: World) -> None:
+    """Slurm may reuse a job id."""
     allocation = dataclasses.replace(fakes.allocation(), submission="1763270000")
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     assert world.record(folder="running").submission == "1763270000"
 
 
-async def test_record_has_the_name_of_an_arrays_task(world: World) -> None:
-    """As slurmctld knows it when the task starts."""
+async def test_record_has_the_id_of_an_array_task(world: World) -> None:
+    """As slurmctld shows it when the task starts."""
     allocation = dataclasses.replace(fakes.allocation(), array=(12, 5))
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     assert world.record(folder="running").shown_id == "12_5"
 
 
-async def test_record_says_where_the_job_ran_and_in_which_image(world: World) -> None:
-    """The partition's own image, and /tmp where pods do not see the folder that it was submitted in."""
+async def test_record_has_work_directory_and_image(world: World) -> None:
+    """The partition's image, and /tmp if pods do not see the work directory."""
     world.bridge.attempts._settings = fakes.policy(fakes.allocation().partition, image="part/own:2")
     request = dataclasses.replace(fakes.REQUEST, workdir=b"/home/alice")
     await world.bridge.attempts.begin(fakes.allocation(), request)
@@ -109,7 +108,7 @@ async def test_record_says_where_the_job_ran_and_in_which_image(world: World) ->
 
 
 async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
-    """The first of two Epilogs hands over nothing."""
+    """Not by the first of two Epilogs."""
     allocation = fakes.allocation(on=("n1", "n2"))
     world.bridge.context.store.reserve(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
@@ -120,8 +119,8 @@ async def test_record_is_handed_over_with_the_last_node(world: World) -> None:
     assert world.record().closed == 5.0
 
 
-async def test_end_and_pods_are_in_the_record(world: World) -> None:
-    """Exit code, reason, and each pod as it was last seen."""
+async def test_record_has_the_end_and_the_pods(world: World) -> None:
+    """Exit code, reason, and each pod's last state."""
     allocation = fakes.allocation()
     world.bridge.context.store.reserve(allocation)
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
@@ -141,7 +140,7 @@ async def test_end_and_pods_are_in_the_record(world: World) -> None:
 
 
 async def test_a_reason_that_slurmctld_did_not_take_is_left_to_the_collector(world: World) -> None:
-    """It is in the record on the disk at once."""
+    """It is written to disk at once."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     await world.bridge.attempts.untold(allocation.identity)
@@ -154,16 +153,16 @@ async def test_a_reason_that_slurmctld_did_not_take_is_left_to_the_collector(wor
     assert world.record(folder="running").end == end
 
 
-async def test_attempt_begun_by_a_killed_penstockd_keeps_its_folder(world: World) -> None:
-    """The pod that is there already has been told its name."""
+async def test_output_folder_survives_a_restart_of_penstockd(world: World) -> None:
+    """The existing pod was told its name."""
     before = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)
     again = world_in(world.state)
     assert await again.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) == before
     assert before
 
 
-async def test_an_end_that_was_seen_outlives_penstockd_and_the_pod(world: World) -> None:
-    """An evicted pod is gone when penstockd is back; that its job is to run again is known all the same."""
+async def test_a_recorded_end_survives_penstockd_and_the_pod(world: World) -> None:
+    """The evicted pod is gone when penstockd is back; the job is requeued all the same."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     assert world.bridge.attempts.end_of(allocation.identity) is None
@@ -180,8 +179,8 @@ async def test_an_end_that_was_seen_outlives_penstockd_and_the_pod(world: World)
 
 
 @pytest.mark.parametrize("there", [True, False])
-async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: bool) -> None:
-    """Of a script that answered Slurm's SIGTERM with exit 0: its pod, if there, would tell of a deletion."""
+async def test_a_recorded_success_survives_the_deleted_pod(world: World, there: bool) -> None:
+    """The script answered Slurm's SIGTERM with exit 0; its pod would show a deletion."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     pod = fakes.pod("slurm-job-17", job=allocation.identity, status=fakes.ended(0), deleting=True)
@@ -192,8 +191,8 @@ async def test_a_success_whose_pod_goes_outlives_them_too(world: World, there: b
     assert again.bridge.attempts.end_of(allocation.identity) == Outcome(exit_code=0)
 
 
-async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
-    """Only when Slurm said so twice, and never while a pod is left."""
+async def test_sweeper_hands_over_attempts_that_ended_unseen(world: World) -> None:
+    """Only if Slurm confirms twice, and no pod is left."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     sweeper = world.bridge.sweeper
@@ -212,8 +211,8 @@ async def test_sweeper_hands_over_what_nobody_saw_end(world: World) -> None:
     assert world.names("ended") == ["17-0.json"]
 
 
-async def test_list_that_lacks_a_job_ends_no_attempt(world: World) -> None:
-    """Slurm is asked for this very job, and its launcher counts, too."""
+async def test_an_incomplete_job_list_ends_no_attempt(world: World) -> None:
+    """Slurm is queried for this job, and a connected launcher counts."""
     allocation = fakes.allocation()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
     sweeper = world.bridge.sweeper
@@ -226,7 +225,6 @@ async def test_list_that_lacks_a_job_ends_no_attempt(world: World) -> None:
 
 
 async def test_requeued_job_has_a_record_for_each_attempt(world: World) -> None:
-    """Under the same id, told apart by the restart count."""
     for restart in (0, 1):
         allocation = fakes.allocation(restart=restart)
         world.bridge.context.store.reserve(allocation)
@@ -235,8 +233,8 @@ async def test_requeued_job_has_a_record_for_each_attempt(world: World) -> None:
     assert world.names("ended") == ["17-0.json", "17-1.json"]
 
 
-async def test_disk_that_takes_nothing_stops_no_job(world: World) -> None:
-    """The record is kept in memory and written when that works again."""
+async def test_write_errors_stop_no_job(world: World) -> None:
+    """The record is kept in memory and written later."""
     allocation = fakes.allocation()
     (world.state / "running").rmdir()
     await world.bridge.attempts.begin(allocation, fakes.REQUEST)
@@ -247,16 +245,15 @@ async def test_disk_that_takes_nothing_stops_no_job(world: World) -> None:
     assert world.names("ended") == ["17-0.json"]
 
 
-async def test_without_a_results_folder_that_pods_see_there_is_no_output_folder(tmp_path: Path) -> None:
-    """Nothing is promised that a pod could not reach."""
+async def test_no_output_folder_if_pods_do_not_see_the_results(tmp_path: Path) -> None:
     kept = attemptfiles.AttemptRecords(
         world_in(tmp_path).bridge.context, state_dir=str(tmp_path), results="/srv/results"
     )
     assert await kept.begin(fakes.allocation(), fakes.REQUEST) == ""
 
 
-def test_state_directory_that_is_not_there_is_said(world: World, tmp_path: Path) -> None:
-    """At the start, in words."""
+def test_a_missing_state_directory_is_an_error(world: World, tmp_path: Path) -> None:
+    """At the start."""
     with pytest.raises(errors.UsageError, match="No such file"):
         attemptfiles.AttemptRecords(world.bridge.context, state_dir=str(tmp_path / "none"))
 
@@ -273,8 +270,8 @@ def test_digest_and_times_of_a_pod() -> None:
     assert (facts.started, facts.ended) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z")
 
 
-async def test_a_number_that_is_given_anew_begins_anew(world: World) -> None:
-    """slurmctld lost its state: the job before keeps its record and folder; one under way is left alone."""
+async def test_a_reused_job_id_gets_a_new_record(world: World) -> None:
+    """slurmctld lost its state: the earlier job's record is handed over; one of a live attempt is not."""
     world.slurm.add(fakes.allocation())
     folder = await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST)
     with world.bridge.context.store.attending(17):
@@ -286,8 +283,8 @@ async def test_a_number_that_is_given_anew_begins_anew(world: World) -> None:
     assert await world.bridge.attempts.begin(fakes.allocation(), fakes.REQUEST) != folder
 
 
-async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: World) -> None:
-    """Slurm empties the output file when it starts: what it had is gone then."""
+async def test_the_next_attempt_waits_for_the_collector(world: World) -> None:
+    """Slurm truncates the output file when it starts."""
     record = world.state / "ended" / "17-0.json"
     record.write_text("{}")
     time = world.bridge.context.time = Collecting(record, after=3.0)
@@ -296,8 +293,8 @@ async def test_the_next_attempt_waits_until_the_one_before_is_collected(world: W
     assert time.now() - 1000.0 < attemptfiles.COLLECT_SECONDS
 
 
-async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World) -> None:
-    """Nor is one waited for that has nothing to do with this job."""
+async def test_the_wait_for_the_collector_is_bounded(world: World) -> None:
+    """Records of other jobs are not waited for."""
     (world.state / "ended" / "17-0.json").write_text("{}")
     (world.state / "ended" / "18-0.json").write_text("{}")
     clock = world.bridge.context.time
@@ -308,7 +305,7 @@ async def test_a_collector_that_is_away_is_not_waited_for_for_long(world: World)
 
 
 class Collecting(fakes.ManualClock):
-    """Time in which a record is collected."""
+    """A clock; when it passes, a record is collected."""
 
     def __init__(self, record: Path, after: float) -> None:
         super().__init__()
@@ -320,8 +317,8 @@ class Collecting(fakes.ManualClock):
             self.record.unlink(missing_ok=True)
 
 
-async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason(world: World) -> None:
-    """Nobody launched it: its files and its end are slurmctld's word."""
+async def test_an_unlaunched_job_gets_a_record_with_the_reason(world: World) -> None:
+    """Its files and its end are slurmctld's."""
     allocation = fakes.allocation(17)
     world.bridge.context.store.reserve(allocation)
     world.slurm.failed[17] = fakes.job(
@@ -344,8 +341,7 @@ async def test_a_job_that_slurmd_could_not_start_leaves_a_record_with_the_reason
     assert [step.name for step in world.bridge.context.store.job(17).steps] == ["not started", "released"]
 
 
-async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world: World) -> None:
-    """The number, and where to look."""
+async def test_other_launch_failures_name_slurmds_log(world: World) -> None:
     world.bridge.context.store.reserve(fakes.allocation(17))
     world.slurm.failed[17] = fakes.job(17, state="FAILED", exit_code=0, signal=52, started=4)
     await world.bridge.releasing.release(17, "n1")
@@ -355,55 +351,10 @@ async def test_other_failures_of_slurmd_are_told_as_far_as_they_are_known(world:
 
 
 @pytest.mark.parametrize("away", [False, True])
-async def test_a_job_that_was_cancelled_before_its_launch_leaves_no_record(world: World, away: bool) -> None:
-    """Nor one of which Slurm does not tell: its node is given back all the same."""
+async def test_a_job_cancelled_before_its_launch_leaves_no_record(world: World, away: bool) -> None:
+    """Nor one that Slurm does not know; the node is released all the same."""
     world.bridge.context.store.reserve(fakes.allocation(17))
     world.slurm.away = away
     await world.bridge.releasing.release(17, "n1")
     assert world.names("ended") == []
     assert world.bridge.context.store.reservation(17) is None
-
-
-def task(*patterns: str, number: str = "3", workdir: bytes = b"/nas/home") -> launches.LaunchRequest:
-    """A task of an array with these outputs, or a job without one."""
-    array = (b"SLURM_ARRAY_JOB_ID=20", b"SLURM_ARRAY_TASK_ID=" + number.encode()) if number else ()
-    return dataclasses.replace(
-        fakes.REQUEST,
-        environment=(b"SLURM_JOB_ID=23", *array),
-        workdir=workdir,
-        pod=jobspec.PodSpec(outputs=patterns),
-    )
-
-
-@pytest.mark.parametrize(
-    ("pattern", "number", "expected"),
-    [
-        ("part-%a.csv", "3", "part-3.csv"),
-        ("%A/%3a/%j-*", "3", "20/003/23-*"),
-        ("100%%a", "3", "100%a"),
-        ("%x-%n", "3", "%x-%n"),
-        ("%A-%j", "", "23-23"),
-        ("%a", "", "4294967294"),
-    ],
-)
-def test_outputs_are_named_as_in_output_files(pattern: str, number: str, expected: str) -> None:
-    """Slurm's own rules, as far as they name job, array and task."""
-    assert task(pattern, number=number).outputs == (expected,)
-
-
-async def test_a_task_collects_no_files_of_its_siblings(world: World) -> None:
-    """They work in the same folder; where the container has its own, every pattern means its own files."""
-    patterns = ("*.csv", "part-%a.*", "%j/**", "%A-all", "%%a")
-    world.bridge.context.store.reserve(fakes.allocation(17))
-    await world.bridge.attempts.begin(fakes.allocation(17), task(*patterns))
-    found = world.bridge.context.store.job(17).attempt
-    assert found is not None
-    assert (found.outputs, found.outputs_left) == (("part-3.*", "23/**"), ("*.csv", "%A-all", "%%a"))
-    await world.bridge.attempts.begin(fakes.allocation(18), task(*patterns, workdir=b"/app"))
-    inside = world.bridge.context.store.job(18).attempt
-    assert inside is not None
-    assert (inside.outputs_left, inside.outputs[0]) == ((), "*.csv")
-    await world.bridge.attempts.begin(fakes.allocation(19), task(*patterns, number=""))
-    alone = world.bridge.context.store.job(19).attempt
-    assert alone is not None
-    assert (alone.outputs_left, alone.outputs[0]) == ((), "*.csv")

@@ -1,4 +1,4 @@
-"""The invariant checker: every kind of planted violation is found, and a sound world has none."""
+"""The invariants: each kind of planted violation is found, and a sound snapshot has none."""
 
 from __future__ import annotations
 
@@ -127,12 +127,11 @@ SOUND = {
 
 
 @pytest.mark.parametrize("seen", SOUND.values(), ids=SOUND)
-def test_a_sound_world_has_no_violation(seen: Snapshot) -> None:
-    """Nothing of what happens every day is reported."""
+def test_a_sound_snapshot_is_accepted(seen: Snapshot) -> None:
     assert invariants.judge(seen) == ()
 
 
-def test_the_agents_last_words_tell_a_signal_from_a_number() -> None:
+def test_the_agents_message_tells_a_signal_from_an_exit_code() -> None:
     """They say more than the one word: the pod itself is too late, but its end is Slurm's."""
     gone = pod(status=fakes.ended(143, message="signal\n0m0.003s 0m0.001s\nmemory 1 2\n"))
     assert "another-end" not in kinds(world(job(state="FAILED", signal=15), pods=(gone,)))
@@ -214,7 +213,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("seen", "expected"), BROKEN.values(), ids=BROKEN)
 def test_every_planted_violation_is_found(seen: Snapshot, expected: list[str]) -> None:
-    """Each with its invariant, its subject and evidence that a person can follow."""
+    """With invariant, subject and readable evidence."""
     found = invariants.judge(seen)
     assert sorted(one.kind for one in found) == expected
     for one in found:
@@ -223,8 +222,7 @@ def test_every_planted_violation_is_found(seen: Snapshot, expected: list[str]) -
         assert one.evidence
 
 
-def test_orphans_are_seen_without_penstockd() -> None:
-    """What Kubernetes and Slurm show needs no word of a daemon that is away."""
+def test_orphans_are_found_without_penstockd() -> None:
     assert kinds(world(pods=(pod(),), secrets=(secret(),), told=None)) == [
         "freed-too-early",
         "orphan-pod",
@@ -236,8 +234,7 @@ ONE = snapshots.Violation(invariant="I1", kind="crowded", subject="node n1")
 LATE = snapshots.Violation(invariant="I2", kind="orphan-pod", subject="pod a")
 
 
-def test_one_look_proves_nothing() -> None:
-    """What is gone at the second look was only the delay between two readings."""
+def test_a_single_look_confirms_nothing() -> None:
     confirmer = confirmed.Confirmer()
     assert confirmer.look([ONE], at=0).violations == ()
     assert confirmer.look([], at=1) == confirmed.Verdict((), ())
@@ -245,8 +242,8 @@ def test_one_look_proves_nothing() -> None:
     assert confirmer.look([ONE], at=3).violations == (ONE,)
 
 
-def test_an_orphan_counts_only_when_it_stays() -> None:
-    """penstockd gets the time it needs to remove it, and not a look more."""
+def test_an_orphan_counts_only_if_it_persists() -> None:
+    """penstockd needs time to remove it."""
     confirmer = confirmed.Confirmer({"I2": 30.0})
     verdicts = [confirmer.look([LATE], at=at) for at in (0, 29, 30)]
     assert [verdict.violations for verdict in verdicts] == [(), (), (LATE,)]

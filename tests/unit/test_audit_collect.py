@@ -1,4 +1,4 @@
-"""One look at both worlds: what is asked of Kubernetes, of Slurm's commands and of penstockd."""
+"""Taking a snapshot: what is read from Kubernetes, Slurm and penstockd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODES = {
 
 
 class FakeKube:
-    """Pods, and nothing else."""
+    """Has pods only."""
 
     def __init__(self, *pods: types.Pod) -> None:
         self._pods = pods
@@ -38,7 +38,7 @@ class FakeKube:
 
 @pytest.fixture(autouse=True)
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without jobs; its sinfo shows nodes in the states that are asked for, all of them hidden."""
+    """Has no jobs; its sinfo shows hidden nodes in the requested states."""
     shown = "\n".join(
         f'case "$wanted" in *,{state},*) echo "{name}|gpu|1000|{reason}|" ;; esac'
         for name, (state, reason) in NODES.items()
@@ -61,10 +61,10 @@ test -n "$all" || exit 0
 
 
 @pytest.mark.parametrize(("recorded", "kinds"), [("because", []), ("", ["reason-missing"])])
-async def test_a_reason_may_be_in_the_accounting_alone(
+async def test_the_reason_is_read_from_accounting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: str, kinds: list[str]
 ) -> None:
-    """slurmctld takes no comment of a job whose record has no number."""
+    """slurmctld accepts no comment for a job without a database index."""
     ended = audits.End(job_id=17, restart=0, exit_code=3, reason="because")
     monkeypatch.setattr(collect, "ask_daemon", lambda path: audits.DaemonView(ends=(ended,)))
     monkeypatch.setattr("penstock.slurm.fields.made_up", lambda: "~")
@@ -88,8 +88,8 @@ async def test_a_reason_may_be_in_the_accounting_alone(
     ],
     ids=["down", "drained", "failing", "idle"],
 )
-async def test_a_pod_is_in_nobodys_way_where_slurm_starts_nothing(node: str, kinds: list[str]) -> None:
-    """Slurm takes jobs off a node that is down without waiting for pods, and gives it to nobody."""
+async def test_pods_on_down_nodes_are_no_violation(node: str, kinds: list[str]) -> None:
+    """Slurm takes jobs off a down node without waiting for pods, and starts nothing there."""
     pod = planting.pod(on=node)
     labels = {**pod.metadata.labels, wellknown.LABEL_CLUSTER: "lab"}
     ours = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
@@ -97,8 +97,8 @@ async def test_a_pod_is_in_nobodys_way_where_slurm_starts_nothing(node: str, kin
     assert sorted(one.kind for one in invariants.judge(seen)) == kinds
 
 
-async def test_what_penstockd_frees_are_drained_nodes_alone() -> None:
-    """One that is down is not its affair."""
+async def test_penstockd_resumes_drained_nodes_only() -> None:
+    """Not down ones."""
     slurm = control.SlurmControl("/etc/slurm/slurm.conf")
     assert await slurm.drained({"host"}) == ()
     found = await slurm.drained({"gpu", "host"})

@@ -1,4 +1,4 @@
-"""The replay of a watch: a double booking of a moment is found, and room that changes hands is none."""
+"""Replay of a recorded watch: momentary double bookings are found."""
 
 from __future__ import annotations
 
@@ -21,37 +21,35 @@ def event(
     return history.PodEvent(kind, fakes.pod(name, on=on, gpus=3, status=status))
 
 
-def test_two_pods_at_once_are_too_much() -> None:
-    """Three and three GPUs of four; evidence names both."""
+def test_overlapping_pods_are_a_violation() -> None:
+    """3 + 3 GPUs of 4; the evidence names both pods."""
     (found,) = history.judge([event("a"), event("b"), event("a", "DELETED")], ROOM)
     assert (found.invariant, found.subject) == ("I1", "node n1")
     assert any("default/a" in line for line in found.evidence)
     assert any("default/b" in line for line in found.evidence)
 
 
-def test_one_after_the_other_is_sound() -> None:
-    """Gone, ended, elsewhere or not placed yet: no room is taken twice."""
+def test_successive_pods_are_no_violation() -> None:
+    """Deleted, ended, elsewhere or unbound pods take no room."""
     for first in (event("a", "DELETED"), event("a", status=ENDED)):
         assert history.judge([event("a"), first, event("b")], ROOM) == ()
     assert history.judge([event("a"), event("b", on="n2")], ROOM) == ()
     assert history.judge([event("a"), event("b", "ADDED", on="")], ROOM) == ()
 
 
-def test_what_was_there_before_counts() -> None:
-    """A history that begins in the middle knows who was there."""
+def test_pods_from_before_the_watch_count() -> None:
     assert len(history.judge([event("b")], ROOM, before=[fakes.pod("a", gpus=3)])) == 1
 
 
-def test_a_kept_watch_is_read_without_its_torn_end() -> None:
-    """Bookmarks and half a line are no events."""
+def test_bookmarks_and_a_truncated_line_are_skipped() -> None:
     line = msgspec.json.encode(event("a")).decode()
     bookmark = '{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"},"spec":{"containers":null}}}'
     assert [one.object.metadata.name for one in history.events([line, bookmark, line[:50]])] == ["a"]
 
 
 @given(some.lists(some.tuples(some.sampled_from("abc"), some.booleans()), max_size=30))
-def test_the_replay_counts_as_a_dictionary_does(steps: list[tuple[str, bool]]) -> None:
-    """Against a model: pods of three GPUs come and go; two at once on four are one too many."""
+def test_replay_agrees_with_a_model(steps: list[tuple[str, bool]]) -> None:
+    """Pods of 3 GPUs on a node of 4: two at once are a violation."""
     there: set[str] = set()
     broken = False
     told = []

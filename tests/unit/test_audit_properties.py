@@ -1,4 +1,4 @@
-"""Random worlds: a sound one is never accused, and one broken thing in it is always found and named."""
+"""Random snapshots: a sound one has no violation, and a planted violation is always found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES = ("n1", "n2", "n3")
 
 @some.composite
 def sound_worlds(draw: some.DrawFn) -> snapshots.Snapshot:
-    """Jobs that fit their nodes with pods, Secrets and held room, and foreign pods in what is left."""
+    """Jobs that fit their nodes, with pods, Secrets and reservations, and foreign pods in the free room."""
     found: dict[int, jobs.Job] = {}
     pods: list[types.Pod] = []
     held: list[audits.Held] = []
@@ -53,14 +53,13 @@ def _running(job_id: int, *, on: tuple[str, ...], cpus: int, restart: int) -> jo
 
 
 @given(sound_worlds())
-def test_a_sound_world_is_never_accused(seen: snapshots.Snapshot) -> None:
-    """However jobs, gangs and foreign pods share the nodes."""
+def test_a_sound_snapshot_has_no_violation(seen: snapshots.Snapshot) -> None:
     assert invariants.judge(seen) == ()
 
 
 @given(sound_worlds(), some.data())
-def test_a_job_that_ends_under_its_pods_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
-    """Every pod of it is named, as freed too early and as an orphan, and so are its Secret and its room."""
+def test_a_job_that_ended_before_its_pods_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
+    """Each pod is freed too early and an orphan; the Secret and the reservation are orphans."""
     job_id = data.draw(some.sampled_from(sorted(seen.jobs)))
     job = seen.jobs[job_id]
     ended = dataclasses.replace(job, state="COMPLETED", shares=())
@@ -75,8 +74,7 @@ def test_a_job_that_ends_under_its_pods_is_found(seen: snapshots.Snapshot, data:
 
 
 @given(sound_worlds(), some.data())
-def test_a_pod_too_many_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
-    """A second pod beside a rank takes what Slurm did not give."""
+def test_an_extra_pod_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
     pod = data.draw(some.sampled_from(seen.ours))
     meta = msgspec.structs.replace(pod.metadata, name="second", uid="second")
     twin = msgspec.structs.replace(pod, metadata=meta)
@@ -85,18 +83,14 @@ def test_a_pod_too_many_is_found(seen: snapshots.Snapshot, data: some.DataObject
 
 
 @given(sound_worlds(), some.data())
-def test_a_pod_too_few_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
-    """The job it is missing from runs without running."""
+def test_a_missing_pod_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
     gone = data.draw(some.sampled_from(seen.ours))
     found = invariants.judge(dataclasses.replace(seen, pods=tuple(pod for pod in seen.pods if pod != gone)))
     assert [one.kind for one in found] == ["runs-without-running"]
 
 
 @given(sound_worlds(), some.data())
-def test_a_node_that_shrinks_below_what_it_holds_is_found(
-    seen: snapshots.Snapshot, data: some.DataObject
-) -> None:
-    """Allocatable is what counts, not what the node once had."""
+def test_a_node_whose_allocatable_shrinks_is_found(seen: snapshots.Snapshot, data: some.DataObject) -> None:
     job = seen.jobs[data.draw(some.sampled_from(sorted(seen.jobs)))]
     name = job.shares[0].node
     nodes = tuple(fakes.node(one, cpus=0 if one == name else 8) for one in NODES)

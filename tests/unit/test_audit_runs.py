@@ -1,4 +1,4 @@
-"""A check from look to verdict: when it waits, when it knows, and what it says of what changes."""
+"""Runs of the check: when it looks again, when a finding is confirmed, and what it reports as changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AWAY = errors.KubeUnavailable("the Kubernetes API does not answer")
 
 
 class Sights:
-    """Looks at one prepared world after the other; the last one stays."""
+    """Returns prepared snapshots in turn; the last one is repeated."""
 
     def __init__(self, *worlds: Sight) -> None:
         self._worlds = list(worlds)
@@ -47,43 +47,37 @@ class Sights:
         return checkruns.Checker(self.look, self.clock, confirmed.Confirmer(limits))
 
 
-async def test_a_sound_world_needs_one_look() -> None:
-    """Nothing is waited for."""
+async def test_one_look_if_nothing_is_found() -> None:
     sights = Sights(SOUND)
     assert await sights.checker().once() == checkruns.Report()
     assert (sights.looks, sights.clock.time) == (1, 1000.0)
 
 
-async def test_a_double_booking_needs_two() -> None:
-    """The second look proves it."""
+async def test_a_double_booking_needs_two_looks() -> None:
     sights = Sights(CROWDED)
     report = await sights.checker().once()
     assert [one.kind for one in report.violations] == ["crowded"]
     assert sights.looks == 2
 
 
-async def test_what_was_only_the_delay_between_two_readings_is_not_said() -> None:
-    """Gone at the second look."""
+async def test_a_finding_gone_at_the_second_look_is_dropped() -> None:
     sights = Sights(CROWDED, SOUND)
     assert await sights.checker().once() == checkruns.Report()
 
 
-async def test_an_orphan_is_waited_for() -> None:
-    """As long as penstockd may need to remove it, and it counts when it is still there."""
+async def test_an_orphan_counts_after_its_patience() -> None:
     sights = Sights(ORPHAN)
     report = await sights.checker(30.0).once()
     assert [one.kind for one in report.violations] == ["orphan-secret"]
     assert sights.clock.time >= 1030
 
 
-async def test_a_side_that_is_away_is_not_clean() -> None:
-    """Neither an API nor a penstockd that does not answer."""
+async def test_unknown_without_the_api_or_penstockd() -> None:
     assert (await Sights(AWAY).checker().once()).unknown == AWAY.message
     assert (await Sights(planting.world(told=None)).checker().once()).unknown == checkruns.NO_DAEMON
 
 
-async def test_what_was_proven_stays_so_while_nobody_can_know() -> None:
-    """A side that goes away does not heal anything."""
+async def test_violations_stay_while_a_side_is_down() -> None:
     checker = Sights(CROWDED, CROWDED, AWAY).checker()
     await checker.once()
     report = await checker.look()
@@ -91,8 +85,7 @@ async def test_what_was_proven_stays_so_while_nobody_can_know() -> None:
     assert [one.kind for one in report.violations] == ["crowded"]
 
 
-async def test_watching_tells_what_appears_and_what_goes() -> None:
-    """Once each."""
+async def test_changes_are_reported_once() -> None:
     checker = Sights(SOUND, CROWDED, CROWDED, CROWDED, SOUND).checker()
     told = checker.forever(interval=5.0)
     assert isinstance(told, AsyncIterator)
@@ -101,8 +94,8 @@ async def test_watching_tells_what_appears_and_what_goes() -> None:
     assert [[one.kind for one in change.gone] for change in changes] == [[], [], [], [], ["crowded"]]
 
 
-def test_metrics_say_zero_too() -> None:
-    """A series that is missing would be an alert that never fires."""
+def test_metrics_include_zeros() -> None:
+    """An alert on a missing series never fires."""
     (one,) = invariants.judge(CROWDED)
     text = reports.as_metrics([one], known=True, at=1234.5)
     assert 'penstock_invariant_violations{invariant="I1"} 1\n' in text
@@ -114,8 +107,8 @@ def test_metrics_say_zero_too() -> None:
     "answer",
     [b'{"metadata":{},"items":[{"metadata":{"na', b"<html>ok</html>", b'{"kind":"Status"}', b'"\xff"'],
 )
-async def test_a_list_that_cannot_be_read_is_no_list(answer: bytes) -> None:
-    """Cut off, of a proxy, of another shape, no text: the watch goes on, and nothing is known meanwhile."""
+async def test_an_unreadable_list_means_unknown(answer: bytes) -> None:
+    """Truncated, from a proxy, of another shape, not text: the watch goes on."""
 
     class Source:
         async def list(self, kind: kinds.Kind, **_: Any) -> bytes:
@@ -129,9 +122,9 @@ async def test_a_list_that_cannot_be_read_is_no_list(answer: bytes) -> None:
     assert "cannot be read" in (await anext(told)).report.unknown
 
 
-async def test_a_watch_under_way_is_not_ended_by_a_refusal() -> None:
-    """A wrong call is wrong at its first look; later nothing is known, and that is what the metrics say."""
-    refusal = errors.UsageError("penstockd does not tell us what it holds")
+async def test_usage_errors_end_only_the_first_look() -> None:
+    """Later the result is unknown."""
+    refusal = errors.UsageError("penstockd refuses the audit")
     with pytest.raises(errors.UsageError):
         await Sights(refusal).checker().look()
     told = Sights(SOUND, refusal, SOUND).checker().forever(interval=5.0)
@@ -140,7 +133,7 @@ async def test_a_watch_under_way_is_not_ended_by_a_refusal() -> None:
 
 @contextlib.contextmanager
 def daemon(path: Path, answer: bytes) -> Iterator[str]:
-    """Something that answers one question with that."""
+    """Answers one request with this."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -158,7 +151,6 @@ def daemon(path: Path, answer: bytes) -> Iterator[str]:
 
 
 def test_penstockds_view_is_read(tmp_path: Path) -> None:
-    """As it sends it."""
     view = audits.DaemonView(bridged_partitions=("gpu",), held=(planting.held(),))
     with daemon(tmp_path / "s", wire.pack("audit", msgspec.json.encode(view))) as path:
         assert collect.ask_daemon(path) == view
@@ -177,15 +169,14 @@ def test_penstockds_view_is_read(tmp_path: Path) -> None:
         wire.pack("audit", b'{"bridged_partitions": ["\xff"]}'),
     ],
 )
-def test_a_penstockd_that_does_not_tell_is_away(tmp_path: Path, answer: bytes) -> None:
-    """No answer, half an answer, "not now", or what cannot be read."""
+def test_an_invalid_answer_counts_as_none(tmp_path: Path, answer: bytes) -> None:
+    """No answer, half an answer, "wait", or unreadable."""
     with daemon(tmp_path / "s", answer) as path:
         assert collect.ask_daemon(path) is None
     assert collect.ask_daemon(str(tmp_path / "nowhere")) is None
 
 
-def test_who_may_not_know_is_told_so(tmp_path: Path) -> None:
-    """With a hint."""
+def test_a_refused_audit_has_a_hint(tmp_path: Path) -> None:
     with (
         daemon(tmp_path / "s", wire.pack("error", "not for uid 7")) as path,
         pytest.raises(errors.UsageError, match="uid 7") as refused,

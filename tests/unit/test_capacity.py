@@ -1,4 +1,4 @@
-"""Does every node really have the room?"""
+"""Room on the nodes of an allocation."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ def refusals(
 
 
 def test_an_empty_node_has_room() -> None:
-    """Nothing there, nothing in the way."""
     assert refusals(fakes.allocation(cpus=8, gib=32, gpus=4)) == ()
 
 
 def test_a_foreign_pod_takes_its_room_and_is_named() -> None:
-    """The reason says what, where, how much, and who."""
+    """The refusal names resource, node, amounts and pod."""
     found = refusals(fakes.allocation(gpus=2), fakes.pod("notebook-7", gpus=3))
     assert found == ("waits for gpu on n1: 1 free of 2 needed, held by default/notebook-7",)
 
 
-def test_a_foreign_pod_that_asks_as_a_whole_takes_its_room() -> None:
-    """Its containers name nothing, and the node is full all the same."""
+def test_pod_level_requests_of_a_foreign_pod_count() -> None:
+    """Its containers have no requests."""
     whole = types.Requirements(requests={"cpu": "8"})
     spec = types.PodSpec(node_name="n1", containers=[types.Container(name="main")], resources=whole)
     database = types.Pod(metadata=types.Meta(name="db", namespace="default"), spec=spec)
@@ -46,25 +45,24 @@ def test_a_foreign_pod_that_asks_as_a_whole_takes_its_room() -> None:
     )
 
 
-def test_a_pod_that_is_being_deleted_still_takes_its_room() -> None:
-    """Terminating is not gone."""
+def test_a_terminating_pod_takes_room() -> None:
     assert refusals(fakes.allocation(gpus=2), fakes.pod(gpus=3, deleting=True))
 
 
-def test_a_pod_that_has_ended_takes_nothing() -> None:
-    """Succeeded and Failed pods hold no resources."""
+def test_an_ended_pod_takes_no_room() -> None:
     assert (
         refusals(fakes.allocation(gpus=4), fakes.pod(gpus=4, status=types.PodStatus(phase="Succeeded"))) == ()
     )
 
 
-def test_a_pod_that_is_not_placed_takes_nothing() -> None:
-    """A pending pod without a node is in nobody's way."""
+def test_an_unbound_pod_takes_no_room() -> None:
     assert refusals(fakes.allocation(gpus=4), fakes.pod(gpus=4, on="")) == ()
 
 
-def test_a_pod_counts_where_less_is_held_for_its_job() -> None:
-    """Read anew while the job was ending, the promise has no GPUs; or the job has moved to another node."""
+def test_requests_beyond_the_reservation_count() -> None:
+    """The reservation has no GPUs if it was read while the job was COMPLETING; or the job has moved to
+    another node.
+    """
     ending = fakes.pod("slurm-job-1", job=fakes.identity(1), gpus=3)
     for promise in (fakes.allocation(1, gpus=0), fakes.allocation(1, gpus=3, on=("n2",))):
         assert refusals(fakes.allocation(2, gpus=2), ending, held=(promise,)) == (
@@ -73,33 +71,31 @@ def test_a_pod_counts_where_less_is_held_for_its_job() -> None:
     assert refusals(fakes.allocation(2, gpus=1), ending, held=(fakes.allocation(1, gpus=3),)) == ()
 
 
-def test_room_promised_a_moment_ago_is_taken() -> None:
-    """What was admitted but is not visible yet counts."""
+def test_reserved_room_is_taken() -> None:
+    """Even if its pods are not visible yet."""
     assert refusals(fakes.allocation(2, gpus=2), held=(fakes.allocation(1, gpus=3),)) == (
         "waits for gpu on n1: 1 free of 2 needed",
     )
 
 
-def test_a_promise_and_its_pod_are_counted_once() -> None:
-    """The held job's own pod is the same room, not more."""
+def test_a_reservation_and_its_pod_count_once() -> None:
     held = fakes.allocation(1, gpus=2)
     assert refusals(fakes.allocation(2, gpus=2), fakes.pod(gpus=2, job=held.identity), held=(held,)) == ()
 
 
-def test_asking_twice_does_not_stand_in_its_own_way() -> None:
-    """An admission that is repeated after a crash gives the same answer."""
+def test_admission_can_be_repeated() -> None:
+    """After a crash it gives the same answer."""
     own = fakes.allocation(1, gpus=4)
     assert refusals(own, fakes.pod(gpus=4, job=own.identity), held=(own,)) == ()
 
 
-def test_an_earlier_attempt_that_is_still_there_takes_its_room() -> None:
-    """A requeued job waits for its own old pod like for anybody else's."""
+def test_pods_of_an_earlier_attempt_take_room() -> None:
     old = fakes.pod("old", gpus=4, job=fakes.identity(1, restart=0))
     assert refusals(fakes.allocation(1, gpus=1, restart=1), old) != ()
 
 
-def test_a_node_that_kubernetes_cannot_use_is_refused_in_words() -> None:
-    """Unknown, not ready and cordoned nodes."""
+def test_unusable_nodes_are_refused() -> None:
+    """Unknown, not ready and cordoned."""
     job = fakes.allocation(on=("n1", "n2", "n3"))
     nodes = (fakes.node("n1", ready=False), fakes.node("n2", cordoned=True))
     assert refusals(job, nodes=nodes) == (
@@ -109,15 +105,15 @@ def test_a_node_that_kubernetes_cannot_use_is_refused_in_words() -> None:
     )
 
 
-def test_one_full_node_stops_the_gang() -> None:
-    """All nodes or none; only the full one is named."""
+def test_one_full_node_refuses_the_gang() -> None:
+    """Only the full node is named."""
     found = refusals(fakes.allocation(on=("n1", "n2"), gpus=2), fakes.pod(gpus=3, on="n2"))
     assert len(found) == 1
     assert "on n2" in found[0]
 
 
-def test_many_holders_are_named_by_the_first_few() -> None:
-    """A comment has to stay readable."""
+def test_only_the_first_holders_are_named() -> None:
+    """Comments must stay readable."""
     pods = tuple(fakes.pod(f"p{n}", cpus="1") for n in range(8))
     assert refusals(fakes.allocation(cpus=1), *pods)[0].endswith(
         "held by default/p0, default/p1, default/p2 and 5 more"
@@ -131,7 +127,7 @@ def test_many_holders_are_named_by_the_first_few() -> None:
 def test_no_sequence_of_admissions_overbooks_a_node(
     foreign: list[tuple[str, int]], asks: list[tuple[int, tuple[str, ...]]]
 ) -> None:
-    """I1: promises and foreign pods never exceed what a node has; foreign pods alone may."""
+    """I1: reservations and foreign pods never exceed a node; foreign pods alone may."""
     pods = tuple(fakes.pod(f"f{n}", on=on, gpus=gpus) for n, (on, gpus) in enumerate(foreign))
     reserved = jobstore.Store(lambda: 5.0)
     nodes = {"/n1": fakes.node("n1"), "/n2": fakes.node("n2")}

@@ -1,4 +1,4 @@
-"""How much of penstockd one user can take up, and that no bytes on its socket do harm."""
+"""Limits per uid and job on penstockd's socket; no input stops the server."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from penstock.hooks import wire
 from tests.unit import fakes, test_sessions
 
 
-def test_a_user_has_so_many_questions_and_no_more() -> None:
-    """The one beyond is refused, other users are not, and an answered one makes room."""
-    kept = limits.Doors()
+def test_open_requests_of_a_uid_are_limited() -> None:
+    """Other uids are not affected, and an answered request makes room."""
+    kept = limits.ConnectionLimits()
     with contextlib.ExitStack() as questions:
-        for _ in range(limits.ASKING):
-            questions.enter_context(kept.asking(1001))
-        with pytest.raises(limits.TooMany, match="1001"), kept.asking(1001):
+        for _ in range(limits.REQUESTS):
+            questions.enter_context(kept.request(1001))
+        with pytest.raises(limits.TooMany, match="1001"), kept.request(1001):
             pass
-        with kept.asking(1002):
+        with kept.request(1002):
             pass
-    with kept.asking(1001):
+    with kept.request(1001):
         pass
 
 
-def test_a_job_has_so_many_launchers() -> None:
-    """A second one may come while the first's end is not seen; a crowd may not."""
-    kept = limits.Doors()
+def test_launchers_of_a_job_are_limited() -> None:
+    kept = limits.ConnectionLimits()
     with contextlib.ExitStack() as launchers:
         for _ in range(limits.SESSIONS):
             launchers.enter_context(kept.session(17))
@@ -44,8 +43,7 @@ def test_a_job_has_so_many_launchers() -> None:
 
 
 @given(some.binary(max_size=200))
-def test_any_bytes_are_a_message_or_an_error_in_words(data: bytes) -> None:
-    """Nothing else comes out of a frame's body."""
+def test_any_frame_is_a_message_or_a_wire_error(data: bytes) -> None:
     try:
         message = connections.parse(wire.unpack(data))
     except wire.WireError:
@@ -76,24 +74,21 @@ async def served(tmp_path: Path) -> AsyncIterator[Path]:
         b"\0\0\0\x08\xff\xff\xff\xff\0\0\0\0",
     ],
 )
-async def test_nonsense_is_answered_and_the_next_one_is_served(served: Path, data: bytes) -> None:
-    """No message ends the server; the one after it is heard."""
+async def test_the_server_survives_protocol_errors(served: Path, data: bytes) -> None:
     await answer_to(served, data)
     assert b"pong" in await answer_to(served, wire.pack("ping"))
 
 
-async def test_a_question_about_a_million_jobs_is_refused(served: Path) -> None:
-    """Looking them all up would hold everybody else up for minutes."""
+async def test_too_many_jobs_in_a_request_are_refused(served: Path) -> None:
+    """Looking them up would block others for minutes."""
     words = [word for number in range(server.MOST_DESCRIBED + 1) for word in ("job", str(number))]
     assert b"jobs at once" in await answer_to(served, wire.pack("describe", *words))
     assert b"jobs at once" not in await answer_to(served, wire.pack("describe", *words[2:]))
 
 
-async def test_whoever_does_not_read_the_answer_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else each such connection would be a descriptor that is taken for ever."""
-    monkeypatch.setattr(limits, "SECONDS_TO_ASK", 0.05)
+async def test_a_peer_that_does_not_read_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise its descriptor is lost."""
+    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.05)
     world = test_sessions.World(tmp_path / "s")
     for number in range(5000):
         pod = fakes.pod(f"{number:0>200}", job=fakes.identity(number))
@@ -106,10 +101,10 @@ async def test_whoever_does_not_read_the_answer_is_closed(
         assert handling.done()
 
 
-async def test_launchers_that_wait_for_penstockd_are_counted(
+async def test_launchers_that_wait_for_recovery_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it knows the jobs that run it cannot tell a launcher from anybody who says to be one."""
+    """Before recovery penstockd cannot verify them."""
     monkeypatch.setattr(limits, "EARLY", 2)
     world = test_sessions.World(tmp_path / "s")
     world.recovered.clear()
@@ -117,10 +112,10 @@ async def test_launchers_that_wait_for_penstockd_are_counted(
         assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
 
 
-async def test_what_penstockd_keeps_of_one_users_questions_is_bounded(
+async def test_bytes_in_open_requests_of_a_uid_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large ones count by their size, until it is known that they are a launcher's."""
+    """Until the launcher's job is confirmed."""
     monkeypatch.setattr(limits, "BYTES", 300)
     world = test_sessions.World(tmp_path / "s")
     world.recovered.clear()
@@ -128,11 +123,9 @@ async def test_what_penstockd_keeps_of_one_users_questions_is_bounded(
         assert [await say(7), await say(8), await say(9)] == [b"", b"", b"wait"]
 
 
-async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each question is a process."""
-    monkeypatch.setattr(limits, "ASKING", 2)
+async def test_queries_to_slurm_per_uid_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a process."""
+    monkeypatch.setattr(limits, "REQUESTS", 2)
     world, asked = test_sessions.World(tmp_path / "s"), []
 
     async def slow(job_id: int) -> None:
@@ -145,10 +138,9 @@ async def test_slurm_is_not_asked_for_as_many_jobs_as_anybody_names(
     assert asked == [7, 8]
 
 
-async def test_a_job_is_not_kept_from_its_launcher_by_others_who_name_it(
+async def test_strangers_do_not_count_as_a_jobs_launchers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections count against a job once it is known that they are its owner's, not before."""
     monkeypatch.setattr(limits, "SESSIONS", 1)
     world = test_sessions.World(tmp_path / "s")
     world.run(7)
@@ -164,19 +156,17 @@ async def test_a_job_is_not_kept_from_its_launcher_by_others_who_name_it(
         assert await say(7) != b"wait"
 
 
-async def test_a_message_of_countless_fields_is_refused(
+async def test_a_message_with_too_many_fields_is_refused(
     served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """16 MB of empty ones would take seconds to take apart, and much memory."""
+    """16 MB of empty fields would take seconds to parse, and much memory."""
     monkeypatch.setattr(connections, "MOST_FIELDS", 4001)
     assert b"jobs at once" in await answer_to(served, wire.pack("describe", *("job", "1") * 2000))
     assert b"more than 4001 fields" in await answer_to(served, wire.pack("describe", *("",) * 4002))
 
 
-async def test_a_large_message_is_taken_apart_beside_the_loop(
-    served: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Everybody else is served meanwhile; and of one user's, one after the other."""
+async def test_large_messages_are_parsed_in_a_thread(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time per uid."""
     taken, at_once, most = wire.unpack, 0, 0
 
     def unpack(body: bytes, most_fields: int) -> list[bytes]:
@@ -196,10 +186,8 @@ async def test_a_large_message_is_taken_apart_beside_the_loop(
     assert most == 1
 
 
-async def test_a_long_verb_is_neither_logged_nor_sent_back(
-    served: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whoever sends 16 MB of it and reads no answer would fill the log and keep the connection."""
+async def test_a_long_verb_is_not_repeated(served: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """16 MB of it would fill the log and keep the connection."""
     answer = await answer_to(served, wire.pack("x" * 100_000, "a", "b"))
     assert b"error" in answer
     assert len(answer) < 1000
@@ -207,10 +195,8 @@ async def test_a_long_verb_is_neither_logged_nor_sent_back(
 
 
 @pytest.mark.parametrize(("size", "taken"), [(1 << 20, True), (5 << 20, False)])
-async def test_launchers_that_come_again_are_kept_only_with_what_a_pod_can_have(
-    tmp_path: Path, size: int, taken: bool
-) -> None:
-    """What they say is in memory for as long as the job runs, and each job may have several."""
+async def test_reattaching_launchers_have_a_size_limit(tmp_path: Path, size: int, taken: bool) -> None:
+    """Their request is kept in memory while the job runs."""
     async with test_sessions.served(tmp_path / "s") as world:
         world.run(7)
         first = await test_sessions.connect(world)
@@ -221,8 +207,7 @@ async def test_launchers_that_come_again_are_kept_only_with_what_a_pod_can_have(
         assert (await again.hear())[0] == (b"started" if taken else b"error")
 
 
-async def test_launchers_that_are_connected_send_small_messages(tmp_path: Path) -> None:
-    """What comes after the question is a signal or a word: nobody keeps 16 MB for each of a user's jobs."""
+async def test_later_messages_of_launchers_have_a_size_limit(tmp_path: Path) -> None:
     async with test_sessions.served(tmp_path / "s") as world:
         world.run(7)
         peer = await test_sessions.connect(world)
@@ -236,8 +221,8 @@ async def test_launchers_that_are_connected_send_small_messages(tmp_path: Path) 
 async def many(
     world: test_sessions.World, *, script: bytes = b""
 ) -> AsyncIterator[Callable[[int], Awaitable[bytes]]]:
-    """Says to be the launcher of a job, over a connection of its own; the first word that comes, or nothing
-    when penstockd keeps it waiting.
+    """Connect as the launcher of a job; the first verb that is answered, or nothing while penstockd lets it
+    wait.
     """
     tasks: list[asyncio.Task[None]] = []
     sockets = contextlib.ExitStack()
@@ -262,7 +247,7 @@ async def many(
 
 
 async def answer_to(path: Path, data: bytes) -> bytes:
-    """Everything that comes back until the server closes."""
+    """Everything that is answered until the server closes."""
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         writer.write(data)

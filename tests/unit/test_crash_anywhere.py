@@ -1,7 +1,7 @@
-"""penstockd dies before or after any of its calls to the outside, again and again: the job ends the same.
+"""penstockd is killed before or after any of its calls to Slurm or Kubernetes; the job ends the same.
 
-The crash matrix kills at steps that somebody has named. Here every call to Slurm or Kubernetes is one, and
-every step is tried, alone and with a second death after it. Hooks and launchers ask again, as theirs do.
+The crash matrix kills at labelled steps. Here every call is a step, and every step is tried, alone and with a
+second kill after it. Hooks and launchers repeat their requests, as the real ones do.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TRIES = 20
 
 
 class Killed(BaseException):
-    """SIGKILL: nobody catches it, nothing is tidied up."""
+    """A SIGKILL: not caught, nothing is cleaned up."""
 
 
 class Fate:
-    """How many calls penstockd still makes, life by life, and whether the last one takes effect."""
+    """How many calls each penstockd makes before it dies, and whether the last one takes effect."""
 
     def __init__(self, *deaths: tuple[int, bool]) -> None:
         self.deaths = list(deaths)
@@ -59,7 +59,7 @@ class Fate:
 
 
 class MortalKube(fakes.FakeKube):
-    """The API, which outlives its client; Secrets go some time after the pod that owns them."""
+    """The API, which outlives its clients; Secrets are collected some time after their owner pod."""
 
     def __init__(self, fate: Fate) -> None:
         super().__init__()
@@ -90,14 +90,14 @@ class MortalKube(fakes.FakeKube):
         return {meta["uid"] for meta in kept if meta["ownerReferences"][0]["uid"] not in uids}
 
     def collect(self, garbage: set[str]) -> None:
-        """As Kubernetes does, sooner or later."""
+        """Garbage collection, at any later time."""
         for key, found in list(self.objects.items()):
             if key[0] == "secrets" and found["metadata"]["uid"] in garbage:
                 del self.objects[key]
 
 
 class MortalSlurm(fakes.FakeSlurm):
-    """slurmctld, which outlives who asks it."""
+    """slurmctld, which outlives its clients."""
 
     def __init__(self, fate: Fate) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class MortalSlurm(fakes.FakeSlurm):
 
 
 class World:
-    """What is there whether penstockd lives or not, and the penstockd that lives now."""
+    """What exists without penstockd, and the current penstockd."""
 
     def __init__(self, state: Path, fate: Fate) -> None:
         self.state, self.fate = state, fate
@@ -134,7 +134,7 @@ class World:
         self.boot()
 
     def boot(self) -> None:
-        """A penstockd that knows nothing but what it is shown. What was garbage at its last start is gone."""
+        """Start a penstockd without memory. Garbage of its predecessor is collected."""
         self.kube.collect(self.garbage)
         self.garbage = self.kube.garbage()
         clock = fakes.ManualClock()
@@ -170,7 +170,7 @@ class World:
         self.bridge.context.pods._set("/".join(key[1:]), self.kube.show(key, status))
 
     def _script_begins(self) -> None:
-        """Only in a gang that is whole, with the launcher told, and with its own Secret there to stay."""
+        """Requires a complete gang, a launcher that was told, and the gang's own Secret."""
         self.ran.append(self.kube.objects[RANK_0]["metadata"]["uid"])
         self.kube.collect(self.kube.garbage())
         assert self.told, "the launcher would ask for another gang"
@@ -184,7 +184,7 @@ class World:
             self.bridge.context.pods.gone(self.bridge.context.pods.objects[name])
 
     async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """As hooks and launchers do: until there is an answer, whoever dies meanwhile."""
+        """Repeat until there is an answer, as hooks and launchers do."""
         for _ in range(TRIES):
             try:
                 return await ask()
@@ -197,7 +197,7 @@ class World:
         raise AssertionError("it never ends")
 
     async def tell(self) -> None:
-        """The launcher hears that the script may run; who dies before has not said it."""
+        """The launcher hears that the script may run, unless penstockd dies first."""
         with self.fate.call():
             self.told = True
 
@@ -207,7 +207,7 @@ class World:
         return await self.bridge.launching.launch(ALLOCATION, fakes.REQUEST, self.tell)
 
     async def settle(self) -> None:
-        """Slurm is done with the job, and the sweeper has looked often enough."""
+        """The job has ended in Slurm, and the sweeper has run often enough."""
         self.slurm.live.clear()
         for _ in range(4):
             await self.insist(self.sweeper.sweep)
@@ -227,7 +227,7 @@ async def a_world(*deaths: tuple[int, bool]) -> AsyncIterator[World]:
 
 
 async def live(world: World) -> None:
-    """A job from its admission until nothing is left of it."""
+    """A job from admission until nothing is left of it."""
     assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     made = await world.insist(world.launch)
     others = [f"slurm-job-17-n{rank}" for rank in range(1, len(NODES))]
@@ -253,7 +253,7 @@ async def check_nothing_left(world: World) -> None:
 
 
 async def refused_once(world: World) -> None:
-    """A gang that a kubelet refuses in part: told as such, however often penstockd dies over it."""
+    """A gang of which a kubelet rejects one pod: the outcome survives all deaths."""
     world.refusing = 2 * TRIES
     assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     with pytest.raises(gang.GangRefused, match="OutOfcpu") as caught:
@@ -265,8 +265,8 @@ async def refused_once(world: World) -> None:
     await check_nothing_left(world)
 
 
-async def taken_after_all(world: World) -> None:
-    """The kubelet refuses once, penstockd dies before it can say so, and the next try is a whole gang."""
+async def accepted_at_second_try(world: World) -> None:
+    """The kubelet rejects once, penstockd dies before it can tell, and the next try is a whole gang."""
     world.refusing = 1
     assert await world.insist(lambda: fakes.admit(world.bridge, JOB)) == ()
     with contextlib.suppress(gang.GangRefused):
@@ -277,7 +277,7 @@ async def taken_after_all(world: World) -> None:
     await check_nothing_left(world)
 
 
-LIVES = (live, refused_once, taken_after_all)
+LIVES = (live, refused_once, accepted_at_second_try)
 
 
 async def calls_of(life: Callable[[World], Awaitable[None]]) -> int:
@@ -288,7 +288,7 @@ async def calls_of(life: Callable[[World], Awaitable[None]]) -> int:
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
 async def test_one_death_at_every_call(life: Callable[[World], Awaitable[None]]) -> None:
-    """Before it and after it."""
+    """Before and after it."""
     for call in range(1, await calls_of(life) + 1):
         for after in (False, True):
             async with a_world((call, after)) as world:
@@ -302,7 +302,7 @@ async def test_one_death_at_every_call(life: Callable[[World], Awaitable[None]])
     gaps=some.lists(some.tuples(some.integers(1, 25), some.booleans()), min_size=2, max_size=4),
 )
 def test_several_deaths(life: Callable[[World], Awaitable[None]], gaps: list[tuple[int, bool]]) -> None:
-    """Also while the last one is being made up for."""
+    """Also during recovery."""
 
     async def run() -> tuple[int, int]:
         first = 1 + (gaps[0][0] - 1) % await calls_of(life)

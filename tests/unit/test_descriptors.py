@@ -1,4 +1,4 @@
-"""How many launchers penstockd can listen to: as many as its host allows, not as many as is usual."""
+"""penstockd raises its limit of open files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.daemon import logformat, penstockd, settings
 USUAL = 256
 
 
-def test_penstockd_takes_all_descriptors_it_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each running job keeps a connection: with 1024 a thousand jobs would lock all hooks out."""
+def test_open_file_limit_is_raised_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each running job keeps a connection: with 1024 descriptors a thousand jobs would lock out all hooks."""
     found: list[int] = []
 
     async def look(site: settings.Settings, fingerprint: str) -> None:

@@ -1,4 +1,4 @@
-"""Which drained nodes penstockd frees: those that our own Epilog drained, and no other."""
+"""Which drained nodes penstockd resumes: only those that our own Epilog drained."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 
 def note(folder: Path, name: str, *, at: float = 990.0) -> Path:
-    """What an Epilog left behind, at that time."""
+    """Write an Epilog's note with that time."""
     path = folder / f"{ask.NOTE}:{name}"
     path.touch()
     os.utime(path, (at, at))
@@ -38,7 +38,7 @@ def note(folder: Path, name: str, *, at: float = 990.0) -> Path:
 
 @pytest.fixture
 def running_epilog(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Our Epilog of job 7 on n1, which still waits."""
+    """Our Epilog of job 7 on n1, still running."""
     argv = (sys.executable, "-c", HOLDER, str(tmp_path / "epilog:n1:7:ours"))
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -48,7 +48,7 @@ def running_epilog(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 async def freed(world: World, folder: Path, reason: str, *, node: str = "n1") -> bool:
-    """Whether a clean node that is drained for this reason is given back."""
+    """Whether a clean node drained for this reason is resumed."""
     world.slurm.reasons[node] = reason
     await fakes.drainer(world.bridge, folder).lift()
     return node not in world.slurm.reasons
@@ -57,7 +57,7 @@ async def freed(world: World, folder: Path, reason: str, *, node: str = "n1") ->
 async def test_an_epilog_error_without_a_note_of_ours_stays(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A health check of the site's drained the node; that is said once."""
+    """The site's health check drained the node; this is logged once."""
     drainer = fakes.drainer(world.bridge, tmp_path)
     world.slurm.reasons["n1"] = KILLED
     with caplog.at_level(logging.WARNING):
@@ -70,7 +70,7 @@ async def test_an_epilog_error_without_a_note_of_ours_stays(
 
 
 async def test_the_drain_of_a_killed_epilog_of_ours_is_lifted(world: World, tmp_path: Path) -> None:
-    """Its note is still there, and nobody holds it; the next drain needs another note."""
+    """Its note exists and is not locked; the next drain needs another note."""
     left = note(tmp_path, "n1:7:ours")
     assert await freed(world, tmp_path, KILLED)
     assert not left.exists()
@@ -78,22 +78,19 @@ async def test_the_drain_of_a_killed_epilog_of_ours_is_lifted(world: World, tmp_
 
 
 @pytest.mark.parametrize("name", ["n2:7:ours", "n1:7:else", "n1:x:ours", "n1:7"])
-async def test_other_files_free_nothing(world: World, tmp_path: Path, name: str) -> None:
-    """A note is about one node, and about our own Epilog."""
+async def test_other_files_are_no_notes(world: World, tmp_path: Path, name: str) -> None:
     note(tmp_path, name)
     assert not await freed(world, tmp_path, KILLED)
 
 
-async def test_a_link_is_no_note(world: World, tmp_path: Path) -> None:
-    """It could lead anywhere."""
+async def test_a_symlink_is_no_note(world: World, tmp_path: Path) -> None:
     (tmp_path / "epilog:n1:7:ours").symlink_to(note(tmp_path, "elsewhere"))
     assert not await freed(world, tmp_path, KILLED)
 
 
-async def test_an_epilog_that_still_runs_has_drained_nothing(
+async def test_the_note_of_a_running_epilog_does_not_count(
     world: World, tmp_path: Path, running_epilog: subprocess.Popen[str]
 ) -> None:
-    """Its note counts once it has ended without taking it away."""
     os.utime(tmp_path / "epilog:n1:7:ours", (990, 990))
     assert not await freed(world, tmp_path, KILLED)
     running_epilog.kill()
@@ -101,8 +98,7 @@ async def test_an_epilog_that_still_runs_has_drained_nothing(
     assert await freed(world, tmp_path, KILLED)
 
 
-async def test_a_note_that_is_younger_than_the_drain_is_not_its_cause(world: World, tmp_path: Path) -> None:
-    """slurmctld wrote its reason before that Epilog began."""
+async def test_a_note_newer_than_the_drain_is_not_its_cause(world: World, tmp_path: Path) -> None:
     note(tmp_path, "n1:7:ours", at=world.slurm.since + 60)
     assert not await freed(world, tmp_path, KILLED)
 
@@ -111,7 +107,7 @@ async def test_a_note_that_is_younger_than_the_drain_is_not_its_cause(world: Wor
 async def test_a_failed_epilog_of_the_sites_keeps_the_node_drained(
     world: World, tmp_path: Path, reason: str
 ) -> None:
-    """Slurm writes no second reason on a drained node: ours would hide it."""
+    """Slurm sets no second reason on a drained node."""
     note(tmp_path, "n1:7:ours")
     failed = note(tmp_path, "n1:8:site")
     assert not await freed(world, tmp_path, reason)
@@ -122,29 +118,25 @@ async def test_a_failed_epilog_of_the_sites_keeps_the_node_drained(
 @pytest.mark.parametrize(
     "reason", ["penstock: broken GPU", "penstock: pods of job 7 may still run here!", ""]
 )
-async def test_what_only_looks_like_our_reason_stays(world: World, tmp_path: Path, reason: str) -> None:
-    """An administrator may begin a reason with our name."""
+async def test_only_our_exact_reason_is_ours(world: World, tmp_path: Path, reason: str) -> None:
+    """An administrator's reason may begin with our name."""
     note(tmp_path, "n1:7:ours")
     assert not await freed(world, tmp_path, reason)
 
 
 @pytest.mark.parametrize("reason", [KILLED, "penstock: pods of job 7 may still run here"])
 async def test_nodes_of_other_partitions_are_left_alone(world: World, tmp_path: Path, reason: str) -> None:
-    """Whatever their reason says."""
     note(tmp_path, "x1:7:ours")
     assert not await freed(world, tmp_path, reason, node="x1")
 
 
-async def test_an_epilog_error_on_a_node_that_kubernetes_does_not_know_stays(
-    world: World, tmp_path: Path
-) -> None:
-    """Nobody can say that it is clean."""
+async def test_an_epilog_error_on_a_node_unknown_to_kubernetes_stays(world: World, tmp_path: Path) -> None:
     note(tmp_path, "n9:7:ours")
     assert not await freed(world, tmp_path, KILLED, node="n9")
 
 
 def later(world: World, seconds: float) -> None:
-    """Time passes, and the API was there all the time."""
+    """Time passes with fresh caches."""
     clock = world.bridge.context.time
     assert isinstance(clock, fakes.ManualClock)
     clock.time += seconds
@@ -152,10 +144,8 @@ def later(world: World, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("whose", ["ours", "site"])
-async def test_notes_of_nodes_that_somebody_else_freed_are_forgotten(
-    world: World, tmp_path: Path, whose: str
-) -> None:
-    """They must neither free the node the next time nor keep it drained; Slurm may hear a little later."""
+async def test_notes_of_nodes_resumed_by_others_are_removed(world: World, tmp_path: Path, whose: str) -> None:
+    """They must not resume the next drain, nor keep it; Slurm may learn of the Epilog a little later."""
     left, drainer = note(tmp_path, f"n1:7:{whose}"), fakes.drainer(world.bridge, tmp_path)
     for seconds, there in ((0, True), (45, True), (30, False)):
         later(world, seconds)
@@ -164,7 +154,7 @@ async def test_notes_of_nodes_that_somebody_else_freed_are_forgotten(
 
 
 async def test_a_note_is_kept_as_long_as_its_node_is_drained(world: World, tmp_path: Path) -> None:
-    """However long that is, and whoever drained it; the time before does not count."""
+    """Time before the drain does not count."""
     left, drainer = note(tmp_path, "n1:7:site"), fakes.drainer(world.bridge, tmp_path)
     await drainer.lift()
     for reason in (KILLED, "broken fan"):
@@ -177,8 +167,7 @@ async def test_a_note_is_kept_as_long_as_its_node_is_drained(world: World, tmp_p
     assert left.exists()
 
 
-async def test_abandoning_keeps_the_reason_that_a_node_is_drained_for(world: World, tmp_path: Path) -> None:
-    """Ours would be lifted, and the administrator's forgotten."""
+async def test_abandon_keeps_an_existing_drain_reason(world: World, tmp_path: Path) -> None:
     world.slurm.reasons["n1"] = "broken fan"
     drainer = fakes.drainer(world.bridge, tmp_path)
     await drainer.abandon(7, "n1")
@@ -186,8 +175,8 @@ async def test_abandoning_keeps_the_reason_that_a_node_is_drained_for(world: Wor
     assert world.slurm.reasons == {"n1": "broken fan"}
 
 
-async def test_abandoning_says_so_when_slurm_cannot_be_asked(world: World, tmp_path: Path) -> None:
-    """The Epilog then fails, and its note is what the node is freed for."""
+async def test_abandon_fails_without_slurm(world: World, tmp_path: Path) -> None:
+    """The Epilog then fails, and the node is resumed by its note."""
     world.slurm.away = True
     with pytest.raises(errors.SlurmUnavailable):
         await fakes.drainer(world.bridge, tmp_path).abandon(7, "n1")

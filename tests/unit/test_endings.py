@@ -1,4 +1,4 @@
-"""How a job ends: read off its pod, waited for, and never guessed."""
+"""How a job ends: derived from its pod, waited for, and never guessed."""
 
 from __future__ import annotations
 
@@ -100,21 +100,19 @@ def looking(status: types.PodStatus) -> types.PodStatus:
         (types.PodStatus(phase="Succeeded"), Outcome(exit_code=0)),
     ],
 )
-def test_the_outcome_is_the_containers(status: types.PodStatus, outcome: Outcome | None) -> None:
-    """Exit code and reason, or None while it goes on."""
+def test_the_outcome_is_the_containers_end(status: types.PodStatus, outcome: Outcome | None) -> None:
+    """None while it runs."""
     assert outcomes.outcome_of(fakes.pod(status=status)) == outcome
 
 
-def test_an_evicted_pod_says_so_although_its_container_has_a_code() -> None:
-    """The pod's own reason wins."""
+def test_eviction_takes_precedence_over_the_exit_code() -> None:
     status = msgspec.structs.replace(fakes.ended(143), reason="Evicted", message="node was low on memory")
     assert outcomes.outcome_of(fakes.pod(status=status)) == Outcome(
         kind=OutcomeKind.EVICTED, exit_code=143, detail="Evicted: node was low on memory", requeue=True
     )
 
 
-def test_a_drained_nodes_pod_is_run_again() -> None:
-    """The cluster's own disruptions are not the job's fault."""
+def test_a_disrupted_pod_is_requeued() -> None:
     condition = types.Condition(
         type="DisruptionTarget",
         status="True",
@@ -131,21 +129,21 @@ def test_a_drained_nodes_pod_is_run_again() -> None:
     )
 
 
-def test_a_pod_deleted_by_hand_says_so() -> None:
-    """The exit code is the container's, the reason is told."""
+def test_a_deleted_pod_is_reported_as_such() -> None:
+    """With the container's exit code."""
     outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(143), deleting=True))
     assert outcome == Outcome(kind=OutcomeKind.POD_DELETED, exit_code=143)
 
 
-def test_a_script_that_died_as_its_pod_went_still_died_of_a_signal() -> None:
-    """Its container may end before the `kill` in it has answered: then the pod is deleted to be sure."""
+def test_the_signal_of_a_deleted_pods_script_is_kept() -> None:
+    """The container may end before its `kill` is answered; the pod is then deleted to be sure."""
     ended = fakes.ended(143, message="signal\n0m0.003s 0m0.001s\n")
     outcome = outcomes.outcome_of(fakes.pod(status=ended, deleting=True))
     assert outcome == Outcome(kind=OutcomeKind.POD_DELETED, exit_code=143, signal=15)
 
 
-def test_a_success_while_its_pod_went_is_one_only_where_the_end_was_asked_for() -> None:
-    """Who deletes a pod by hand fails its job; Slurm's SIGTERM may be answered with exit 0."""
+def test_success_of_a_deleted_pod_counts_only_if_slurm_stopped_it() -> None:
+    """A pod deleted by hand fails its job; a script may answer Slurm's SIGTERM with exit 0."""
     outcome = outcomes.outcome_of(fakes.pod(status=fakes.ended(0, reason="Completed"), deleting=True))
     assert outcome is not None
     assert (outcome.exit_code, outcome.kind) == (reasons.LOST, OutcomeKind.POD_DELETED)
@@ -155,7 +153,7 @@ def test_a_success_while_its_pod_went_is_one_only_where_the_end_was_asked_for() 
 
 
 class World:
-    """A follower and what it looks at."""
+    """A follower and its surroundings."""
 
     def __init__(self) -> None:
         self.kube = fakes.FakeKube()
@@ -193,7 +191,7 @@ async def settle() -> None:
 
 
 async def test_the_end_comes_by_the_watch() -> None:
-    """No request is made for it."""
+    """Without a request."""
     world = World()
     end = world.follow("p")
     await settle()
@@ -203,7 +201,6 @@ async def test_the_end_comes_by_the_watch() -> None:
 
 
 async def test_the_last_state_of_a_deleted_pod_counts() -> None:
-    """Ended and gone in one breath is still an end with a code."""
     world = World()
     end = world.follow("p")
     await settle()
@@ -211,8 +208,8 @@ async def test_the_last_state_of_a_deleted_pod_counts() -> None:
     assert await end == Outcome(exit_code=3)
 
 
-async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
-    """Only a 404 from the API itself means that it is gone."""
+async def test_a_pod_missing_from_the_cache_is_read_from_the_api() -> None:
+    """Only the API's 404 means that it is gone."""
     world = World()
     end = world.follow("p")
     await settle()
@@ -221,8 +218,7 @@ async def test_a_pod_missing_from_the_picture_is_looked_for() -> None:
     assert world.kube.calls == [("get", "pods", "p"), ("get", "nodes", "n1")]
 
 
-async def test_a_pod_that_went_with_its_node_is_run_again() -> None:
-    """The node is gone from Kubernetes: not the job's fault."""
+async def test_a_pod_gone_with_its_node_is_requeued() -> None:
     world = World()
     del world.kube.objects["nodes", "", "n1"]
     end = world.follow("p")
@@ -231,8 +227,7 @@ async def test_a_pod_that_went_with_its_node_is_run_again() -> None:
     assert await end == reasons.NODE_LOST
 
 
-async def test_an_api_that_does_not_answer_ends_nothing() -> None:
-    """The job goes on, whatever the picture lacks."""
+async def test_no_outcome_while_the_api_is_down() -> None:
     world = World()
     world.kube.refuse["get", "pods"] = errors.KubeUnavailable("down")
     end = world.follow("p")
@@ -244,8 +239,7 @@ async def test_an_api_that_does_not_answer_ends_nothing() -> None:
     assert await end == Outcome(exit_code=0)
 
 
-async def test_another_pod_of_the_same_name_is_not_ours() -> None:
-    """The uid decides."""
+async def test_the_uid_tells_pods_of_one_name_apart() -> None:
     world = World()
     world.kube.objects["pods", "default", "p"] = {
         "metadata": {"name": "p", "namespace": "default", "uid": "other"}
@@ -257,7 +251,6 @@ async def test_another_pod_of_the_same_name_is_not_ours() -> None:
 
 
 async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
-    """The job does not go on with a part of its nodes."""
     world = World()
     end = world.follow("p", "q")
     await settle()
@@ -267,8 +260,8 @@ async def test_a_rank_that_ends_early_breaks_the_gang() -> None:
     )
 
 
-async def test_a_rank_that_slurm_takes_is_no_broken_gang() -> None:
-    """Its node's Epilog comes at once; the script has until KillWait."""
+async def test_a_rank_that_slurm_releases_does_not_break_the_gang() -> None:
+    """Its node's Epilog runs at once; the script has until KillWait."""
     world = World()
     gang = tuple(fakes.pod(name) for name in ("p", "q"))
     end = asyncio.create_task(world.follower.end_of(gang, lambda: True))
@@ -280,8 +273,7 @@ async def test_a_rank_that_slurm_takes_is_no_broken_gang() -> None:
     assert await end == Outcome(exit_code=3)
 
 
-async def test_a_pod_that_never_starts_ends_with_what_the_cluster_says() -> None:
-    """Bounded, and in words."""
+async def test_start_timeout_reports_the_clusters_warning() -> None:
     world = World()
     world.follower = world.with_timeout(0.0)
     world.kube.objects["pods", "default", "p"] = {

@@ -1,4 +1,4 @@
-"""What an API server that forbids everything for a while does to jobs: nothing, if it has just started."""
+"""A 403 is temporary at first: an API server that has just started forbids everything."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def forbidden(*command: object, **where: object) -> None:
     raise FORBIDDEN
 
 
-async def test_an_api_that_comes_back_and_forbids_for_a_moment_ends_nobodys_job(world: World) -> None:
-    """The time that it was away is none of the time for which it forbids."""
+async def test_a_403_after_an_outage_ends_no_job(world: World) -> None:
+    """The outage does not count towards the time of 403s."""
     world.run(7)
     away, forbids = [errors.KubeUnavailable("no answer")] * 30, [FORBIDDEN] * 3
     world.kube.refuse = test_sessions.RunsOut(("create", "pods"), itertools.chain(away, forbids))
@@ -31,10 +31,10 @@ async def test_an_api_that_comes_back_and_forbids_for_a_moment_ends_nobodys_job(
     assert world.clock.now() > 1100
 
 
-async def test_the_first_refusal_after_a_long_launch_is_not_taken_for_the_last(
+async def test_the_first_403_after_a_long_launch_is_retried(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods of other ranks may take minutes to start; the API server may have been restarted meanwhile."""
+    """Other ranks' pods may take minutes to start; the API server may have been restarted meanwhile."""
     world.run(7)
     world.bridge.context.store.reserve(await world.bridge.launching.allocation_for(7, test_sessions.UID))
     make = world.bridge.launching.launch
@@ -52,8 +52,7 @@ async def test_the_first_refusal_after_a_long_launch_is_not_taken_for_the_last(
     assert await peer.hear() == [b"started"]
 
 
-async def test_a_pod_that_may_not_be_looked_at_is_not_a_job_that_did_not_start(world: World) -> None:
-    """It runs, however long nobody may look: the launcher that comes again is not told of an end."""
+async def test_a_forbidden_get_ends_no_attached_job(world: World) -> None:
     world.run(7)
     first = await test_sessions.connect(world)
     test_sessions.launch(first, 7)
@@ -66,8 +65,8 @@ async def test_a_pod_that_may_not_be_looked_at_is_not_a_job_that_did_not_start(w
     assert world.clock.now() > 1100
 
 
-async def test_a_signal_waits_for_an_api_that_forbids_for_a_moment(world: World) -> None:
-    """Slurm sends it once: given up, the script would never hear of it."""
+async def test_a_signal_is_retried_after_a_403(world: World) -> None:
+    """Slurm sends a signal only once."""
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
@@ -79,8 +78,8 @@ async def test_a_signal_waits_for_an_api_that_forbids_for_a_moment(world: World)
     assert [words[-1] for words in world.kube.commands] == ["kill -USR1 1"]
 
 
-async def test_a_signal_that_is_forbidden_for_good_is_given_up(world: World) -> None:
-    """Those that come after it get their turn; but the end of a job is tried for as long as it takes."""
+async def test_a_signal_is_given_up_after_persistent_403s(world: World) -> None:
+    """Later signals are delivered; a SIGTERM is tried without limit."""
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
@@ -99,10 +98,7 @@ async def test_a_signal_that_is_forbidden_for_good_is_given_up(world: World) -> 
     assert [key for key in world.kube.objects if key[0] == "pods"] == []
 
 
-async def test_output_is_not_given_up_while_the_api_forbids_for_a_moment(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other failures of the command in the container count, this one hardly."""
+async def test_403s_hardly_count_as_failures_of_output(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
     monkeypatch.setattr(joboutput, "LONGEST", 0.001)
     world.run(7)

@@ -1,4 +1,4 @@
-"""Whatever lies on the disk where our own records should be: read as it was written, or an error in words."""
+"""Damaged records on disk are read as written or reported as errors."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ ATTEMPTS = some.builds(
 
 @some.composite
 def damaged(draw: some.DrawFn) -> bytes:
-    """A record that a disk has not kept: cut off, or with other bytes in it, or none at all."""
+    """A truncated, changed or empty record."""
     content = msgspec.json.encode(draw(ATTEMPTS))
     at = draw(some.integers(0, len(content)))
     return content[:at] + draw(some.binary(max_size=5)) + content[at + draw(some.integers(0, 9)) :]
 
 
 @given(ATTEMPTS)
-def test_an_attempt_is_read_as_it_was_written(attempt: model.Attempt) -> None:
-    """Paths are bytes, and any bytes."""
+def test_attempt_round_trip(attempt: model.Attempt) -> None:
+    """Paths are arbitrary bytes."""
     assert msgspec.json.decode(msgspec.json.encode(attempt), type=model.Attempt) == attempt
 
 
 @given(damaged(), ATTEMPTS)
-def test_a_damaged_attempt_keeps_penstockd_from_nothing(content: bytes, other: model.Attempt) -> None:
-    """It starts, and knows all the others."""
+def test_penstockd_starts_with_a_damaged_attempt(content: bytes, other: model.Attempt) -> None:
+    """The other attempts are read."""
     with tempfile.TemporaryDirectory() as state:
         running = Path(state) / "running"
         running.mkdir()
@@ -71,7 +71,7 @@ def test_a_damaged_attempt_keeps_penstockd_from_nothing(content: bytes, other: m
 
 @given(some.binary(max_size=200) | damaged())
 def test_a_damaged_journal_of_an_installation_is_an_error(content: bytes) -> None:
-    """Nothing is taken back by a plan that nobody made."""
+    """Nothing is undone by a damaged plan."""
     with tempfile.TemporaryDirectory() as folder:
         store = inventory.Store(Path(folder))
         store.journal_path.write_bytes(content)
@@ -97,6 +97,5 @@ def test_a_damaged_journal_of_the_intake_is_an_error(content: bytes) -> None:
 
 
 @given(some.lists(TEXT.filter(lambda text: not text.endswith("}")), max_size=5))
-def test_a_watch_that_was_cut_off_has_no_events(lines: list[str]) -> None:
-    """Every kept line that is whole ends with a brace."""
+def test_truncated_lines_of_a_watch_are_skipped(lines: list[str]) -> None:
     assert list(history.events(lines)) == []

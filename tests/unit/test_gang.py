@@ -24,7 +24,7 @@ async def create(
     holds: Callable[[int, str], bool] | None = None,
     features: types.NodeFeatures | None = None,
 ) -> tuple[types.Pod, ...]:
-    """A gang whose pods have that status, or run, as soon as they are bound."""
+    """Create a gang whose pods get this status, or run, when they are bound."""
     pods = reflectors.Reflector(
         kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=fakes.ManualClock()
     )
@@ -52,8 +52,8 @@ async def create(
 
 
 @pytest.mark.parametrize("can", [True, False])
-async def test_groups_of_the_image_are_kept_out_where_the_node_can(can: bool) -> None:
-    """A kubelet whose runtime cannot would refuse the pod."""
+async def test_strict_groups_where_the_node_supports_them(can: bool) -> None:
+    """A kubelet without support rejects the pod."""
     kube = fakes.FakeKube()
     features = types.NodeFeatures(supplemental_groups_policy=can)
     await create(kube, features=features)
@@ -63,8 +63,8 @@ async def test_groups_of_the_image_are_kept_out_where_the_node_can(can: bool) ->
     assert policies == {"Strict" if can else None}
 
 
-async def test_nothing_is_bound_before_everything_is_there() -> None:
-    """Pods and Secret first, bindings last: a refused gang has never run."""
+async def test_bindings_come_after_pods_and_secret() -> None:
+    """A refused gang has never run."""
     kube = fakes.FakeKube()
     await create(kube)
     assert [call[:2] for call in kube.calls] == [
@@ -81,7 +81,6 @@ async def test_nothing_is_bound_before_everything_is_there() -> None:
 
 
 async def test_rank_zero_is_bound_last() -> None:
-    """The script starts only when all the others run."""
     kube = fakes.FakeKube()
     await create(kube, fakes.allocation(on=("n1", "n2", "n3")))
     assert [name for verb, _, name in kube.calls if verb == "bind"] == [
@@ -91,8 +90,8 @@ async def test_rank_zero_is_bound_last() -> None:
     ]
 
 
-async def test_a_kubelet_that_refuses_one_pod_stops_the_gang() -> None:
-    """Rank 0 is never bound, nothing is left, and the job deserves another try."""
+async def test_a_rejected_pod_stops_the_gang() -> None:
+    """Rank 0 is never bound, all pods are deleted, and the job is requeued."""
     kube = fakes.FakeKube()
     with pytest.raises(gang.GangRefused, match="rank 1 on n2: OutOfcpu") as caught:
         await create(kube, status=types.PodStatus(phase="Failed", reason="OutOfcpu", message="no cpu"))
@@ -101,16 +100,15 @@ async def test_a_kubelet_that_refuses_one_pod_stops_the_gang() -> None:
     assert not [key for key in kube.objects if key[0] == "pods"]
 
 
-async def test_the_secret_goes_with_the_first_pod() -> None:
-    """Its owner is rank 0's pod, by uid."""
+async def test_rank_0s_pod_owns_the_secret() -> None:
     kube = fakes.FakeKube()
     made = await create(kube)
     secret = kube.objects["secrets", "user-alice", "slurm-job-17"]
     assert secret["metadata"]["ownerReferences"][0]["uid"] == made[0].metadata.uid
 
 
-async def test_doing_it_again_finds_what_is_there() -> None:
-    """After a crash between any two steps the same gang comes out, not a second one."""
+async def test_creating_again_finds_the_existing_gang() -> None:
+    """As after a crash between any two steps."""
     kube = fakes.FakeKube()
     first = await create(kube)
     second = await create(kube)
@@ -119,8 +117,8 @@ async def test_doing_it_again_finds_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("step", [("create", "secrets"), ("bind", "pods")])
-async def test_a_refusal_leaves_nothing(step: tuple[str, str]) -> None:
-    """Quota or a webhook said no: every pod made so far is removed, and the reason is kept."""
+async def test_a_refused_gang_is_deleted(step: tuple[str, str]) -> None:
+    """By a quota or a webhook; the reason is kept."""
     kube = fakes.FakeKube()
     kube.refuse[step] = errors.KubeError("exceeded quota: q", status=403)
     with pytest.raises(gang.GangRefused, match="exceeded quota"):
@@ -129,7 +127,7 @@ async def test_a_refusal_leaves_nothing(step: tuple[str, str]) -> None:
 
 
 async def test_an_unreachable_api_is_not_a_refusal() -> None:
-    """Nothing is torn down for want of an answer: it will be tried again."""
+    """Nothing is deleted; it is tried again."""
     kube = fakes.FakeKube()
     kube.refuse["bind", "pods"] = errors.KubeUnavailable("no answer")
     with pytest.raises(errors.KubeUnavailable):
@@ -139,9 +137,7 @@ async def test_an_unreachable_api_is_not_a_refusal() -> None:
 
 @pytest.mark.parametrize("resource", ["pods", "secrets"])
 async def test_a_conflict_about_the_quota_is_no_refusal(resource: str) -> None:
-    """An API server that could not count many objects at once says 409, too: nothing was made, and it is to
-    be tried again.
-    """
+    """For concurrent updates of a quota the API answers 409 and creates nothing."""
     kube = fakes.FakeKube()
     kube.refuse["create", "secrets"] = errors.KubeUnavailable("no answer")
     with pytest.raises(errors.KubeUnavailable):
@@ -153,8 +149,8 @@ async def test_a_conflict_about_the_quota_is_no_refusal(resource: str) -> None:
     assert not [call for call in kube.calls if call[0] == "bind"]
 
 
-async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> None:
-    """Who was killed while it took a refused gang away finds pods that are on their way out."""
+async def test_a_terminating_pod_of_the_attempt_is_waited_for() -> None:
+    """penstockd was killed while it deleted a refused gang."""
     kube = fakes.FakeKube()
     made = await create(kube)
     going = kube.objects["pods", "user-alice", made[1].metadata.name]
@@ -167,8 +163,8 @@ async def test_a_pod_of_this_attempt_that_is_being_removed_is_waited_for() -> No
     assert again[1].metadata.uid != made[1].metadata.uid
 
 
-async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
-    """A pod that a user made under our name is neither adopted nor removed."""
+async def test_a_foreign_pod_of_the_same_name_is_not_used() -> None:
+    """Neither adopted nor deleted."""
     kube = fakes.FakeKube()
     await kube.create(kinds.PODS, {"metadata": {"name": "slurm-job-17"}, "spec": {}}, namespace="user-alice")
     with pytest.raises(gang.GangRefused, match="not this job's"):
@@ -176,8 +172,8 @@ async def test_somebody_elses_pod_of_that_name_is_not_used() -> None:
     assert ("pods", "user-alice", "slurm-job-17") in kube.objects
 
 
-async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
-    """The second job of a user costs no request for the namespace, unless a pod says that it is missing."""
+async def test_a_deleted_namespace_is_created_again() -> None:
+    """Otherwise a user's second job costs no request for it."""
     kube = fakes.FakeKube()
     known = jobnamespaces.Namespaces(kube, fakes.SETTINGS)
     for _ in range(3):
@@ -187,8 +183,7 @@ async def test_a_namespace_is_made_once_and_again_when_it_is_gone() -> None:
     assert len([call for call in kube.calls if call[1] == "namespaces"]) == 2
 
 
-async def test_a_conflict_about_a_quota_leaves_no_namespace_open() -> None:
-    """Nothing was made: without its NetworkPolicy the namespace would stay open to everybody's pods."""
+async def test_a_quota_conflict_does_not_skip_the_network_policy() -> None:
     kube = fakes.FakeKube()
     known = jobnamespaces.Namespaces(kube, fakes.SETTINGS)
     words = 'Operation cannot be fulfilled on resourcequotas "site": the object has been modified'
@@ -201,7 +196,7 @@ async def test_a_conflict_about_a_quota_leaves_no_namespace_open() -> None:
 
 
 async def test_the_launcher_is_told_before_the_script_can_run() -> None:
-    """Should penstockd die now and the pod vanish, the launcher asks for this gang and not for another."""
+    """If penstockd is killed then and the pod vanishes, no second gang is created."""
     kube = fakes.FakeKube()
     bound_when_told: list[list[str]] = []
 
@@ -213,8 +208,8 @@ async def test_the_launcher_is_told_before_the_script_can_run() -> None:
 
 
 @pytest.mark.parametrize("node", ["n1", "elsewhere"])
-async def test_a_binding_that_was_made_already_is_enough(node: str) -> None:
-    """A try whose answer was lost may come late; a pod that somebody else has placed is no part of a gang."""
+async def test_an_existing_binding_to_the_node_is_accepted(node: str) -> None:
+    """An earlier try's answer may be lost; a binding to another node is an error."""
     kube = fakes.FakeKube()
 
     def late(key: tuple[str, str, str]) -> None:

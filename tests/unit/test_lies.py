@@ -25,16 +25,16 @@ __all__ = ["world"]  # pytest finds the fixture by its name
 # -- what is promised ------------------------------------------------------------------------------------
 
 
-async def test_a_pod_that_the_watch_has_not_told_of_takes_its_room(world: World) -> None:
-    """Its event was lost: the API itself is asked about the node before the room is promised."""
+async def test_a_pod_missing_in_the_cache_takes_room(world: World) -> None:
+    """Admission lists the node's pods from the API."""
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.kube.add_pod(fakes.pod("unseen", gpus=3))
     (reason,) = await fakes.admit(world.bridge, fakes.identity(1))
     assert "held by default/unseen" in reason
 
 
-async def test_a_pod_that_the_list_leaves_out_takes_its_room(world: World) -> None:
-    """Only the picture knows it, and the API confirms it by name."""
+async def test_a_pod_missing_in_a_list_takes_room(world: World) -> None:
+    """The cache has it, and a GET confirms it."""
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.add_pod(fakes.pod("left-out", gpus=3))
     world.kube.lists_nothing = {"pods"}
@@ -42,23 +42,22 @@ async def test_a_pod_that_the_list_leaves_out_takes_its_room(world: World) -> No
     assert "held by default/left-out" in reason
 
 
-async def test_a_pod_that_only_the_picture_has_takes_nothing(world: World) -> None:
-    """Its end has not been told yet."""
+async def test_a_deleted_pod_in_the_cache_takes_no_room(world: World) -> None:
     world.slurm.add(fakes.allocation(1, gpus=2))
     world.bridge.context.pods.put(fakes.pod("ghost", gpus=3))
     assert await fakes.admit(world.bridge, fakes.identity(1)) == ()
 
 
-async def test_an_earlier_attempt_that_only_the_picture_has_holds_nobody_up(world: World) -> None:
-    """Its end was not told; the API's own word at its deletion is enough."""
+async def test_a_deleted_earlier_attempt_in_the_cache_does_not_block(world: World) -> None:
+    """Its deletion is answered with 404."""
     world.slurm.add(fakes.allocation(1, restart=1))
     world.bridge.context.pods.put(fakes.pod("old", job=fakes.identity(1)))
     assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) != ()
     assert await fakes.admit(world.bridge, fakes.identity(1, restart=1)) == ()
 
 
-async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> None:
-    """To Python its user is unknown; the pod is where the picture has it."""
+async def test_attach_works_without_the_name_service(world: World) -> None:
+    """The pod is found through the cache."""
     allocation = fakes.allocation(1)
     pod = fakes.pod("slurm-job-1", job=allocation.identity, status=fakes.running())
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="user-alice"))
@@ -68,8 +67,8 @@ async def test_a_name_service_that_is_away_ends_nobodys_job(world: World) -> Non
     assert found.metadata.namespace == "user-alice"
 
 
-async def test_a_node_is_taken_as_it_is_now(world: World) -> None:
-    """Cordoned a moment ago, and the event is still on its way."""
+async def test_admission_reads_nodes_from_the_api(world: World) -> None:
+    """The event of a cordon may be late."""
     world.slurm.add(fakes.allocation(1))
     world.kube.add_node(fakes.node("n1", cordoned=True))
     assert await fakes.admit(world.bridge, fakes.identity(1)) == (
@@ -78,16 +77,16 @@ async def test_a_node_is_taken_as_it_is_now(world: World) -> None:
 
 
 @pytest.mark.parametrize("resource", ["pods", "nodes"])
-async def test_no_answer_is_no_promise(world: World, resource: str) -> None:
-    """The picture is fresh, but the API does not confirm it."""
+async def test_admission_needs_the_apis_confirmation(world: World, resource: str) -> None:
+    """Even with fresh caches."""
     world.slurm.add(fakes.allocation(1))
     world.kube.refuse["get", resource] = errors.KubeUnavailable("down")
     assert await fakes.admit(world.bridge, fakes.identity(1)) == fakes.said(RefusalKind.API_UNAVAILABLE)
     assert fakes.reserved(world.bridge) == ()
 
 
-async def test_a_promise_is_not_forgotten_by_a_short_list_of_jobs(world: World) -> None:
-    """Slurm left the job out of its list; asked for it, it knows it."""
+async def test_an_incomplete_job_list_releases_no_reservation(world: World) -> None:
+    """Slurm is queried for the missing job."""
     world.slurm.add(fakes.allocation(1))
     world.bridge.context.store.reserve(fakes.allocation(1))
 
@@ -99,11 +98,11 @@ async def test_a_promise_is_not_forgotten_by_a_short_list_of_jobs(world: World) 
     assert fakes.reserved(world.bridge) == (1,)
 
 
-# -- what is ended, freed and deleted ----------------------------------------------------------------------
+# -- ends, releases and deletions --------------------------------------------------------------------------
 
 
-async def test_no_pod_is_swept_by_a_short_list_of_jobs(world: World) -> None:
-    """However often it is shown."""
+async def test_an_incomplete_job_list_sweeps_no_pod(world: World) -> None:
+    """However often it is returned."""
     world.slurm.add(fakes.allocation(1))
     world.add_pod(fakes.pod("live", job=fakes.identity(1)))
 
@@ -116,8 +115,8 @@ async def test_no_pod_is_swept_by_a_short_list_of_jobs(world: World) -> None:
     assert world.kube.names("pods") == ["live"]
 
 
-async def test_a_job_whose_launcher_lives_is_not_swept(world: World) -> None:
-    """slurmctld has lost it, slurmd still runs it: slurmd will be told, and then it ends."""
+async def test_a_job_with_a_launcher_is_not_swept(world: World) -> None:
+    """slurmctld has lost the job; slurmd still runs it until it is told."""
     world.add_pod(fakes.pod("forgotten", job=fakes.identity(5)))
     with world.bridge.context.store.attending(5):
         for _ in range(3):
@@ -129,8 +128,8 @@ async def test_a_job_whose_launcher_lives_is_not_swept(world: World) -> None:
 
 
 @pytest.mark.parametrize("sign", ["none", "launcher", "pod", "pending"])
-async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: str) -> None:
-    """Not while anything shows that it lives, and not before Slurm had the time to notice it itself."""
+async def test_a_job_without_launcher_and_pod_is_requeued(world: World, sign: str) -> None:
+    """Not before Slurm had the time to notice it itself."""
     world.slurm.add(fakes.allocation(5), state="PENDING" if sign == "pending" else "RUNNING")
     world.bridge.context.store.reserve(fakes.allocation(5))
     if sign == "pod":
@@ -144,8 +143,8 @@ async def test_a_job_whose_launcher_never_came_is_sent_back(world: World, sign: 
     assert world.slurm.requeued == ([5] if sign == "none" else [])
 
 
-async def test_a_job_from_before_slurmctlds_start_is_sent_back_soon(world: World) -> None:
-    """A slurmctld that was stopped between admission and launch never starts the script."""
+async def test_an_unattended_job_older_than_slurmctld_is_requeued_soon(world: World) -> None:
+    """A slurmctld stopped between admission and launch never starts the script."""
     world.slurm.add(fakes.allocation(5))
     world.bridge.context.store.reserve(fakes.allocation(5))
     world.slurm.older.add(5)
@@ -156,8 +155,8 @@ async def test_a_job_from_before_slurmctlds_start_is_sent_back_soon(world: World
     assert world.slurm.requeued == [5]
 
 
-async def test_a_job_that_may_not_be_requeued_does_not_run_for_ever(world: World) -> None:
-    """Its launcher never came: it is ended with the reason, and the sweep goes on."""
+async def test_an_unattended_job_with_no_requeue_is_cancelled(world: World) -> None:
+    """With the reason as comment; the sweep goes on."""
     world.slurm.add(fakes.allocation(5))
     world.bridge.context.store.reserve(fakes.allocation(5))
     world.slurm.older.add(5)
@@ -169,7 +168,7 @@ async def test_a_job_that_may_not_be_requeued_does_not_run_for_ever(world: World
 
 
 async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
-    """A launcher that comes back finds its pod by name."""
+    """A reconnected launcher finds its pod by name."""
     allocation = fakes.allocation(17)
     name = "slurm-job-17"
     pod = fakes.pod(name, job=allocation.identity)
@@ -181,8 +180,8 @@ async def test_an_empty_list_does_not_end_an_attached_job(world: World) -> None:
     assert found.metadata.uid == pod.metadata.uid
 
 
-async def test_pods_that_had_other_names_when_they_were_made_are_found(world: World) -> None:
-    """A penstockd of another release takes up the jobs that run: by label, each rank its own pod."""
+async def test_attach_finds_pods_with_names_of_another_release(world: World) -> None:
+    """By label and rank."""
     allocation = fakes.allocation(17, on=("n1", "n2"))
     namespace = await fakes.namespace(world.bridge, allocation)
     for rank, share in enumerate(allocation.shares):
@@ -197,7 +196,7 @@ async def test_pods_that_had_other_names_when_they_were_made_are_found(world: Wo
 
 
 async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
-    """The pod that must be there is looked for by its name, and goes before the node is free."""
+    """The job's pod is found by name and deleted first."""
     allocation = fakes.allocation(17)
     world.bridge.context.store.reserve(allocation)
     namespace = await fakes.namespace(world.bridge, allocation)
@@ -210,8 +209,8 @@ async def test_an_empty_list_does_not_free_a_node(world: World) -> None:
 
 
 @pytest.mark.parametrize("lies", ["pods", "nodes"])
-async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -> None:
-    """The picture shows nothing there any more; the API, asked, does."""
+async def test_an_empty_cache_resumes_no_node(world: World, lies: str) -> None:
+    """The API still has a pod there."""
     drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n1")
     world.add_pod(fakes.pod("stuck", job=fakes.identity(1), deleting=True))
@@ -226,8 +225,8 @@ async def test_a_drain_is_not_lifted_by_an_empty_list(world: World, lies: str) -
 # -- time ------------------------------------------------------------------------------------------------
 
 
-async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
-    """A pod is given up for not starting only by an API that says so."""
+async def test_an_outage_extends_the_start_timeout() -> None:
+    """Only an API that answers can show that a pod did not start."""
     kube, clock = fakes.FakeKube(), fakes.ManualClock()
     pods = reflectors.Reflector(kube, kinds.PODS, types.Pod, indexes=podview.INDEXES, time=clock)
     pod = fakes.pod("p", status=types.PodStatus())
@@ -246,8 +245,7 @@ async def test_the_time_that_the_api_is_away_is_not_the_pods() -> None:
     assert await asyncio.wait_for(task, 60) == Outcome(exit_code=0)
 
 
-def test_questions_become_rarer() -> None:
-    """Soon after an event was due, and then hardly ever."""
+def test_polling_backs_off() -> None:
     patience = follower.Patience(fakes.ManualClock(), 300)
     patience.news(started=True)
     waits = []
@@ -257,8 +255,8 @@ def test_questions_become_rarer() -> None:
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_a_wall_clock_that_jumps_breaks_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Freshness and patience are measured by a clock that never goes back; a day more or less is nothing."""
+def test_wall_clock_jumps_affect_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freshness and timeouts use the monotonic clock."""
     clock = fakes.ManualClock()
     reflector = reflectors.Reflector(Script([], []), kinds.PODS, types.Pod, time=clock)
     reflector.listed.set()

@@ -1,4 +1,4 @@
-"""What was lost while penstockd was away is found by the launcher that comes back."""
+"""Pods and requeues that were lost while penstockd or slurmctld was down."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tests.unit.test_sessions import World
 world = test_sessions.world
 
 
-async def test_a_pod_that_went_with_its_node_while_nobody_looked_is_run_again(world: World) -> None:
-    """As it would have been had penstockd been there."""
+async def test_a_pod_lost_with_its_node_unseen_is_requeued(world: World) -> None:
     world.run(7)
     del world.kube.objects["nodes", "", "n1"]
     peer = await test_sessions.connect(world)
@@ -24,9 +23,7 @@ async def test_a_pod_that_went_with_its_node_while_nobody_looked_is_run_again(wo
 
 
 @pytest.mark.parametrize("refusal", [errors.KubeUnavailable("no answer"), errors.KubeError("no")])
-async def test_an_api_that_does_not_tell_of_the_node_ends_nothing(
-    world: World, refusal: errors.KubeError
-) -> None:
+async def test_no_outcome_without_an_answer_about_the_node(world: World, refusal: errors.KubeError) -> None:
     """The launcher is told to ask again."""
     world.run(7)
     world.kube.refuse["get", "nodes"] = refusal
@@ -36,8 +33,8 @@ async def test_an_api_that_does_not_tell_of_the_node_ends_nothing(
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-async def test_a_requeue_that_slurmctld_has_forgotten_is_asked_for_again(world: World, forgets: bool) -> None:
-    """Else its launcher would wait for Slurm to end it until the job's time is over."""
+async def test_a_requeue_that_slurmctld_lost_is_repeated(world: World, forgets: bool) -> None:
+    """Otherwise the launcher would wait until the job's time limit."""
     world.run(7)
     world.slurm.forgets = forgets
     peer = await test_sessions.connect(world)
@@ -49,8 +46,8 @@ async def test_a_requeue_that_slurmctld_has_forgotten_is_asked_for_again(world: 
     assert world.slurm.requeued == ([7, 7] if forgets else [7])
 
 
-async def test_the_next_attempt_is_not_requeued_for_the_one_before_it(world: World) -> None:
-    """A launcher that slurmd has not ended yet says nothing of an attempt on other nodes."""
+async def test_an_old_launcher_does_not_requeue_the_next_attempt(world: World) -> None:
+    """slurmd may not have killed it yet when the next attempt runs on other nodes."""
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
@@ -63,11 +60,9 @@ async def test_the_next_attempt_is_not_requeued_for_the_one_before_it(world: Wor
 
 
 @pytest.mark.parametrize(("tries", "told"), [(3, True), (10**6, False)])
-async def test_slurm_is_told_the_reason_when_the_record_has_a_number(
-    world: World, tries: int, told: bool
-) -> None:
-    """slurmctld changes nothing of a job whose record has none. It may never have one, and then the job's end
-    does not wait for it.
+async def test_the_comment_waits_for_the_jobs_database_index(world: World, tries: int, told: bool) -> None:
+    """slurmctld changes no job whose record has none. It may never get one, which must not delay the job's
+    end.
     """
     left, answer = iter(range(tries)), world.slurm.set_comment
 

@@ -1,4 +1,4 @@
-"""Jobs of several nodes: Slurm takes each node back by itself, and so does every promise end."""
+"""Jobs of several nodes: Slurm takes each node back by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWO = fakes.allocation(1, on=("n1", "n2"))
 
 
 def running(world: World, allocation: jobs.Allocation) -> None:
-    """Its pods, one on each node."""
+    """Pods, one on each node."""
     world.bridge.context.store.reserve(allocation)
     for rank, share in enumerate(allocation.shares):
         name = f"slurm-job-1-n{rank}" if rank else "slurm-job-1"
@@ -29,8 +29,8 @@ def running(world: World, allocation: jobs.Allocation) -> None:
         )
 
 
-async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: World) -> None:
-    """That node's Epilog takes its pod, and the job still ends as its script does."""
+async def test_release_of_another_node_does_not_end_the_script(world: World) -> None:
+    """Its Epilog deletes that node's pod; the job still ends with its script."""
     running(world, TWO)
     gang = tuple(world.bridge.context.pods.objects.values())
     end = asyncio.create_task(
@@ -45,8 +45,8 @@ async def test_the_script_has_its_grace_when_another_node_is_taken_back(world: W
     assert (await end).exit_code == 3
 
 
-def test_who_leaves_is_forgotten_with_the_attempt() -> None:
-    """A launcher that connects again in the midst of it changes nothing; the next attempt does."""
+def test_leaving_is_reset_by_the_next_attempt() -> None:
+    """Not by a launcher that reconnects."""
     reserved = jobstore.Store(lambda: 5.0)
     reserved.leave(1, "n1")
     assert not reserved.is_leaving(1)
@@ -62,7 +62,7 @@ def test_who_leaves_is_forgotten_with_the_attempt() -> None:
     assert not reserved.is_leaving(1)
 
 
-async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: World) -> None:
+async def test_trusted_pods_are_removed_with_rank_0s_node(world: World) -> None:
     """Not with the first node that Slurm takes back."""
     world.bridge.context.settings = fakes.policy("open", mode="trust")
     running(world, dataclasses.replace(TWO, partition="open"))
@@ -72,8 +72,8 @@ async def test_where_kube_scheduler_places_pods_they_go_with_the_script(world: W
     assert world.kube.names("pods") == []
 
 
-async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World) -> None:
-    """Its Epilog came before the pod was made, and found nothing."""
+async def test_no_pod_is_bound_to_a_released_node(world: World) -> None:
+    """Its Epilog ran before the pod was created."""
     world.bridge.context.store.reserve(TWO)
     await world.bridge.releasing.release(1, "n2")
     with pytest.raises(gang.GangRefused, match="taken node n2 back"):
@@ -82,8 +82,8 @@ async def test_nothing_is_bound_to_a_node_that_slurm_has_taken_back(world: World
     assert not [call for call in world.kube.calls if call[0] == "bind"]
 
 
-async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) -> None:
-    """The room that the job still holds is elsewhere."""
+async def test_a_drain_stays_while_the_job_ends_on_another_node(world: World) -> None:
+    """The job's reservation is on the other node."""
     running(world, TWO)
     drainer = fakes.drainer(world.bridge)
     await drainer.abandon(1, "n2")
@@ -91,8 +91,7 @@ async def test_a_drain_stays_while_the_job_ends_on_its_other_node(world: World) 
     assert set(world.slurm.reasons) == {"n2"}
 
 
-async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World) -> None:
-    """Their job is alive, and has them where Slurm knows nothing of them."""
+async def test_trusted_pods_do_not_keep_a_node_drained(world: World) -> None:
     world.bridge.context.settings = fakes.policy("open", mode="trust")
     running(world, dataclasses.replace(TWO, partition="open", shares=TWO.shares[:1]))
     world.add_pod(fakes.pod("slurm-job-1-n9", on="n2", job=TWO.identity, status=fakes.running()))
@@ -102,10 +101,10 @@ async def test_pods_that_kube_scheduler_placed_keep_no_node_drained(world: World
     assert world.slurm.reasons == {}
 
 
-async def test_one_node_that_slurm_does_not_resume_keeps_no_other_drained(
+async def test_a_failed_resume_does_not_affect_other_nodes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have left slurm.conf."""
+    """The node may have left slurm.conf."""
     drainer = fakes.drainer(world.bridge)
     for node in ("n1", "n2"):
         await drainer.abandon(1, node)
@@ -121,10 +120,10 @@ async def test_one_node_that_slurm_does_not_resume_keeps_no_other_drained(
     assert set(world.slurm.reasons) == {"n1"}
 
 
-async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_going(
+async def test_an_undeletable_orphan_does_not_keep_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody's webhook protects it."""
+    """A webhook may protect it."""
     for number in (2, 3):
         world.add_pod(fakes.pod(f"orphan-{number}", job=fakes.identity(number)))
     delete = world.kube.delete

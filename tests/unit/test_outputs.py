@@ -1,4 +1,4 @@
-"""Output on its way to the launcher, when commands in the container fail."""
+"""Fetching output when commands in the container fail."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.unit.test_sessions import World
 world = test_sessions.world
 
 
-async def test_the_agent_is_told_however_often_that_fails(
+async def test_the_agent_is_told_despite_repeated_failures(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script that takes all memory or processes of its container keeps commands out for a while; an agent
-    that is never told would wait until the job's time is over.
+    """A script that exhausts memory or processes of its container blocks execs for a while; an agent that is
+    never told would wait until the job's time limit.
     """
     monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
     monkeypatch.setattr(joboutput, "LONGEST", 0.001)
@@ -33,8 +33,8 @@ async def test_the_agent_is_told_however_often_that_fails(
     await test_sessions.until(lambda: any("collected" in words[-1] for words in world.kube.commands))
 
 
-async def test_a_log_that_is_not_there_yet_is_asked_for_less_and_less(world: World) -> None:
-    """An image may take minutes to come, and an API that is asked too often says so."""
+async def test_log_requests_back_off(world: World) -> None:
+    """Pulling an image may take minutes."""
     world.run(7)
     world.kube.refuse["log", "pods"] = errors.KubeError("container is waiting to start", status=400)
     peer = await test_sessions.connect(world)
@@ -44,8 +44,8 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_less_and_less(world: Wor
     assert world.clock.now() > 1400
 
 
-async def test_the_log_of_a_pod_that_its_kubelet_does_not_know_yet_is_waited_for(world: World) -> None:
-    """A real API answers 404 for a moment after the binding; the output must not be lost for that."""
+async def test_a_404_for_a_log_before_the_pods_start_is_retried(world: World) -> None:
+    """The API answers 404 for a moment after the binding."""
     world.run(7)
     unknown = iter([errors.KubeNotFound("pod not found", status=404)] * 3)
     world.kube.refuse = test_sessions.RunsOut(("log", "pods"), unknown)
@@ -56,7 +56,7 @@ async def test_the_log_of_a_pod_that_its_kubelet_does_not_know_yet_is_waited_for
     assert await peer.hear() == [b"output", b"hello", b"1"]
 
 
-async def test_the_log_of_a_pod_that_has_gone_keeps_no_job_from_ending(world: World) -> None:
+async def test_a_job_ends_without_the_log_of_a_deleted_pod(world: World) -> None:
     world.run(7)
     world.kube.refuse["log", "pods"] = errors.KubeNotFound("pod not found", status=404)
     peer = await test_sessions.connect(world)
@@ -67,10 +67,10 @@ async def test_the_log_of_a_pod_that_has_gone_keeps_no_job_from_ending(world: Wo
         assert await peer.hear() == [b"exit", b"3"]
 
 
-async def test_output_that_cannot_be_read_in_the_container_is_given_up_in_words(
+async def test_unreadable_output_is_given_up_with_a_note(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node's full disk: the job ends as its script did, instead of with its time limit."""
+    """For example on a full disk: the job ends as its script did, instead of at its time limit."""
     monkeypatch.setattr(joboutput, "AT_ONCE", 0.001)
     monkeypatch.setattr(joboutput, "LONGEST", 0.001)
     world.run(7)

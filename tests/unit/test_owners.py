@@ -1,4 +1,4 @@
-"""The user behind a job, with a name service that comes and goes."""
+"""Job owners, with a name service that fails or hangs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def away(number: int) -> pwd.struct_passwd:
     raise KeyError(f"not found: {number}")
 
 
-async def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job would run without its groups, in another namespace, while LDAP restarts."""
+async def test_a_known_user_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While LDAP restarts, a job would run without its groups, in another namespace."""
     found = owners.Owners()
     before = await found.of(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", away)
@@ -33,25 +33,23 @@ async def test_who_was_known_stays_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert await owners.Owners().of(1001) == unknown
 
 
-async def test_who_was_never_known_waits_for_a_name_service_that_fails(
+async def test_an_unknown_user_waits_for_a_failing_name_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With sssd stopped pwd says "not found" and getpwuid_r returns ENOENT. The user's first job would run
-    in another namespace, without its groups.
-    """
+    """With a stopped sssd pwd raises KeyError and getpwuid_r returns ENOENT."""
     found = owners.Owners()
     known = await found.of(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", away)
     monkeypatch.setattr(owners, "_GETPWUID_R", lambda *asked: errno.ENOENT)
-    with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+    with pytest.raises(errors.KubeUnavailable, match="does not answer for uid 4242424"):
         await found.of(4242424)
     assert await found.of(os.getuid()) == known
     monkeypatch.undo()
     assert (await found.of(4242424)).name == "4242424"
 
 
-async def test_groups_that_were_known_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that tells of users and of no groups tells of one group only, and calls that all."""
+async def test_known_groups_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name service without groups reports the primary group only."""
     found = owners.Owners()
     monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 4711])
     before = await found.of(os.getuid())
@@ -63,8 +61,8 @@ async def test_groups_that_were_known_stay_known(monkeypatch: pytest.MonkeyPatch
     assert (await owners.Owners().of(os.getuid())).groups == (entry.pw_gid,)
 
 
-async def test_a_job_has_the_group_that_it_was_submitted_with() -> None:
-    """As after newgrp: beside all groups of its user, as plain Slurm does it."""
+async def test_a_job_has_its_submission_group() -> None:
+    """As after newgrp: with all groups of its user, as in plain Slurm."""
     entry = pwd.getpwuid(os.getuid())
     job = dataclasses.replace(fakes.allocation(), identity=fakes.identity(uid=entry.pw_uid), gid=100)
     owner = await owners.Owners().of_job(job)
@@ -72,8 +70,8 @@ async def test_a_job_has_the_group_that_it_was_submitted_with() -> None:
     assert owner.groups == tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
 
 
-async def test_a_name_service_that_hangs_holds_nobody_else_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom it does not tell of is put off or taken as before; one thread at most waits for each."""
+async def test_a_hanging_name_service_blocks_only_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known users come from the cache; there is at most one thread per uid."""
     found = owners.Owners(seconds=0.05)
     known, true, released = await found.of(os.getuid()), owners.look_up, threading.Event()
     waiting: list[int] = []
@@ -86,9 +84,9 @@ async def test_a_name_service_that_hangs_holds_nobody_else_up(monkeypatch: pytes
     monkeypatch.setattr(owners, "look_up", hang)
     assert await found.of(os.getuid()) == known
     for _ in range(3):
-        with pytest.raises(errors.KubeUnavailable, match="does not tell who uid 4242424 is"):
+        with pytest.raises(errors.KubeUnavailable, match="does not answer for uid 4242424"):
             await found.of(4242424)
     assert waiting == [os.getuid(), 4242424]
     released.set()
-    await asyncio.gather(*found.asked.values())
+    await asyncio.gather(*found.pending.values())
     assert (await found.of(4242424)).name == "4242424"

@@ -21,10 +21,9 @@ world = test_sessions.world
         (b"TOLERATION=spot=yes:NoExecute", b""),
     ],
 )
-async def test_where_kube_scheduler_places_a_script_reaches_no_other_nodes(
+async def test_trusted_scripts_are_limited_to_allowed_taints_and_labels(
     world: World, line: bytes, words: bytes
 ) -> None:
-    """Only with the taints and labels that the site allows there."""
     world.bridge.context.settings = fakes.policy("gpu", mode="trust", allowed_tolerations=("spot", "pool=a"))
     world.run(7)
     peer = await test_sessions.connect(world)

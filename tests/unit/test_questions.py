@@ -1,4 +1,4 @@
-"""What hooks ask on penstockd's socket, and the answers; Slurm and Kubernetes are played by fakes."""
+"""Hooks' requests on penstockd's socket and the answers, with fakes of Slurm and Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["world"]  # pytest finds the fixture by its name
 
 
 async def test_hooks_are_answered(world: World) -> None:
-    """Admission with its reason, release, and a drain when time is over."""
+    """Admission, refusal, release, and a drain after a timeout."""
     world.run(7)
     for question, word in (
         (("admit", "job", "7", "restart", "0", "uid", str(UID)), b"yes"),
@@ -30,8 +30,8 @@ async def test_hooks_are_answered(world: World) -> None:
     assert world.slurm.reasons == {"n1": "penstock: pods of job 7 may still run here"}
 
 
-async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
-    """The reason and the next try are in the comment."""
+async def test_repeated_refusals_delay_a_job_longer(world: World) -> None:
+    """The comment has the reason and the next try."""
     world.run(7)
     world.slurm.live[7] = jobs.LiveJob(identity=fakes.identity(7, uid=UID), state="PENDING", partition="gpu")
     world.slurm.queue[7] = fakes.job(7)
@@ -47,7 +47,7 @@ async def test_a_refused_job_is_put_off_longer_each_time(world: World) -> None:
 
 
 async def ask_to_admit(world: World, *fields: str) -> list[bytes]:
-    """penstockd's answer about job 1, when all that comes after it is done."""
+    """penstockd's answer for job 1, after its follow-up is done."""
     peer = await connect(world)
     peer.send("admit", "job", "1", "uid", str(UID), "restart", "0", *fields)
     heard = await peer.hear()
@@ -55,8 +55,8 @@ async def ask_to_admit(world: World, *fields: str) -> list[bytes]:
     return heard
 
 
-async def test_a_job_whose_environment_is_armed_is_ended_in_words(world: World) -> None:
-    """It would never start: the comment says why, and it is cancelled once Slurm has sent it back."""
+async def test_a_job_with_an_unsafe_environment_is_cancelled(world: World) -> None:
+    """With the reason as comment, once Slurm has requeued it."""
     world.slurm.add(fakes.allocation(1), state="PENDING")
     word, reason = await ask_to_admit(world, "armed", "LD_PRELOAD", "armed", "LOCPATH")
     assert word == b"no"
@@ -66,16 +66,15 @@ async def test_a_job_whose_environment_is_armed_is_ended_in_words(world: World) 
     assert world.bridge.context.store.reservation(1) is None
 
 
-async def test_a_job_whose_environment_cannot_be_read_waits(world: World) -> None:
-    """Nobody knows whether it is armed: it is not lost, and not started."""
+async def test_a_job_with_an_unreadable_environment_waits(world: World) -> None:
     world.slurm.add(fakes.allocation(1), state="PENDING")
     word, reason = await ask_to_admit(world, "unread", "/s/environment: Permission denied")
     assert (word, world.slurm.cancelled) == (b"no", [])
     assert b"(/s/environment: Permission denied)" in reason
 
 
-async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World) -> None:
-    """Slurm 24.11 would have two records of the job from one second, and show the wrong one."""
+async def test_a_refusal_waits_for_the_next_second(world: World) -> None:
+    """Slurm 24.11 would have two records of the job with the same second, and show the wrong one."""
     world.run(7)
     world.slurm.live[7] = dataclasses.replace(world.slurm.live[7], state="PENDING")
     world.kube.add_pod(fakes.pod("big", cpus="8"))
@@ -88,8 +87,7 @@ async def test_a_refusal_comes_in_a_later_second_than_its_question(world: World)
     await asyncio.gather(*world.bridge.admission._followups.values())
 
 
-async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World) -> None:
-    """The hook would give up, and the job wait for years."""
+async def test_a_wall_clock_set_back_does_not_delay_a_refusal(world: World) -> None:
     world.run(7)
     world.slurm.live[7] = dataclasses.replace(world.slurm.live[7], state="PENDING")
     world.kube.add_pod(fakes.pod("big", cpus="8"))
@@ -103,10 +101,8 @@ async def test_a_wall_clock_set_back_meanwhile_puts_no_refusal_off(world: World)
     await asyncio.gather(*world.bridge.admission._followups.values())
 
 
-async def test_what_follows_a_refusal_ends_when_slurm_tries_the_job_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """slurmctld was away while it should be told why the job waits; then the job runs, and waits no more."""
+async def test_the_next_admission_cancels_a_follow_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """slurmctld was down and did not get the comment; it must not be set on a running job."""
     world.run(7)
     world.kube.add_pod(fakes.pod("big", cpus="8"))
     back, said = asyncio.Event(), world.slurm.say_why_it_waits
@@ -130,8 +126,7 @@ async def ask_again(world: World) -> list[bytes]:
     return await peer.hear()
 
 
-async def test_nothing_is_promised_before_recovery(world: World) -> None:
-    """A penstockd that does not know yet what is running asks for patience."""
+async def test_hooks_wait_for_recovery(world: World) -> None:
     world.recovered.clear()
     peer = await connect(world)
     peer.send("admit", "job", "7", "restart", "0", "uid", str(UID))
@@ -139,15 +134,15 @@ async def test_nothing_is_promised_before_recovery(world: World) -> None:
 
 
 @pytest.mark.parametrize("question", [("admit", "job", "x"), ("nonsense",), ("admit", "job")])
-async def test_nonsense_is_answered_with_an_error(world: World, question: tuple[str, ...]) -> None:
-    """And the server goes on."""
+async def test_a_protocol_error_is_answered_with_an_error(world: World, question: tuple[str, ...]) -> None:
+    """The server goes on."""
     peer = await connect(world)
     peer.send(*question)
     assert (await peer.hear())[0] == b"error"
 
 
-async def test_hooks_questions_are_for_hooks(world: World) -> None:
-    """An ordinary user cannot release or admit anything."""
+async def test_hook_requests_need_a_hook_uid(world: World) -> None:
+    """Ordinary users cannot admit or release."""
     world.server.hook_uids = frozenset({UID + 1})
     peer = await connect(world)
     peer.send("release", "job", "7", "node", "n1")

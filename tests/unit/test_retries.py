@@ -1,6 +1,4 @@
-"""Refused jobs: kept from nodes that would mislead Slurm, woken when there is room, and nobody else's wish
-touched.
-"""
+"""Steering of refused jobs: exclusions, delays and waking."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ class World:
         self.steering, self.store = bridge.steering, bridge.context.store
 
     def fill(self, *names: str, gpus: int = 3) -> None:
-        """Somebody else's pods."""
+        """Foreign pods."""
         for name in names:
             self.pods.put(fakes.pod(f"other-{next(self.numbers)}", on=name, gpus=gpus))
 
@@ -65,7 +63,7 @@ class World:
         self.store.reserve(fakes.allocation(job_id, on=on, gpus=gpus))
 
     async def refuse(self, job_id: int = 7, *, on: tuple[str, ...] = ("n1",), gpus: int = 2) -> bool:
-        """Whether it goes elsewhere."""
+        """Whether the job may start elsewhere at once."""
         self.slurm.queue.setdefault(job_id, fakes.job(job_id))
         self.steering.refused(fakes.allocation(job_id, on=on, gpus=gpus), on=on[:1])
         return await self.steering.put_off(job_id, 12, tries=1)
@@ -82,24 +80,24 @@ def world() -> World:
     return World()
 
 
-async def test_a_job_goes_where_there_is_room_at_once(world: World) -> None:
-    """All nodes without room for it are avoided, not only the one that was tried."""
+async def test_nodes_without_room_are_excluded(world: World) -> None:
+    """All of them, not only the one that was tried."""
     world.fill("n1", "n2", "n4")
     assert await world.refuse()
     assert world.excluded() == ("n1", "n2", "n4")
     assert world.sleeping() == []
 
 
-async def test_nodes_that_slurms_own_jobs_fill_are_left_to_slurm(world: World) -> None:
-    """It waits for them as it always does, by priority."""
+async def test_nodes_full_of_slurm_jobs_are_not_excluded(world: World) -> None:
+    """Slurm waits for its own jobs by priority."""
     world.fill("n1", "n2")
     world.run(1, "n3", gpus=4)
     assert await world.refuse()
     assert world.excluded() == ("n1", "n2")
 
 
-async def test_a_node_that_others_and_jobs_share_misleads(world: World) -> None:
-    """Slurm sees two GPUs there, and there is one."""
+async def test_a_node_shared_with_foreign_pods_is_excluded(world: World) -> None:
+    """Slurm sees two GPUs there, and one is free."""
     world.fill("n1", "n2", "n3", gpus=4)
     world.fill("n4", gpus=1)
     world.run(1, "n4", gpus=2)
@@ -107,14 +105,14 @@ async def test_a_node_that_others_and_jobs_share_misleads(world: World) -> None:
     assert world.excluded() == ()
 
 
-async def test_without_any_node_it_waits(world: World) -> None:
-    """And nothing is excluded: Slurm holds a job for ever that no node is left for."""
+async def test_a_job_without_any_node_is_delayed(world: World) -> None:
+    """Nothing is excluded: Slurm holds a job forever that fits on no node."""
     world.fill(*NODES)
     assert not await world.refuse()
     assert (world.excluded(), world.slurm.delays) == ((), {7: 12})
 
 
-async def test_room_wakes_it(world: World) -> None:
+async def test_room_wakes_a_job(world: World) -> None:
     world.fill(*NODES)
     await world.refuse()
     await world.steering.look()
@@ -125,8 +123,8 @@ async def test_room_wakes_it(world: World) -> None:
     assert world.excluded() == ("n1", "n3", "n4")
 
 
-async def test_no_more_are_woken_than_there_is_room_for(world: World) -> None:
-    """By Slurm's priority; the others would be refused at once."""
+async def test_only_as_many_jobs_are_woken_as_fit(world: World) -> None:
+    """By Slurm's priority; the others would be refused."""
     world.fill(*NODES)
     for job_id in range(10, 16):
         await world.refuse(job_id)
@@ -142,8 +140,8 @@ async def test_no_more_are_woken_than_there_is_room_for(world: World) -> None:
     assert world.sleeping() == [10, 11, 12, 13]
 
 
-async def test_a_node_is_offered_again_when_it_has_room(world: World) -> None:
-    """A job that waits for Slurm's own jobs elsewhere."""
+async def test_an_exclusion_is_lifted_when_the_node_has_room(world: World) -> None:
+    """For a job that waits for Slurm's own jobs elsewhere."""
     world.fill("n1", "n2", "n4")
     world.run(1, "n3", gpus=4)
     await world.refuse()
@@ -152,7 +150,7 @@ async def test_a_node_is_offered_again_when_it_has_room(world: World) -> None:
     assert world.excluded() == ("n2", "n4")
 
 
-async def test_cordoned_and_unready_nodes_are_avoided(world: World) -> None:
+async def test_cordoned_and_unready_nodes_are_excluded(world: World) -> None:
     world.nodes.objects["/n1"] = fakes.node("n1", cordoned=True)
     world.nodes.objects["/n2"] = fakes.node("n2", ready=False)
     del world.nodes.objects["/n3"]
@@ -160,7 +158,7 @@ async def test_cordoned_and_unready_nodes_are_avoided(world: World) -> None:
     assert world.excluded() == ("n1", "n2", "n3")
 
 
-async def test_the_owners_own_list_is_untouched(world: World) -> None:
+async def test_the_owners_exclusions_are_kept(world: World) -> None:
     world.slurm.queue[7] = fakes.job(7, excluded=("n2",))
     world.fill("n1", "n2")
     await world.refuse()
@@ -171,7 +169,7 @@ async def test_the_owners_own_list_is_untouched(world: World) -> None:
     assert world.excluded() == ("n2",)
 
 
-async def test_a_job_for_named_nodes_waits_for_them(world: World) -> None:
+async def test_a_job_for_named_nodes_is_delayed(world: World) -> None:
     world.slurm.queue[7] = fakes.job(7, is_fixed=True)
     world.fill("n1")
     assert not await world.refuse()
@@ -181,8 +179,8 @@ async def test_a_job_for_named_nodes_waits_for_them(world: World) -> None:
     assert (world.sleeping(), world.excluded()) == ([], ())
 
 
-async def test_a_job_that_asks_for_features_goes_to_nodes_like_its_own_only(world: World) -> None:
-    """Which others would do is Slurm's to know."""
+async def test_features_restrict_a_job_to_nodes_like_its_own(world: World) -> None:
+    """Only Slurm knows which other nodes suit."""
     world.slurm.places = (target("n1", features=("a",)), target("n2"), target("n3", features=("a",)))
     world.slurm.queue[7] = fakes.job(7, features=True)
     world.fill("n1")
@@ -191,14 +189,14 @@ async def test_a_job_that_asks_for_features_goes_to_nodes_like_its_own_only(worl
     assert not await world.refuse()
 
 
-async def test_a_gang_goes_when_enough_nodes_are_left(world: World) -> None:
+async def test_a_gang_is_steered_if_enough_nodes_are_left(world: World) -> None:
     world.fill("n1", "n2")
     assert await world.refuse(on=("n1", "n3"))
     world.fill("n4")
     assert not await world.refuse(on=("n1", "n3"))
 
 
-async def test_a_later_start_that_its_owner_set_is_left(world: World) -> None:
+async def test_the_owners_later_start_time_is_kept(world: World) -> None:
     world.fill(*NODES)
     await world.refuse()
     later = dataclasses.replace(world.slurm.queue[7], begins=world.slurm.queue[7].until + 3600)
@@ -210,8 +208,8 @@ async def test_a_later_start_that_its_owner_set_is_left(world: World) -> None:
     assert world.slurm.queue[7] == later
 
 
-async def test_a_job_that_slurm_has_no_node_for_is_let_go(world: World) -> None:
-    """Whatever made it so: Slurm holds it, and nobody would look at it again."""
+async def test_exclusions_are_lifted_if_slurm_has_no_node_left(world: World) -> None:
+    """Slurm holds the job, and would not look at it again."""
     world.fill("n1", "n2", "n4")
     await world.refuse()
     world.slurm.stuck.add(7)
@@ -220,7 +218,7 @@ async def test_a_job_that_slurm_has_no_node_for_is_let_go(world: World) -> None:
     assert world.excluded() == ()
 
 
-async def test_what_an_earlier_penstockd_set_is_taken_back(world: World) -> None:
+async def test_recovery_undoes_steering(world: World) -> None:
     world.fill("n1", "n2", "n4")
     await world.refuse()
     fresh = World()
@@ -229,7 +227,7 @@ async def test_what_an_earlier_penstockd_set_is_taken_back(world: World) -> None
     assert (fresh.excluded(), fresh.sleeping()) == ((), [])
 
 
-async def test_a_job_that_ran_and_waits_again_is_kept_from_nothing(world: World) -> None:
+async def test_exclusions_are_lifted_after_a_requeue(world: World) -> None:
     world.fill("n1", "n2", "n4")
     await world.refuse()
     started = fakes.allocation(7, on=("n3",), gpus=2)
@@ -244,10 +242,8 @@ async def test_a_job_that_ran_and_waits_again_is_kept_from_nothing(world: World)
 
 
 @pytest.mark.parametrize("had_waited", [False, True])
-async def test_a_job_that_ran_and_was_requeued_begins_when_slurm_says(world: World, had_waited: bool) -> None:
-    """At once, slurmd would run no Epilog on nodes where it had no step; it is only kept from nothing any
-    more. Before that it had gone on at once, or waited for a time that is over.
-    """
+async def test_a_requeued_jobs_start_time_is_kept(world: World, had_waited: bool) -> None:
+    """Started at once, slurmd would run no Epilog on nodes without a step. Only the exclusions are lifted."""
     world.fill("n1", "n2", "n4")
     await world.refuse(on=("n1", "n3"))
     started = fakes.allocation(7, on=("n2", "n3"), gpus=2)
@@ -261,14 +257,14 @@ async def test_a_job_that_ran_and_was_requeued_begins_when_slurm_says(world: Wor
     assert (world.excluded(), world.slurm.queue[7].begins, world.slurm.delays) == ((), 2_000, {})
 
 
-async def test_a_restart_of_penstockd_leaves_a_requeued_jobs_start_time(world: World) -> None:
+async def test_recovery_keeps_a_requeued_jobs_start_time(world: World) -> None:
     kept = fakes.job(7, avoids=("n1",), excluded=("n1",), begins=2_000)
     world.slurm.queue[7] = kept
     await world.steering.recover()
     assert (world.excluded(), world.slurm.queue[7].begins, world.slurm.delays) == ((), 2_000, {})
 
 
-async def test_jobs_that_have_gone_are_forgotten(world: World) -> None:
+async def test_ended_jobs_are_forgotten(world: World) -> None:
     world.fill(*NODES)
     await world.refuse()
     world.slurm.queue.clear()
@@ -277,8 +273,8 @@ async def test_jobs_that_have_gone_are_forgotten(world: World) -> None:
     assert world.steering.waiting == {}
 
 
-async def test_a_job_that_is_refused_again_and_again_waits_out_its_time(world: World) -> None:
-    """Somebody's picture is wrong: asking at once would go on for ever."""
+async def test_a_job_refused_too_often_is_only_delayed(world: World) -> None:
+    """Slurm's view or ours must be wrong."""
     world.fill("n1")
     world.steering.refused(fakes.allocation(7, gpus=2), on=("n1",))
     world.slurm.queue[7] = fakes.job(7)
@@ -289,7 +285,7 @@ async def test_a_job_that_is_refused_again_and_again_waits_out_its_time(world: W
 
 async def test_jobs_wake_when_the_api_answers_again(world: World) -> None:
     world.slurm.queue[7] = fakes.job(7)
-    world.steering.unseen(7)
+    world.steering.api_unavailable(7)
     await world.steering.put_off(7, 48, tries=3)
     world.pods.listed.clear()
     await world.steering.look()
@@ -309,10 +305,10 @@ AMOUNTS = st.lists(st.integers(0, 4), min_size=4, max_size=4)
     count=st.integers(1, 4),
     up=st.sets(st.sampled_from(NODES)),
 )
-def test_enough_nodes_are_always_left_that_slurm_can_use(
+def test_enough_suitable_nodes_are_never_excluded(
     others: list[int], ours: list[int], gpus: int, count: int, up: set[str]
 ) -> None:
-    """A job for which Slurm has no node at all is held for ever."""
+    """Slurm holds a job forever that fits on no node."""
     world = World()
     for number, name in enumerate(NODES):
         world.pods.put(fakes.pod(name, on=name, gpus=others[number]))

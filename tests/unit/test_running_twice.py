@@ -1,4 +1,4 @@
-"""--no-requeue is about running again, not about waiting: until its script begins every job may go back."""
+"""--no-requeue is about running again: until its script begins, any job may be requeued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def say(world: World, requeue: bool | None) -> None:
-    """What the job's owner said at submission."""
+    """Set the job's --requeue option."""
     world.slurm.allocations[JOB] = dataclasses.replace(world.slurm.allocations[JOB], requeue=requeue)
 
 
@@ -38,10 +38,10 @@ async def start(world: World) -> test_sessions.Peer:
     ("said", "by_default", "fixed"),
     [(False, True, True), (True, False, False), (None, True, False), (None, False, True)],
 )
-async def test_the_owners_word_holds_from_the_start_on(
+async def test_requeue_option_applies_from_the_scripts_start(
     world: World, said: bool | None, by_default: bool, fixed: bool
 ) -> None:
-    """And where there is none the site's JobRequeue."""
+    """Without one, JobRequeue does."""
     say(world, said)
     world.slurm.by_default = by_default
     peer = await start(world)
@@ -49,7 +49,7 @@ async def test_the_owners_word_holds_from_the_start_on(
     assert (JOB in world.slurm.never_again) is fixed
 
 
-async def test_a_job_that_has_begun_is_not_run_again(world: World) -> None:
+async def test_a_job_that_has_begun_is_not_requeued(world: World) -> None:
     say(world, False)
     peer = await start(world)
     await peer.hear()
@@ -63,7 +63,7 @@ async def test_a_job_that_has_begun_is_not_run_again(world: World) -> None:
     assert world.slurm.requeued == []
 
 
-async def test_a_job_that_kubelet_refuses_waits_again(world: World) -> None:
+async def test_a_job_rejected_by_the_kubelet_is_requeued(world: World) -> None:
     """Its script has not begun."""
     say(world, False)
     peer = await start(world)
@@ -73,7 +73,7 @@ async def test_a_job_that_kubelet_refuses_waits_again(world: World) -> None:
     await test_sessions.until(lambda: world.slurm.requeued == [JOB])
 
 
-async def test_a_job_whose_node_leaves_before_its_start_waits_again(world: World) -> None:
+async def test_a_job_whose_node_leaves_before_its_start_is_requeued(world: World) -> None:
     say(world, False)
     world.slurm.never_again.add(JOB)  # a penstockd that was killed before the start had said so already
     world.bridge.context.nodes.objects.clear()
@@ -83,8 +83,8 @@ async def test_a_job_whose_node_leaves_before_its_start_waits_again(world: World
     await test_sessions.until(lambda: world.slurm.requeued == [JOB])
 
 
-async def test_a_launcher_that_comes_back_to_nothing_does_not_run_again(world: World) -> None:
-    """It was told of the start: whoever lost the pods, the script may have run."""
+async def test_a_reattached_launcher_without_pods_is_not_requeued(world: World) -> None:
+    """It was told of the start: the script may have run."""
     say(world, False)
     world.slurm.never_again.add(JOB)
     world.bridge.context.nodes.objects.clear()
@@ -96,8 +96,8 @@ async def test_a_launcher_that_comes_back_to_nothing_does_not_run_again(world: W
     assert world.slurm.requeued == []
 
 
-async def test_a_word_that_was_changed_while_the_job_waited_is_kept(world: World) -> None:
-    """Slurm would cancel it at the next refusal."""
+async def test_a_requeue_option_changed_while_waiting_is_kept(world: World) -> None:
+    """Slurm would cancel the job at the next refusal."""
     world.slurm.allocations[JOB] = dataclasses.replace(world.slurm.allocations[JOB], may_go_back=False)
     world.slurm.never_again.add(JOB)
     await fakes.admit(world.bridge, fakes.identity(JOB, uid=test_sessions.UID))

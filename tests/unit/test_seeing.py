@@ -1,4 +1,4 @@
-"""Timeline, metrics and views: what people are told about jobs."""
+"""What people see of jobs: timeline, metrics, views and log."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.unit import fakes
 NO_ROOM = Refusal(kind=RefusalKind.NO_ROOM, node="n1", resource="gpu", wanted="2", free="1")
 
 
-def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory stays bounded, owners included."""
+def test_the_least_recently_used_job_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded."""
     monkeypatch.setattr(jobstore, "LATEST_JOBS", 2)
     kept = jobstore.Store(lambda: 0.0)
     for job_id in (1, 2, 1, 3):
@@ -34,8 +34,7 @@ def test_the_longest_untouched_job_is_forgotten_first(monkeypatch: pytest.Monkey
     assert [(job.job_id, job.uid, len(job.steps)) for job in kept.all()] == [(1, 1001, 2), (3, 1001, 1)]
 
 
-def test_as_many_jobs_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is forgotten before, however nearly full the memory is."""
+def test_no_job_is_forgotten_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobstore, "LATEST_JOBS", 10)
     kept = jobstore.Store(lambda: 0.0)
     for job_id in range(1, 11):
@@ -45,8 +44,7 @@ def test_as_many_jobs_are_remembered_as_there_is_room_for(monkeypatch: pytest.Mo
     assert [job.job_id for job in kept.all()] == list(range(2, 12))
 
 
-def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long ago it was touched."""
+def test_a_job_that_is_not_idle_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobstore, "LATEST_JOBS", 2)
     kept = jobstore.Store(lambda: 0.0)
     kept.reserve(fakes.allocation(1))
@@ -58,8 +56,7 @@ def test_a_job_that_something_is_under_way_for_is_not_forgotten(monkeypatch: pyt
     assert len(kept.all()) <= 4
 
 
-def test_a_job_that_is_refused_for_days_is_remembered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its latest steps."""
+def test_timelines_keep_the_latest_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobstore, "LATEST_STEPS", 3)
     kept = jobstore.Store(lambda: 0.0)
     for number in range(5):
@@ -82,7 +79,7 @@ def bridge() -> bridging.Bridge:
 
 
 def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge) -> None:
-    """Everybody else gets an empty view, not a hint."""
+    """Others get an empty view."""
     identity = dataclasses.replace(fakes.identity(1))
     bridge.context.pods.put(fakes.pod("p", job=identity, status=fakes.ended(137, reason="OOMKilled")))
     bridge.context.store.job(1).uid = 1001
@@ -94,8 +91,8 @@ def test_a_job_is_described_to_its_owner_and_to_the_site(bridge: bridging.Bridge
     assert queries.describe(bridge, (), uid=1002, sees_all=False) == []
 
 
-async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge: bridging.Bridge) -> None:
-    """Each once, the latest last; of a pod that runs nobody is asked."""
+async def test_warnings_of_waiting_pods_are_shown(bridge: bridging.Bridge) -> None:
+    """Each once, the latest last; not for running pods."""
     bridge.context.pods.put(fakes.pod("p", job=fakes.identity(1), status=types.PodStatus()))
     bridge.context.pods.put(fakes.pod("q", job=fakes.identity(2), status=fakes.running()))
     kube = bridge.context.kube
@@ -115,8 +112,8 @@ async def test_a_pod_that_does_not_start_comes_with_the_warnings_about_it(bridge
     assert running.pods[0].warnings == ()
 
 
-def test_warnings_of_pods_are_shown_once_for_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the first pod's name, and how many more there are."""
+def test_equal_warnings_of_pods_are_merged(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the first pod's name and the number of others."""
     pods = [
         descriptions.PodView(f"p{n}", "u", n, 0, "n1", "Pending", "i", warnings=("FailedMount: x",))
         for n in (0, 1)
@@ -126,8 +123,8 @@ def test_warnings_of_pods_are_shown_once_for_all_of_them(capsys: pytest.CaptureF
     assert (said.count("FailedMount: x"), "p0 and 1 more" in said) == (1, True)
 
 
-def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridging.Bridge) -> None:
-    """With what it waits for, to its owner and to the site, until something else happens to it."""
+def test_refused_jobs_are_listed(bridge: bridging.Bridge) -> None:
+    """To owner and site, with the reason, until something else happens to the job."""
     bridge.context.store.job(1).uid = 1001
     bridge.context.store.note_refusal(1, (NO_ROOM,), "waits")
     for uid, sees_all, expected in (
@@ -144,7 +141,6 @@ def test_a_job_that_was_sent_back_is_among_those_that_are_listed(bridge: bridgin
 
 
 def test_refusals_are_counted_by_kind() -> None:
-    """Few labels, however many nodes and jobs."""
     figures = metrics.Metrics()
     figures.refused(NO_ROOM)
     labels = {"kind": "no-room", "resource": "gpu"}
@@ -160,14 +156,12 @@ def test_refusals_are_counted_by_kind() -> None:
     ],
 )
 def test_ends_are_counted_by_how_and_kind(outcome: Outcome, how: str, kind: str) -> None:
-    """Dashboards tell the job's failures from the cluster's."""
     figures = metrics.Metrics()
     figures.ended(outcome)
     assert figures.registry.get_sample_value("penstock_ended_total", {"how": how, "kind": kind}) == 1
 
 
 async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
-    """Plain HTTP on loopback."""
     figures = metrics.Metrics()
     figures.admitted()
     serving = asyncio.create_task(metrics.serve(figures, unused_tcp_port))
@@ -188,8 +182,7 @@ async def test_metrics_are_served_to_prometheus(unused_tcp_port: int) -> None:
     assert "penstock_admitted_total 1.0" in answer
 
 
-def test_log_lines_for_machines_carry_the_job() -> None:
-    """Whoever collects logs can ask for one job."""
+def test_json_log_lines_have_the_job_id() -> None:
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     handler.setFormatter(logformat.JsonLines())

@@ -1,4 +1,4 @@
-"""Conversations on penstockd's socket, with a real socket and Slurm and Kubernetes played by fakes."""
+"""Conversations on penstockd's socket, with fakes of Slurm and Kubernetes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from penstock.daemon import metrics, server
 from penstock.hooks import wire
 from penstock.kube import kinds, podview, reflectors, types
 from penstock.model import jobs
-from penstock.render import pods as rendering
-from penstock.render import secrets
 from tests.unit import fakes
 
 UID = os.getuid()
 
 
 class World:
-    """A server on a socket, and both sides of it."""
+    """A server on a socket and its peers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,25 +50,25 @@ class World:
         self.server = server.Server(self.bridge, frozenset({UID}), self.recovered, metrics.Metrics())
 
     def run(self, job_id: int) -> None:
-        """A running job of ours."""
+        """Add a running job of ours."""
         allocation = fakes.allocation(job_id)
         identity = fakes.identity(job_id, uid=UID)
         self.slurm.add(jobs.Allocation(identity=identity, shares=allocation.shares, partition="gpu"))
 
     def allow(self, *prefixes: str, forbidden: str) -> None:
-        """From now on these images, and not that directive."""
+        """Restrict the images and forbid a directive."""
         self.bridge.context.settings = msgspec.structs.replace(
             self.bridge.context.settings, allowed_images=prefixes, forbidden_directives=(forbidden,)
         )
 
     def end(self, status: types.PodStatus) -> None:
-        """The job's pod gets this status."""
+        """Set the status of the job's pod."""
         (key,) = [key for key in self.kube.objects if key[0] == "pods"]
         self.pods._set("/".join(key[1:]), self.kube.show(key, status))
 
 
 class Peer:
-    """The hook's or launcher's end."""
+    """A hook's or launcher's end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -91,7 +89,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @contextlib.asynccontextmanager
 async def served(path: Path) -> AsyncIterator[World]:
-    """A world whose socket is open."""
+    """A world with an open socket."""
     world = World(path)
     listening = await asyncio.start_unix_server(world.server.handle, world.path)
     yield world
@@ -134,8 +132,7 @@ def launch(
     peer.send("launch", *fields, "script", script, "stdout", stdout, "stderr", stdout)
 
 
-async def test_a_job_is_launched_and_its_end_is_told(world: World) -> None:
-    """started, then the exit code."""
+async def test_a_launcher_is_told_start_and_exit_code(world: World) -> None:
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
@@ -145,7 +142,7 @@ async def test_a_job_is_launched_and_its_end_is_told(world: World) -> None:
 
 
 async def test_a_signal_reaches_the_pod(world: World) -> None:
-    """As a command in the container."""
+    """By a command in the container."""
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
@@ -160,8 +157,8 @@ async def test_a_signal_reaches_the_pod(world: World) -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_a_signal_waits_for_the_script_to_begin(world: World, ends: bool) -> None:
-    """Its image may take long to come; a SIGTERM, which comes behind it, does not wait."""
+async def test_signals_wait_for_the_start_except_sigterm(world: World, ends: bool) -> None:
+    """Pulling the image may take long; a SIGTERM overtakes the other signals."""
     world.kube.on_bind = lambda key: world.pods._set(
         "/".join(key[1:]), world.kube.show(key, types.PodStatus())
     )
@@ -186,10 +183,10 @@ async def test_a_signal_waits_for_the_script_to_begin(world: World, ends: bool) 
 
 
 @pytest.mark.parametrize("tries", [1, 2, 3])
-async def test_signals_that_wait_keep_their_order(
+async def test_waiting_signals_keep_their_order(
     world: World, monkeypatch: pytest.MonkeyPatch, tries: int
 ) -> None:
-    """The script hears them as they were sent, and the launcher strikes off its list what was delivered."""
+    """The launcher is told of each delivery in that order."""
     world.kube.on_bind = lambda key: world.pods._set(
         "/".join(key[1:]), world.kube.show(key, types.PodStatus())
     )
@@ -223,8 +220,8 @@ async def test_signals_that_wait_keep_their_order(
     assert heard == [10, 12, 1]
 
 
-async def test_a_script_that_ends_well_before_its_signal_is_answered_has_ended_well(world: World) -> None:
-    """The container's end takes the `kill` in it along, so the pod is deleted to be sure."""
+async def test_success_during_a_sigterm_is_kept(world: World) -> None:
+    """The container's end interrupts the `kill`, so the pod is deleted to be sure."""
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
@@ -242,7 +239,7 @@ async def test_a_script_that_ends_well_before_its_signal_is_answered_has_ended_w
 
 
 async def test_output_is_fetched_and_the_agent_told_when_it_is_written(world: World) -> None:
-    """From where the launcher stopped; the mark comes after the launcher's own word."""
+    """From the launcher's offset; the agent is told after the launcher has confirmed."""
     world.run(7)
     world.kube.printed = [(1, b"lo "), (2, b"a trouble of the command's own"), (1, b"world")]
     peer = await connect(world)
@@ -260,8 +257,8 @@ async def test_output_is_fetched_and_the_agent_told_when_it_is_written(world: Wo
     assert await peer.hear() == [b"exit", b"0"]
 
 
-async def test_output_that_cannot_be_fetched_is_said(world: World) -> None:
-    """The container was killed as a whole: its last words may be missing."""
+async def test_incomplete_output_is_noted(world: World) -> None:
+    """The container was killed as a whole."""
     world.run(7)
     world.kube.refuse["stream", "pods"] = errors.KubeUnavailable("broke off")
     peer = await connect(world)
@@ -275,11 +272,9 @@ async def test_output_that_cannot_be_fetched_is_said(world: World) -> None:
 
 
 @pytest.mark.parametrize("script", [b"#!/x\n#K8S_COMMAND=@entrypoint\n", b"#!/x\ntrue\n"])
-async def test_a_stream_that_hangs_is_said_to_be_incomplete(
+async def test_a_hanging_stream_is_noted_as_incomplete(
     world: World, script: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its peer is gone without a word; half an output must not look like all of it."""
-
     async def hangs(*words: Any, **which: Any) -> AsyncIterator[Any]:
         await asyncio.Event().wait()
         yield
@@ -297,8 +292,8 @@ async def test_a_stream_that_hangs_is_said_to_be_incomplete(
     assert await peer.hear() == [b"exit", b"0"]
 
 
-async def test_a_right_that_is_missing_for_a_moment_is_waited_for(world: World) -> None:
-    """An API server that has just started forbids everything; the job starts when it does no longer."""
+async def test_a_temporary_403_at_launch_is_retried(world: World) -> None:
+    """An API server that has just started forbids everything."""
     world.run(7)
     refusals = iter([errors.KubeNotAllowed("forbidden for now")] * 3)
     world.kube.refuse = RunsOut(("create", "pods"), refusals)
@@ -307,8 +302,7 @@ async def test_a_right_that_is_missing_for_a_moment_is_waited_for(world: World) 
     assert await peer.hear() == [b"started"]
 
 
-async def test_a_right_that_stays_missing_ends_the_job_with_the_reason(world: World) -> None:
-    """After a bounded time, in the API's words."""
+async def test_a_persistent_403_ends_the_job_with_the_reason(world: World) -> None:
     world.run(7)
     world.kube.refuse["create", "pods"] = errors.KubeNotAllowed('User "p" cannot create resource "pods"')
     before = world.clock.now()
@@ -320,7 +314,7 @@ async def test_a_right_that_stays_missing_ends_the_job_with_the_reason(world: Wo
 
 
 class RunsOut(dict[tuple[str, str], Exception]):
-    """Refusals of one kind of request, one after the other, until there are no more."""
+    """Refuses one kind of request with these errors, one after the other."""
 
     def __init__(self, key: tuple[str, str], refusals: Iterator[Exception]) -> None:
         super().__init__()
@@ -338,8 +332,8 @@ async def until(true: Callable[[], bool]) -> None:
     raise AssertionError("did not become true")
 
 
-async def test_a_signal_that_comes_with_the_launchers_return_waits_for_the_pods(world: World) -> None:
-    """The launcher tells again what a killed penstockd did not deliver, before anything is attached."""
+async def test_a_signal_of_a_reattaching_launcher_waits_for_the_pods(world: World) -> None:
+    """It repeats what a killed penstockd did not deliver, before the gang is found."""
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
@@ -349,8 +343,8 @@ async def test_a_signal_that_comes_with_the_launchers_return_waits_for_the_pods(
     assert [command[2] for command in world.kube.commands] == ["kill -USR1 1"]
 
 
-async def test_a_requeued_jobs_launcher_is_kept_until_slurm_ends_it(world: World) -> None:
-    """It must not connect again and start the job a second time."""
+async def test_the_launcher_of_a_requeued_job_stays_connected(world: World) -> None:
+    """If it reconnected, it would start the job a second time."""
     world.run(7)
     peer = await connect(world)
     launch(peer, 7)
@@ -363,118 +357,3 @@ async def test_a_requeued_jobs_launcher_is_kept_until_slurm_ends_it(world: World
     assert await peer.hear() == [b"signal", b"15"]
     assert world.slurm.requeued == [7]
     assert world.slurm.comments[7] == "NodeShutdown: bye"
-
-
-async def test_somebody_elses_job_is_refused(world: World) -> None:
-    """The uid of the socket is not the job's."""
-    world.slurm.add(fakes.allocation(8))
-    peer = await connect(world)
-    launch(peer, 8)
-    assert (await peer.hear())[0] == b"note"
-    assert await peer.hear() == [b"exit", b"126"]
-    assert not world.kube.calls
-
-
-async def test_a_wrong_directive_fails_the_job_in_words(world: World) -> None:
-    """Nothing is made in the cluster."""
-    world.run(7)
-    peer = await connect(world)
-    launch(peer, 7, script=b"#!/x\n#K8S_IMAGES=x\ntrue\n")
-    assert b"#K8S_IMAGES is not known" in (await peer.hear())[1]
-    assert await peer.hear() == [b"exit", b"1"]
-    assert not world.kube.calls
-
-
-@pytest.mark.parametrize("line", [b"ENV=CITY=Z\xfcrich", b"WORKDIR=/nas/M\xfc", b"COMMAND=echo \xfc"])
-async def test_a_value_that_is_no_utf8_fails_the_job_in_words(world: World, line: bytes) -> None:
-    """Kubernetes could not take it: the job ends at once, with line and remedy, and nothing is made."""
-    world.run(7)
-    peer = await connect(world)
-    launch(peer, 7, script=b"#!/x\n#K8S_" + line + b"\ntrue\n")
-    verb, text = await peer.hear()
-    assert verb == b"note"
-    assert text.startswith(b"not started: line 2: #K8S_")
-    assert text.endswith(b"byte 0xfc of the value is not UTF-8 (save the script as UTF-8)")
-    assert await peer.hear() == [b"exit", b"1"]
-    assert not world.kube.calls
-
-
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        (b"#!/x\n#K8S_IMAGE=hub.example.evil/a\ntrue\n", b"image hub.example.evil/a is not allowed"),
-        (b"#!/x\n#K8S_IMAGE=debian:12\ntrue\n", b"image docker.io/library/debian:12 is not allowed"),
-        (b"#!/x\n#K8S_IMAGE=hub.example/a\n#K8S_MOUNT=/a\ntrue\n", b"line 3: #K8S_MOUNT is not allowed"),
-    ],
-)
-async def test_what_the_site_forbids_fails_the_job_in_words(
-    world: World, script: bytes, words: bytes
-) -> None:
-    """Whatever was checked at submission, penstockd itself makes no such pod."""
-    world.allow("hub.example/", forbidden="MOUNT")
-    world.run(7)
-    peer = await connect(world)
-    launch(peer, 7, script=script)
-    assert words in (await peer.hear())[1]
-    assert await peer.hear() == [b"exit", b"1"]
-    assert not world.kube.calls
-
-
-async def test_what_cannot_be_rendered_ends_the_job_and_leaves_no_pod(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A launcher that heard of an error would ask again, with the same end."""
-
-    def fails(*_: object, **__: object) -> rendering.Manifest:
-        raise ValueError("no such letter")
-
-    monkeypatch.setattr(secrets, "render_secret", fails)
-    world.run(7)
-    peer = await connect(world)
-    launch(peer, 7)
-    assert await peer.hear() == [b"note", b"not started: its objects cannot be made: no such letter"]
-    assert await peer.hear() == [b"exit", b"1"]
-    assert ("create", "pods") in [call[:2] for call in world.kube.calls]
-    assert not world.kube.names("pods")
-
-
-async def test_what_the_site_forbids_since_does_not_end_a_running_job(world: World) -> None:
-    """penstockd was started anew with a shorter list while the job ran."""
-    world.run(7)
-    peer = await connect(world)
-    script = b"#!/x\n#K8S_IMAGE=debian:12\n#K8S_SHM_SIZE=1G\ntrue\n"
-    launch(peer, 7, script=script)
-    assert await peer.hear() == [b"started"]
-    world.allow("hub.example/", forbidden="SHM_SIZE")
-    peer = await connect(world)
-    launch(peer, 7, attach="1", script=script)
-    assert await peer.hear() == [b"started"]
-    world.end(fakes.ended(7))
-    assert await peer.hear() == [b"exit", b"7"]
-
-
-async def test_attaching_to_a_pod_that_is_gone_ends_the_job(world: World) -> None:
-    """It is never started a second time."""
-    world.run(7)
-    peer = await connect(world)
-    launch(peer, 7, attach="1")
-    assert (await peer.hear())[0] == b"note"
-    assert await peer.hear() == [b"exit", b"1"]
-    assert not [call for call in world.kube.calls if call[0] == "create"]
-
-
-async def test_a_pod_that_goes_after_a_binding_without_answer_is_not_made_again(world: World) -> None:
-    """The script may have begun: from the word to the launcher on there is this gang and no other."""
-    world.run(7)
-
-    def bound_and_deleted(key: tuple[str, str, str]) -> None:
-        del world.kube.objects[key]
-        raise errors.KubeUnavailable("the answer was lost")
-
-    world.kube.on_bind = bound_and_deleted
-    peer = await connect(world)
-    launch(peer, 7)
-    assert await peer.hear() == [b"started"]
-    assert await peer.hear() == [b"note", b"the job's pod was deleted from outside"]
-    assert await peer.hear() == [b"exit", b"1"]
-    assert len([call for call in world.kube.calls if call[:2] == ("create", "pods")]) == 1

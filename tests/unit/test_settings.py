@@ -27,8 +27,8 @@ def loaded(folder: Path, document: object) -> settings.Settings:
     return settings.load(path)
 
 
-def test_policy_is_read_as_it_is_written(tmp_path: Path) -> None:
-    """With a record for each partition; of one that is not named nothing special holds."""
+def test_policy_is_read_per_partition(tmp_path: Path) -> None:
+    """Unknown partitions have the defaults."""
     partitions = {"gpu": {"mode": "trust", "image": "own:1"}, "cpu": {}}
     policy = loaded(tmp_path, NEW | {"pods": {"default_image": "base:1", "partitions": partitions}}).pods
     modes = [policy.partition(name).mode for name in ("gpu", "cpu", "other")]
@@ -37,8 +37,8 @@ def test_policy_is_read_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [OLD, NEW, NEW | {"pods": {"partition_images": {}}}])
-def test_settings_of_another_release_are_refused_in_words(tmp_path: Path, document: object) -> None:
-    """They say who renews them: whoever updates Penstock sees this first."""
+def test_settings_of_another_release_are_refused(tmp_path: Path, document: object) -> None:
+    """The hint names `penstock apply`: after an update this is the first error."""
     with pytest.raises(errors.UsageError, match=r"penstockd\.json does not fit this release") as raised:
         loaded(tmp_path, document)
     assert "`penstock apply` renews it" in raised.value.hint

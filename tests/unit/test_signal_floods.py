@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from penstock.bridge import container, run
-from penstock.bridge.launch import Launch
 from tests.unit import test_sessions
 from tests.unit.test_sessions import World
 
@@ -19,26 +18,26 @@ async def test_signal_flood_is_bounded(world: World, monkeypatch: pytest.MonkeyP
     kernel.
     """
     runs: list[run.Run] = []
-    prepare = run.Running.prepare
+    listen = run.Run.listen
 
-    def noted(running: run.Running, launch: Launch, sent: dict[int, int]) -> run.Run:
-        runs.append(prepare(running, launch, sent))
-        return runs[-1]
+    async def noted(self: run.Run) -> None:
+        runs.append(self)
+        await listen(self)
 
-    under_way = asyncio.Event()
+    delivering = asyncio.Event()
 
     async def never(*how: object, **more: object) -> None:
-        under_way.set()
+        delivering.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(run.Running, "prepare", noted)
+    monkeypatch.setattr(run.Run, "listen", noted)
     monkeypatch.setattr(container.Container, "signal", never)
     world.run(7)
     peer = await test_sessions.connect(world)
     test_sessions.launch(peer, 7)
     assert await peer.hear() == [b"started"]
     peer.send("signal", "number", "10", "everyone", "0")
-    await under_way.wait()
+    await delivering.wait()
     for _ in range(500):
         peer.send("signal", "number", "10", "everyone", "0")
     peer.send("signal", "number", "15", "everyone", "1")

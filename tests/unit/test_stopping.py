@@ -1,4 +1,4 @@
-"""How penstockd ends: at once, whatever launchers are connected, whether or not they read."""
+"""penstockd stops at once, whatever launchers are connected."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ current-context: x
 """
 
 
-async def test_penstockd_ends_while_launchers_are_connected(
+async def test_penstockd_stops_while_launchers_are_connected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From Python 3.12 on, a server that is waited for waits for each of its connections, as long as a job
-    runs.
-    """
+    """From Python 3.12 on, Server.wait_closed waits for every connection, and so for every running job."""
 
     async def named(*which: Any) -> str:
         return "c"
@@ -57,10 +55,9 @@ async def test_penstockd_ends_while_launchers_are_connected(
     assert daemon.exception() is None
 
 
-async def test_a_launcher_that_does_not_read_keeps_no_connection_open(
+async def test_close_drops_data_for_a_stopped_launcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be stopped; penstockd would wait for it at its own end."""
     monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.05, raising=False)
     ours, theirs = socket.socketpair()
     with theirs:

@@ -1,1 +1,1 @@
-"""Proves the invariants on a live site: looks at both worlds, judges, and counts only what stays."""
+"""Checks the invariants on a live site: snapshots of Slurm and Kubernetes, findings, confirmed violations."""

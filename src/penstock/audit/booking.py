@@ -1,8 +1,8 @@
-"""I1, no double booking: on every node, requests of our pods ≤ Slurm's allocation ≤ allocatable − the others.
+"""I1, no double booking: on every node, requests of our pods ≤ Slurm's allocation ≤ allocatable − other pods.
 
-Three ways to break it: a job whose pods ask for more than its share, a node that Slurm has freed while a pod
-of ours is still there, and a node on which the jobs and everybody else together have more than there is.
-Partitions in mode `trust` promise nothing and are left out of the first and the last.
+Three violations: a job's pods request more than its share of a node, Slurm freed a node that still has one of
+our pods, or a node's jobs and other pods exceed its allocatable resources. Partitions in mode `trust` reserve
+nothing: the first and the last do not apply to them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ Violation = snapshots.Violation
 
 
 def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
-    """Every double booking in this look."""
     yield from _more_than_its_share(seen)
     yield from _freed_too_early(seen)
     yield from _crowded(seen)
@@ -36,9 +35,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
         if job is None or not job.holds_resources or seen.is_trusted(job):
             continue
         counted = [pod for pod in pods if rights.takes_room(pod)]
-        if (
-            job.state == states.JobState.COMPLETING
-        ):  # a requeued job has its next attempt's share while pods are going
+        if job.state == states.JobState.COMPLETING:  # the share of a requeued job is its next attempt's
             counted = [pod for pod in counted if podview.belongs_to(pod, job.identity)]
         for node in sorted({pod.spec.node_name for pod in counted}):
             there = [pod for pod in counted if pod.spec.node_name == node]
@@ -57,7 +54,7 @@ def _more_than_its_share(seen: snapshots.Snapshot) -> Iterator[Violation]:
 
 
 def _share(job: jobs.Job, node: str, asked: resources.Amount) -> resources.Amount:
-    """What the job has there. scontrol leaves the GPUs of a job that is ending out; Slurm keeps them."""
+    """The job's share of the node. scontrol omits the GPUs of a COMPLETING job, though Slurm keeps them."""
     share = job.share_of(node)
     if job.state == states.JobState.COMPLETING:
         kept = share.largest(asked)
@@ -86,11 +83,9 @@ def _crowded(seen: snapshots.Snapshot) -> Iterator[Violation]:
         return
     for node in seen.nodes:
         name = node.metadata.name
-        taken = resources.Amount()
-        evidence = []
-        for what, amount in _takers(seen, name):
-            taken += amount
-            evidence.append(f"{what}: {words(amount)}")
+        takers = list(_takers(seen, name))
+        taken = sum((amount for _, amount in takers), start=resources.Amount())
+        evidence = (f"{what}: {words(amount)}" for what, amount in takers)
         allocatable = podview.amount(node.status.allocatable)
         if taken.only(seen.gpu_resources).shortages(allocatable):
             yield Violation(
@@ -102,7 +97,7 @@ def _crowded(seen: snapshots.Snapshot) -> Iterator[Violation]:
 
 
 def _takers(seen: snapshots.Snapshot, node: str) -> Iterator[tuple[str, resources.Amount]]:
-    """Everybody on the node: jobs by what Slurm or penstockd gave them, the rest pod by pod."""
+    """What takes room on the node: jobs by their allocation or reservation, other pods by their requests."""
     booked = {
         job.job_id: amount
         for job in seen.jobs.values()
@@ -121,18 +116,13 @@ def _booked(seen: snapshots.Snapshot, job: jobs.Job, node: str) -> resources.Amo
         return resources.Amount()
     if job.state not in states.PERHAPS_NOT_ADMITTED:
         return job.share_of(node)
-    total = resources.Amount()
-    for held in seen.daemon.held if seen.daemon else ():
-        if held.job_id == job.job_id and held.node == node:
-            total += held.amount
-    return total
+    held = seen.daemon.held if seen.daemon else ()
+    amounts = (one.amount for one in held if one.job_id == job.job_id and one.node == node)
+    return sum(amounts, start=resources.Amount())
 
 
 def requests_of(pods: list[types.Pod]) -> resources.Amount:
-    total = resources.Amount()
-    for pod in pods:
-        total += podview.requested(pod)
-    return total
+    return sum(map(podview.requested, pods), start=resources.Amount())
 
 
 def _each(pods: list[types.Pod]) -> Iterator[str]:

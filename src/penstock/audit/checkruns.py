@@ -1,4 +1,4 @@
-"""A check from its first look to its verdict, once or for ever."""
+"""Runs the check: snapshots are taken until the findings are confirmed or gone, once or in a loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NO_DAEMON = "penstockd does not answer"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What is proven; `unknown` says which side did not answer, and then an empty list means nothing."""
+    """Confirmed violations. If `unknown` says what did not answer, an empty list proves nothing."""
 
     violations: tuple[snapshots.Violation, ...] = ()
     unknown: str = ""
     settled: bool = True
-    """Whether looking again would add nothing."""
+    """No finding is waiting for confirmation."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What the latest look has changed."""
+    """What changed since the previous look."""
 
     report: Report
     appeared: tuple[snapshots.Violation, ...] = ()
@@ -34,29 +34,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass
 class Checker:
-    """Looks, judges, confirms."""
-
     see: Callable[[], Awaitable[snapshots.Snapshot]]
     clock: clock.Clock
     confirmer: confirmed.Confirmer = dataclasses.field(default_factory=confirmed.Confirmer)
     proven: tuple[snapshots.Violation, ...] = ()
     has_seen: bool = False
-    """Whether a look has ever shown anything."""
 
     async def look(self) -> Report:
-        """One look. What it saw was so before it ended, so its time is when it began.
+        """Take and judge one snapshot, dated by when it began.
 
-        UsageError when already the first look shows that the call is wrong.
+        Raises UsageError only at the first look; later the command line is known to be right.
         """
         at = self.clock.now()
         try:
             seen = await self.see()
-        except (errors.KubeError, errors.SlurmError) as error:
-            return self._nothing_known(error)
-        except errors.UsageError as error:
-            if not self.has_seen:
+        except (errors.KubeError, errors.SlurmError, errors.UsageError) as error:
+            if isinstance(error, errors.UsageError) and not self.has_seen:
                 raise
-            return self._nothing_known(error)  # the call was right a moment ago: a watch goes on
+            return Report(violations=self.proven, unknown=error.message)
         self.has_seen = True
         verdict = self.confirmer.look(invariants.judge(seen), at=at)
         self.proven = verdict.violations
@@ -66,11 +61,8 @@ class Checker:
             settled=not verdict.suspicions,
         )
 
-    def _nothing_known(self, error: errors.PenstockError) -> Report:
-        return Report(violations=self.proven, unknown=error.message)
-
     async def once(self) -> Report:
-        """Look until there is nothing left to wait for: at once when all is well."""
+        """Look until every finding is confirmed or gone; a single look if there is none."""
         pause = FIRST_PAUSE
         while not (report := await self.look()).settled:
             await self.clock.sleep(pause)
@@ -78,7 +70,7 @@ class Checker:
         return report
 
     async def forever(self, *, interval: float) -> AsyncIterator[Change]:
-        """What each look has changed; the next comes sooner while something is suspected."""
+        """The changes of each look; the next look comes sooner while a finding is unconfirmed."""
         known: dict[tuple[str, str], snapshots.Violation] = {}
         while True:
             report = await self.look()

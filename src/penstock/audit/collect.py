@@ -1,7 +1,7 @@
-"""Reads both worlds for a check: Kubernetes first, then Slurm, then penstockd.
+"""Takes a snapshot for the check: Kubernetes first, then Slurm, then penstockd.
 
-Whoever checks reads with rights of its own and not through penstockd's eyes. A side that does not answer is
-an error: nothing can be said, and "nothing wrong was seen" would be a lie.
+The check reads Slurm and Kubernetes itself, with its own rights. If either does not answer, the result is
+unknown, never "no violations".
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ OURS = f"{wellknown.LABEL_APP}={wellknown.APP_VALUE}"
 
 @dataclasses.dataclass(frozen=True)
 class Looker:
-    """Where both worlds are."""
+    """Reads Slurm, Kubernetes and penstockd."""
 
     kube: lists.Source
     slurm_conf: str
     socket: str
 
     async def look(self) -> snapshots.Snapshot:
-        """One snapshot; KubeError or SlurmError when a side cannot be read."""
         pods, nodes, secrets = await asyncio.gather(
             lists.everything(self.kube, kinds.PODS, types.Pod),
             lists.everything(self.kube, kinds.NODES, types.Node),
@@ -58,12 +57,13 @@ class Looker:
     async def _with_recorded_comments(
         self, found: tuple[jobs.Job, ...], daemon: audits.DaemonView | None
     ) -> tuple[jobs.Job, ...]:
-        """Where slurmctld did not take the reason of a job's end, the accounting has it."""
+        """Comments of ended jobs from accounting, where slurmctld did not take the reason."""
         told = {(end.job_id, end.restart): end.reason for end in (daemon.ends if daemon else ())}
+        ended = (job for job in found if job.state in states.BY_ITSELF)
         silent = {
             job.job_id
-            for job in found
-            if job.state in states.BY_ITSELF and not endrecords.says(job, told.get(_attempt(job), ""))
+            for job in ended
+            if not endrecords.says(job, told.get((job.job_id, job.identity.restart), ""))
         }
         if not silent:
             return found
@@ -76,32 +76,24 @@ class Looker:
         )
 
 
-def _attempt(job: jobs.Job) -> tuple[int, int]:
-    return job.job_id, job.identity.restart
-
-
 def _is_of(cluster: str, secret: types.Secret) -> bool:
-    """Another Slurm on the same Kubernetes has Secrets of its own."""
+    """Several Slurm clusters may share one Kubernetes."""
     return secret.metadata.labels.get(wellknown.LABEL_CLUSTER, "") == pods_of.label_of(cluster)
 
 
 def ask_daemon(path: str) -> audits.DaemonView | None:
-    """What penstockd believes; None when it does not answer, or with what is no answer. UsageError when it
-    will not tell us.
-    """
+    """penstockd's reservations and job ends; None without a valid answer, UsageError if it refuses."""
     try:
         answer = wire.ask(path, SOCKET_SECONDS, wellknown.VERB_AUDIT)
     except (OSError, wire.WireError):
         return None
-    if not answer or len(answer) < 2:
+    if not answer or len(answer) < 2 or answer[0] not in (b"error", b"audit"):
         return None
     if answer[0] == b"error":
         raise errors.UsageError(
-            f"penstockd does not tell us what it holds: {answer[1].decode(errors='replace')}",
+            f"penstockd refuses the audit: {answer[1].decode(errors='replace')}",
             hint="Run the check as root or as SlurmUser.",
         )
-    if answer[0] != b"audit":
-        return None
     try:
         return msgspec.json.decode(answer[1], type=audits.DaemonView)
     except (msgspec.MsgspecError, UnicodeDecodeError):

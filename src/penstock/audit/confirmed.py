@@ -1,8 +1,8 @@
-"""Suspicions become violations by staying.
+"""A finding counts only if it persists across two snapshots.
 
-Two systems are never seen in one instant, so one look proves nothing. A double booking or a wrong record
-counts when the next look shows it again. An orphan is found and removed by penstockd within half a minute,
-and a job's pods take a moment to be made: those count only when they stay for longer than that.
+Slurm and Kubernetes cannot be read in one instant, so a single snapshot proves nothing. A double booking or a
+wrong record counts at its second sight. penstockd removes orphans within half a minute, and pods take time to
+be made: those findings count only if they persist for longer than that.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from collections.abc import Iterable, Mapping
 from penstock.audit import snapshots
 
 PATIENCE: Mapping[str, float] = {"I1": 0.0, "I2": 60.0, "I5": 0.0}
-"""Seconds from the first sight of something to its being a violation; always at least two looks."""
+"""Seconds that a finding must persist to be a violation, by invariant; always at least two looks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is proven after this look, and what may become so."""
+    """Confirmed violations, and findings that are not confirmed yet."""
 
     violations: tuple[snapshots.Violation, ...]
     suspicions: tuple[snapshots.Violation, ...]
 
 
 class Confirmer:
-    """Remembers since when what has been seen without a break."""
+    """Remembers since when each finding has been seen without interruption."""
 
     def __init__(self, patience: Mapping[str, float] = PATIENCE) -> None:
         self._patience = patience
         self._since: dict[tuple[str, str], float] = {}
 
     def look(self, found: Iterable[snapshots.Violation], *, at: float) -> Verdict:
-        """Take one look's suspicions, seen at that time of a clock that never goes back."""
+        """Add one snapshot's findings, seen `at` this time of a monotonic clock."""
         suspicions = tuple(found)
         before = self._since
         self._since = {_key(one): before.get(_key(one), at) for one in suspicions}
-        proven = tuple(one for one in suspicions if _key(one) in before and self._is_due(one, at))
+        proven = tuple(
+            one
+            for one in suspicions
+            if _key(one) in before and at - before[_key(one)] >= self._patience.get(one.invariant, 0.0)
+        )
         return Verdict(proven, tuple(one for one in suspicions if one not in proven))
-
-    def _is_due(self, one: snapshots.Violation, at: float) -> bool:
-        return at - self._since[_key(one)] >= self._patience.get(one.invariant, 0.0)
 
 
 def _key(one: snapshots.Violation) -> tuple[str, str]:

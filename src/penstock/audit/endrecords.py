@@ -1,8 +1,8 @@
-"""I5, one record: a job that has ended says in Slurm what its container said, and the reason in its comment.
+"""I5, one record: Slurm's record of an ended job has its container's exit code, and the reason as comment.
 
-The container's own word is read off its pod while that is still there, and else is what penstockd told the
-launcher. States that Slurm decides by itself (CANCELLED, TIMEOUT, NODE_FAIL …) are Slurm's to decide. A
-record of signal 9 is the death of the batch process itself, which whoever is root there can bring about.
+The container's exit code is read from its pod while that exists, and from what penstockd told the launcher.
+States that Slurm sets by itself (CANCELLED, TIMEOUT, NODE_FAIL …) are not judged, nor is signal 9: then the
+launcher itself was killed, as root on the node can do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ KILLED = 9
 
 
 def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
-    """Every ended job whose record is not its container's."""
     told = {(end.job_id, end.restart): end for end in (seen.daemon.ends if seen.daemon else ())}
     for job in seen.jobs.values():
         if job.state not in states.BY_ITSELF:

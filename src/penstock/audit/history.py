@@ -1,7 +1,7 @@
-"""I1 at every instant: a replay of all that the API told of its pods, for tests that keep the whole watch.
+"""I1 at every instant: replays a recorded watch on pods, for tests.
 
-Looks (audit/collect.py) see a site now and then. The history has every change of every pod in the order in
-which the API made them, so that not even a double booking of a moment can hide between two looks.
+Snapshots (audit/collect.py) see a site at intervals. The watch has every change of every pod in the API's
+order, so even a momentary double booking between two snapshots is found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PodEvent(msgspec.Struct, frozen=True):
 
 
 def events(lines: Iterable[str]) -> Iterator[PodEvent]:
-    """A kept watch, line by line; the last line may be cut off, and bookmarks are no pods."""
+    """Events of a recorded watch; a truncated last line and bookmarks are skipped."""
     for line in lines:
         if line.endswith("}") and '"type":"BOOKMARK"' not in line[:40].replace(" ", ""):
             yield msgspec.json.decode(line, type=PodEvent)
@@ -36,7 +36,7 @@ def judge(
     *,
     before: Iterable[types.Pod] = (),
 ) -> tuple[snapshots.Violation, ...]:
-    """The first moment at which each node had more on it than it has; `before` were there already."""
+    """The first overcommitment of each node; `before` are the pods from before the watch."""
     there = {pod.metadata.uid: pod for pod in before if rights.takes_room(pod)}
     found: dict[str, snapshots.Violation] = {}
     for event in told:
@@ -47,11 +47,11 @@ def judge(
             node = pod.spec.node_name
             if node in allocatable and node not in found:
                 together = [one for one in there.values() if one.spec.node_name == node]
-                found |= _too_much(node, together, allocatable[node], version=pod.metadata.resource_version)
+                found |= _excess(node, together, allocatable[node], version=pod.metadata.resource_version)
     return tuple(found.values())
 
 
-def _too_much(
+def _excess(
     node: str, pods: list[types.Pod], room: resources.Amount, *, version: str
 ) -> dict[str, snapshots.Violation]:
     total = booking.requests_of(pods)

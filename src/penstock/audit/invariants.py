@@ -1,4 +1,4 @@
-"""All invariants that one look can show to be broken."""
+"""All invariants that can be judged from one snapshot."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ INVARIANTS = {"I1": "no double booking", "I2": "no orphans", "I5": "one record"}
 
 
 def judge(seen: snapshots.Snapshot) -> tuple[snapshots.Violation, ...]:
-    """What this look shows; a suspicion until another look shows the same."""
+    """This snapshot's findings, not yet confirmed by another one."""
     return (*booking.judge(seen), *orphans.judge(seen), *endrecords.judge(seen))

@@ -1,7 +1,6 @@
-"""I2, no orphans: every pod, Secret and held room belongs to a live job, and a job that runs has its pods.
+"""I2, no orphans: every pod, Secret and reservation belongs to a live job, and a running job has its pods.
 
-The last is the other half of the same truth: a job that is RUNNING in Slurm without pods "runs without
-running" and keeps resources from others.
+A job that is RUNNING in Slurm without pods keeps resources from others to no purpose.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ Violation = snapshots.Violation
 
 
 def judge(seen: snapshots.Snapshot) -> Iterator[Violation]:
-    """Every orphan in this look, and every job without pods."""
     yield from _pods(seen)
     yield from _secrets(seen)
-    yield from _held_room(seen)
-    yield from _runs_without_running(seen)
+    yield from _reservations(seen)
+    yield from _running_without_pods(seen)
 
 
 def _pods(seen: snapshots.Snapshot) -> Iterator[Violation]:
@@ -55,7 +53,7 @@ def _secrets(seen: snapshots.Snapshot) -> Iterator[Violation]:
             )
 
 
-def _held_room(seen: snapshots.Snapshot) -> Iterator[Violation]:
+def _reservations(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for held in seen.daemon.held if seen.daemon else ():
         job = seen.jobs.get(held.job_id)
         if job is None or not job.holds_resources or held.node not in {s.node for s in job.shares}:
@@ -67,7 +65,7 @@ def _held_room(seen: snapshots.Snapshot) -> Iterator[Violation]:
             )
 
 
-def _runs_without_running(seen: snapshots.Snapshot) -> Iterator[Violation]:
+def _running_without_pods(seen: snapshots.Snapshot) -> Iterator[Violation]:
     for job in seen.jobs.values():
         if job.state != states.JobState.RUNNING or not seen.is_bridged(job):
             continue

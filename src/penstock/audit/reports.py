@@ -1,4 +1,4 @@
-"""A verdict as text for people and as metrics for Prometheus' text-file collector."""
+"""Violations as text for people and as metrics for Prometheus' textfile collector."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from penstock.audit import invariants, snapshots
 
 
 def as_text(violations: Iterable[snapshots.Violation]) -> str:
-    """A paragraph each: what is broken, of what, and the evidence line by line."""
-    return "\n".join(line for one in violations for line in _lines(one))
-
-
-def _lines(one: snapshots.Violation) -> list[str]:
-    head = f"{one.invariant} {invariants.INVARIANTS.get(one.invariant, '')}: {one.kind}: {one.subject}"
-    return [head, *(f"    {line}" for line in one.evidence)]
+    lines = []
+    for one in violations:
+        name = invariants.INVARIANTS.get(one.invariant, "")
+        lines.append(f"{one.invariant} {name}: {one.kind}: {one.subject}")
+        lines += [f"    {line}" for line in one.evidence]
+    return "\n".join(lines)
 
 
 def as_metrics(violations: Iterable[snapshots.Violation], *, known: bool, at: float) -> str:
-    """Zero is said, too: a series that is missing is an alert that never fires."""
+    """Zeros are written, too: an alert on a missing series never fires."""
     found = tuple(violations)
     lines = [
         "# HELP penstock_invariant_violations Proven violations of an invariant.",

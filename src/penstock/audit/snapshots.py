@@ -1,8 +1,7 @@
-"""One look at both worlds, as data: what the judges judge.
+"""One reading of Kubernetes and Slurm, as data.
 
-Two systems cannot be read in one instant. Kubernetes is always read before Slurm, so that a pod in a snapshot
-was there before Slurm said what it says; what only the delay between the two readings has made is gone in the
-next look (audit/confirmed.py).
+The two cannot be read in one instant. Kubernetes is always read first, so every pod of a snapshot is older
+than Slurm's answer; artefacts of the delay are gone in the next snapshot (audit/confirmed.py).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from penstock.model.jobs import Job
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that must not be: which invariant, in which way, of what, and how one can see it."""
+    """A broken invariant: how, on which object, and the evidence."""
 
     invariant: str
     kind: str
@@ -31,25 +30,24 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Kubernetes, Slurm and, if it could be asked, penstockd."""
+    """State of Kubernetes, Slurm and, if it answered, penstockd."""
 
     pods: tuple[types.Pod, ...]
     nodes: tuple[types.Node, ...]
     secrets: tuple[types.Secret, ...]
     jobs: Mapping[int, Job]
     closed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Slurm nodes that take no jobs, drained or down, with the reason."""
+    """Slurm nodes that take no jobs (drained or down), with the reason."""
     daemon: audits.DaemonView | None = None
-    """None when penstockd could not be asked: then only what needs no word of it is judged."""
+    """None if penstockd did not answer; judges that need it are skipped."""
 
     @cached_property
     def gpu_resources(self) -> frozenset[str]:
-        """Other names than the usual one under which GPUs are counted; the rest is none of Slurm's."""
+        """Resource names besides nvidia.com/gpu that count as GPUs in Slurm."""
         return frozenset(self.daemon.gpu_resources.values() if self.daemon else ())
 
     @cached_property
     def ours(self) -> tuple[types.Pod, ...]:
-        """Pods of jobs."""
         return tuple(pod for pod in self.pods if podview.job_id(pod) is not None)
 
     @cached_property
@@ -60,25 +58,23 @@ class Snapshot:
         return found
 
     def job_of(self, labels: Mapping[str, str]) -> Job | None:
-        """The job that these labels name, if Slurm knows it."""
         job_id = numbers.natural(labels.get(wellknown.LABEL_JOB_ID, ""))
         return None if job_id is None else self.jobs.get(job_id)
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the attempt of a job that these labels name has a right to objects now."""
+        """Whether the attempt that these labels name holds nodes in Slurm."""
         return rights.has_right(labels, self.job_of(labels))
 
     def is_bridged(self, job: Job) -> bool:
-        """Whether the job runs as pods, as far as penstockd has told."""
         return self.daemon is not None and job.partition in self.daemon.bridged_partitions
 
     def is_trusted(self, job: Job) -> bool:
-        """Whether kube-scheduler places its pods, so that no room is promised for it."""
+        """Whether the job's partition is in mode `trust`."""
         return self.daemon is not None and job.partition in self.daemon.trusted_partitions
 
 
 def name_of(pod: types.Pod) -> str:
-    """A pod and no other, not even a later one of the same name."""
+    """The pod's name with its uid: unique even if the name is reused."""
     meta = pod.metadata
     return f"pod {meta.namespace}/{meta.name} ({meta.uid})"
 

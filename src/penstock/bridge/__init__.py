@@ -1,1 +1,1 @@
-"""The heart: admission, launching and release of a job's pods."""
+"""Admission, launch and release of a job's pods, and the loops beside them."""

@@ -1,9 +1,9 @@
-"""Writes down each attempt of a job, for the collector: before its first pod, and when its last pod is gone.
+"""Records of attempts for the collector.
 
-`<state>/running/JOB-RESTART.json` is written before anything is made, so that a penstockd that was killed
-finds what it had begun; with the last pod gone it is completed and moved to `<state>/ended/`, where the
-collector takes it from. One rename, one truth: an attempt is in one of the two or has been collected. A disk
-that takes nothing stops no job: what could not be written is kept and tried again by the sweeper.
+`<state>/running/JOB-RESTART.json` is written before the first pod, so that a restarted penstockd finds the
+attempts that it had begun. When the last pod is gone, the record is completed and renamed into
+`<state>/ended/`, where the collector takes it: a record is in exactly one of the two. Write errors stop no
+job: the sweeper tries again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import logging
 import secrets
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.2
 
 
 class AttemptRecords:
-    """Attempts under way, in the store and on the disk; without a state directory nothing is kept."""
+    """Attempts in the store and on disk; without a state directory none are kept."""
 
     def __init__(self, context: Context, *, state_dir: str = "", results: str = "") -> None:
         self._context, self._settings = context, context.settings
@@ -45,22 +45,22 @@ class AttemptRecords:
         self._outputs = f"{results}/{wellknown.OUTPUTS_FOLDER}" if shared else ""
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         if self._state is not None:
-            self._recall(self._state)
+            self._load(self._state)
 
-    def _recall(self, state: Path) -> None:
+    def _load(self, state: Path) -> None:
         try:
             for folder in ("running", "ended"):
                 (state / folder).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise errors.UsageError(
                 f"state_dir: {error.filename}: {error.strerror}",
-                hint="It must be there, with folders `running` and `ended` of penstockd's user.",
+                hint="It must exist, with folders `running` and `ended` owned by penstockd's user.",
             ) from error
         for path in sorted((state / "running").glob("[0-9]*.json")):
             try:
                 attempt = msgspec.json.decode(path.read_bytes(), type=model.Attempt)
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-                log.error("%s cannot be read, its job will have no results: %s", path, error)
+                log.error("%s: cannot be read; its job gets no results: %s", path, error)
                 continue
             self._put(attempt)
 
@@ -69,14 +69,13 @@ class AttemptRecords:
         return attempt
 
     def find(self, identity: jobs.JobIdentity) -> model.Attempt | None:
-        """The attempt, if it is under way."""
         job = self._store.find(identity.job_id)
         return job.attempts.get(identity.restart) if job else None
 
     # -- an attempt's life -------------------------------------------------------------------------
 
     async def wait_for_collector(self, identity: jobs.JobIdentity) -> None:
-        """Give it a moment to take what earlier attempts printed: Slurm empties the file for the next one."""
+        """Let the collector take the output of earlier attempts first: Slurm truncates the file."""
         if self._state is None:
             return
         names = (model.record_name(identity.job_id, earlier) for earlier in range(identity.restart))
@@ -87,37 +86,28 @@ class AttemptRecords:
             await time.sleep(LOOK_SECONDS)
 
     async def begin(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> str:
-        """Before the first pod is made; the folder that the job may put its outputs into, or nothing.
+        """Record the attempt before its first pod; returns the job's output folder, or "".
 
-        An attempt that was begun before, by a penstockd that was killed since, keeps its folder.
+        An attempt that was begun before a restart of penstockd keeps its folder.
         """
         if self._state is None:
             return ""
         attempt = self.find(allocation.identity)
         if attempt is None:
-            attempt = self._put(self._described(allocation, request))
+            attempt = self._put(self._new(allocation, request))
             await self._write(attempt)
         return attempt.output_dir
 
-    def _described(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
-        identity, token = allocation.identity, secrets.token_hex(16)
+    def _new(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> model.Attempt:
+        attempt = _of_allocation(allocation, launched=self._now())
         workdir = workdirs.workdir_of(request, self._settings.shared_mounts)
         is_shared = rendering.is_shared(workdir, self._settings)
         left = request.everybodys_outputs if is_shared else ()
         uncollected = self._state is not None and not (self._state / model.COLLECTOR_MARK).exists()
         promised = self._outputs and not uncollected and not request.pod.own_entrypoint
-        folder = f"{self._outputs}/{identity.job_id}-{identity.restart}-{token}" if promised else ""
-        return model.Attempt(
-            job_id=identity.job_id,
-            restart=identity.restart,
-            uid=identity.uid,
-            token=token,
-            launched=self._now(),
-            partition=allocation.partition,
-            qos=allocation.qos,
-            submission=allocation.submission,
-            shown_id=allocation.shown_id,
-            shares=tuple(map(_share, allocation.shares)),
+        folder = f"{self._outputs}/{attempt.job_id}-{attempt.restart}-{attempt.token}" if promised else ""
+        return msgspec.structs.replace(
+            attempt,
             image=rendering.image_of(request, self._settings, allocation.partition),
             workdir=workdir,
             lost_workdir=workdirs.lost_workdir(request, self._settings.shared_mounts),
@@ -131,22 +121,12 @@ class AttemptRecords:
             own_entrypoint=request.pod.own_entrypoint,
         )
 
-    def never_began(self, allocation: jobs.Allocation, failed: jobs.Job, outcome: Outcome) -> None:
-        """The job's end, and all there is of it; closing it writes it down."""
+    def add_unlaunched(self, allocation: jobs.Allocation, failed: jobs.Job, outcome: Outcome) -> None:
+        """Keep an attempt that slurmd could not start; `close` writes it to disk."""
         if self._state is None:
             return
-        identity = allocation.identity
-        attempt = model.Attempt(
-            job_id=identity.job_id,
-            restart=identity.restart,
-            uid=identity.uid,
-            token=secrets.token_hex(16),
-            launched=failed.started,
-            partition=allocation.partition,
-            qos=allocation.qos,
-            submission=allocation.submission,
-            shown_id=allocation.shown_id,
-            shares=tuple(map(_share, allocation.shares)),
+        attempt = msgspec.structs.replace(
+            _of_allocation(allocation, launched=failed.started),
             workdir=failed.workdir.encode(),
             stdout=failed.stdout.encode(),
             stderr=failed.stderr.encode(),
@@ -166,30 +146,30 @@ class AttemptRecords:
         )
 
     async def ended(self, identity: jobs.JobIdentity, outcome: Outcome, gang: Sequence[types.Pod]) -> None:
-        """The launcher is being told this; only what pods could not tell later goes to the disk at once."""
+        """Add the outcome; it is written to disk at once only if it could not be read off the pods later."""
         attempt = self.find(identity)
         if attempt is None:
             return
         end = self._end(outcome)
         self._put(msgspec.structs.replace(attempt, end=end))
-        self.saw(gang)
+        self.update_pods(gang)
         stay = bool(gang) and not any(pod.metadata.deletion_timestamp for pod in gang)
         if outcome.exit_code or end.reason or not stay:
-            await self._write(self._store.job(identity.job_id).attempts[identity.restart])
+            await self._write(attempt)
 
     async def untold(self, identity: jobs.JobIdentity) -> None:
-        """slurmctld did not take the reason of the end that was noted."""
+        """Mark the end's reason as not accepted by slurmctld."""
         attempt = self.find(identity)
         if attempt is not None and attempt.end is not None:
             end = msgspec.structs.replace(attempt.end, untold=True)
             await self._write(self._put(msgspec.structs.replace(attempt, end=end)))
 
     def end_of(self, identity: jobs.JobIdentity) -> Outcome | None:
-        """The end that was seen of an attempt whose launcher was not told: its pods may be gone by now."""
+        """The recorded end, for a launcher that was not told before the pods were gone."""
         attempt = self.find(identity)
-        end = attempt.end if attempt else None
-        if end is None:
+        if attempt is None or attempt.end is None:
             return None
+        end = attempt.end
         return Outcome(
             kind=end.kind,
             exit_code=end.exit_code,
@@ -198,8 +178,8 @@ class AttemptRecords:
             recorded=end.reason,
         )
 
-    def saw(self, pods: Iterable[types.Pod]) -> None:
-        """Pods as they are now; what is older is forgotten."""
+    def update_pods(self, pods: Iterable[types.Pod]) -> None:
+        """Replace what the attempts' records have of these pods."""
         for pod in pods:
             job_id = podview.job_id(pod)
             restart = numbers.natural(pod.metadata.labels.get(wellknown.LABEL_RESTART, ""))
@@ -213,7 +193,7 @@ class AttemptRecords:
 
     @contextlib.contextmanager
     def watching(self, job_id: int) -> Iterator[None]:
-        """See the job's pods to their last state while they are being removed."""
+        """Record the last states of the job's pods while they are being removed."""
         pods = self._context.pods
         with contextlib.ExitStack() as stack:
             keys = [reflectors.key_of(pod.metadata) for pod in pods.by(podview.BY_JOB, job_id)]
@@ -222,20 +202,20 @@ class AttemptRecords:
                 yield
             finally:
                 for changes in watched:
-                    self.saw(change.obj for change in changes.so_far())
+                    self.update_pods(change.obj for change in changes.so_far())
 
     async def close(self, identity: jobs.JobIdentity) -> None:
-        """The last pod is gone: the collector's turn."""
+        """Hand the attempt over to the collector; its last pod is gone."""
         attempt = self.find(identity)
         if attempt is None:
             return
         if not attempt.closed:
             attempt = self._put(msgspec.structs.replace(attempt, closed=self._now()))
-        if await self._write(attempt, then=self._hand_over):
+        if await self._write(attempt, ended=True):
             self._store.job(identity.job_id).attempts.pop(identity.restart, None)
 
     def under_way(self) -> tuple[jobs.JobIdentity, ...]:
-        """Attempts that have begun and not been handed over."""
+        """Attempts that have not been handed over to the collector."""
         return tuple(
             jobs.JobIdentity(job_id=one.job_id, restart=one.restart, uid=one.uid)
             for job in self._store.all()
@@ -244,8 +224,8 @@ class AttemptRecords:
 
     # -- disk --------------------------------------------------------------------------------------
 
-    async def _write(self, attempt: model.Attempt, then: Callable[[Path], None] = lambda path: None) -> bool:
-        """Whether the disk has it; one write after the other."""
+    async def _write(self, attempt: model.Attempt, *, ended: bool = False) -> bool:
+        """Write the attempt as the store has it now, one write at a time. Returns False on an error."""
         assert self._state is not None  # noqa: S101  # without one no attempt is ever under way
         path = self._state / "running" / attempt.name
         lock = self._locks.setdefault(attempt.name, asyncio.Lock())
@@ -254,31 +234,41 @@ class AttemptRecords:
             if latest is None:  # handed over meanwhile
                 return True
             try:
-                await asyncio.to_thread(_put, path, msgspec.json.encode(latest), then)
+                await asyncio.to_thread(_write_file, path, msgspec.json.encode(latest), ended=ended)
             except OSError as error:
-                joblog.of(log, attempt.job_id).error("%s cannot be written yet: %s", path, error)
+                joblog.of(log, attempt.job_id).error("%s: cannot be written yet: %s", path, error)
                 return False
         return True
 
-    def _hand_over(self, path: Path) -> None:
+
+def _write_file(path: Path, content: bytes, *, ended: bool) -> None:
+    atomic.write(path, content, mode=0o600)
+    if ended:
         crashpoints.reach("release.written")
         path.replace(path.parent.parent / "ended" / path.name)
 
 
-def _put(path: Path, content: bytes, then: Callable[[Path], None]) -> None:
-    atomic.write(path, content, mode=0o600)
-    then(path)
-
-
-def _share(share: jobs.NodeShare) -> model.Share:
-    amount = share.amount
-    return model.Share(
-        node=share.node, millicpus=amount.millicpus, memory=amount.memory, gpus=amount.all_gpus
+def _of_allocation(allocation: jobs.Allocation, *, launched: float) -> model.Attempt:
+    identity = allocation.identity
+    shares = ((share.node, share.amount) for share in allocation.shares)
+    return model.Attempt(
+        job_id=identity.job_id,
+        restart=identity.restart,
+        uid=identity.uid,
+        token=secrets.token_hex(16),
+        launched=launched,
+        partition=allocation.partition,
+        qos=allocation.qos,
+        submission=allocation.submission,
+        shown_id=allocation.shown_id,
+        shares=tuple(
+            model.Share(node=node, millicpus=amount.millicpus, memory=amount.memory, gpus=amount.all_gpus)
+            for node, amount in shares
+        ),
     )
 
 
 def facts_of(pod: types.Pod) -> model.PodFacts:
-    """What is worth keeping of a pod."""
     status = next(
         (one for one in pod.status.container_statuses if one.name == wellknown.CONTAINER_NAME),
         types.ContainerStatus(),

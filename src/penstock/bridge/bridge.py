@@ -1,7 +1,6 @@
-"""The join of Slurm and Kubernetes: the services of the protocol's steps over one store of jobs.
+"""The services of penstockd over one store of jobs; docs/architecture.md walks a job through them.
 
-docs/architecture.md walks a job through them. Each step may be asked again after a crash: what was done is
-found, not repeated.
+Every step may be repeated after a crash: it finds what was done before.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from penstock.bridge.end import Ending
 from penstock.bridge.follower import Follower
 from penstock.bridge.launch import Launching
 from penstock.bridge.release import Releasing
-from penstock.bridge.run import Running
 from penstock.bridge.session import Sessions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bridge:
-    """What penstockd's socket and loops call."""
+    """The services that penstockd's socket and loops call."""
 
     context: Context
     admission: Admission
@@ -54,14 +52,14 @@ def assemble(
     state_dir: str = "",
     results: str = "",
 ) -> Bridge:
-    """All services; `partitions` are the bridged ones."""
+    """Create all services; `partitions` are the bridged ones."""
     placements = placement.Placements(context)
     attempts = attemptfiles.AttemptRecords(context, state_dir=state_dir, results=results)
     known, follower = owners.Owners(), Follower(context, start_timeout)
-    waiting = retries.Steering(context)
-    homes = jobnamespaces.Namespaces(context.kube, context.settings)
-    maker = gang.GangMaker(context, follower, homes, placements)
-    admission = Admission(context, placements=placements, attempts=attempts, waiting=waiting)
+    steering = retries.Steering(context)
+    namespaces = jobnamespaces.Namespaces(context.kube, context.settings)
+    maker = gang.GangMaker(context, follower, namespaces, placements)
+    admission = Admission(context, placements=placements, attempts=attempts, steering=steering)
     launching = Launching(
         context,
         admitting=admission,
@@ -70,15 +68,14 @@ def assemble(
         attempts=attempts,
         known=known,
     )
-    ending = Ending(context, attempts)
     return Bridge(
         context=context,
         admission=admission,
         launching=launching,
-        sessions=Sessions(context, launching, Running(context, follower), ending),
+        sessions=Sessions(context, launching, follower, Ending(context, attempts)),
         releasing=Releasing(context, placements=placements, attempts=attempts, known=known),
-        steering=waiting,
-        sweeper=sweeps.Sweeper(context, attempts, waiting, partitions),
+        steering=steering,
+        sweeper=sweeps.Sweeper(context, attempts, steering, partitions),
         drainer=drains.Drainer(context, placements, partitions, notes),
         follower=follower,
         attempts=attempts,

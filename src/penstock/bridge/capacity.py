@@ -1,9 +1,9 @@
-"""Does every node of an allocation really have the room? Pure functions over nodes, pods and reservations.
+"""Free room on nodes, computed from nodes, pods and reservations without any I/O.
 
-Taken on a node is what is reserved for jobs, plus every pod that has not ended and whose job has no
-reservation: everybody else's, and ours of jobs that are being cleaned up. A pod that is being deleted still
-takes its room until it is gone. Where pods of a job ask for more than its reservation, the pods count: of a
-job that is ending Slurm does not tell the GPUs any more, and its reservation may have been read anew since.
+A node's reservations are taken, and the requests of every pod that has not ended and whose job has no
+reservation: other people's pods, and ours of jobs that are being cleaned up. Terminating pods count until
+they are gone. If a job's pods request more than its reservation, the pods count: Slurm omits the GPUs of a
+COMPLETING job, whose reservation may have been read again since.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def refusals(
     pods: Iterable[types.Pod],
     reserved: jobstore.Store,
 ) -> tuple[Refusal, ...]:
-    """Why the job cannot start now, one for each node that cannot hold it; empty when it can."""
+    """Why the job cannot start now: one refusal per node without room; empty if it can start."""
     own = allocation.identity.job_id
     pods = list(filter(rights.takes_room, pods))
-    others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=own)
+    others, excess = _unreserved_by_node(pods, reserved), _excess(pods, reserved, besides=own)
     found = (
         _refusal(
             share,
             allocation,
             nodes,
             others.get(share.node, []),
-            reserved.reserved_on(share.node, besides=own) + beyond.get(share.node, resources.Amount()),
+            reserved.reserved_on(share.node, besides=own) + excess.get(share.node, resources.Amount()),
         )
         for share in allocation.shares
     )
@@ -44,14 +44,14 @@ def refusals(
 def free(
     nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: jobstore.Store
 ) -> dict[str, resources.Amount]:
-    """What is left of every node that Kubernetes can use now; less than nothing where others took more."""
+    """Free room of every schedulable node; negative where a node is overcommitted."""
     pods = list(filter(rights.takes_room, pods))
-    others, beyond = _unreserved_by_node(pods, reserved), _beyond(pods, reserved, besides=0)
+    others, excess = _unreserved_by_node(pods, reserved), _excess(pods, reserved, besides=0)
     left = {}
     for node in nodes.values():
         if node.ready and not node.spec.unschedulable:
             name = node.metadata.name
-            taken = reserved.reserved_on(name, besides=0) + beyond.get(name, resources.Amount())
+            taken = reserved.reserved_on(name, besides=0) + excess.get(name, resources.Amount())
             taken += sum(map(podview.requested, others.get(name, [])), start=resources.Amount())
             left[name] = podview.amount(node.status.allocatable) - taken
     return left
@@ -66,10 +66,10 @@ def _unreserved_by_node(pods: Iterable[types.Pod], reserved: jobstore.Store) -> 
     return by_node
 
 
-def _beyond(
+def _excess(
     pods: Iterable[types.Pod], reserved: jobstore.Store, *, besides: int
 ) -> dict[str, resources.Amount]:
-    """What pods of jobs take of each node over and above their jobs' reservations."""
+    """Requests of jobs' pods that exceed the jobs' reservations, by node."""
     taken: dict[tuple[str, int], resources.Amount] = {}
     for pod in pods:
         job_id, node = podview.job_id(pod), pod.spec.node_name

@@ -1,8 +1,7 @@
-"""Asks the API itself, by name or node, before something is promised, freed or called gone.
+"""Asks the API itself, by name or node, before room is reserved, a node freed or a pod called gone.
 
-The shared picture may lack what a watch did not tell or a list left out, and may still show what has gone. So
-nothing is promised or freed by it alone: the pods of a node are read again, and what only the picture has is
-asked for by name. Each doubt is decided for "there": a lie of one read then costs a wait, never a double
+The cache may lack objects or still have deleted ones. So the pods of a node are listed again, and pods that
+only the cache has are read by name. In doubt a pod exists: one wrong answer then costs a wait, not a double
 booking.
 """
 
@@ -16,11 +15,11 @@ from penstock import errors
 from penstock.bridge import protocols
 from penstock.kube import codec, kinds, lists, podview, reflectors, types
 
-TOGETHER = 16  # reads under way at a time
+CONCURRENT = 16  # reads at a time
 
 
 async def pod(kube: protocols.Kube, namespace: str, name: str) -> types.Pod | None:
-    """The pod of that name, or None when the API says that there is none."""
+    """The pod, or None if the API answers 404."""
     try:
         return codec.decode(await kube.get(kinds.PODS, namespace=namespace, name=name), types.Pod)
     except errors.KubeNotFound:
@@ -28,13 +27,13 @@ async def pod(kube: protocols.Kube, namespace: str, name: str) -> types.Pod | No
 
 
 async def is_there(kube: protocols.Kube, meta: types.Meta) -> bool:
-    """Whether this very pod is still there."""
+    """Whether a pod of this name and uid exists."""
     found = await pod(kube, meta.namespace, meta.name)
     return found is not None and found.metadata.uid == meta.uid
 
 
 async def node(kube: protocols.Kube, name: str) -> types.Node | None:
-    """The node, or None when the API says that there is none."""
+    """The node, or None if the API answers 404."""
     try:
         return codec.decode(await kube.get(kinds.NODES, name=name), types.Node)
     except errors.KubeNotFound:
@@ -42,21 +41,21 @@ async def node(kube: protocols.Kube, name: str) -> types.Node | None:
 
 
 async def nodes(kube: protocols.Kube, names: Sequence[str]) -> dict[str, types.Node]:
-    """Those of the nodes that are there, by their key in the picture."""
+    """The nodes that exist, by their key in the cache."""
     found = await _gather([node(kube, name) for name in names])
     return {reflectors.key_of(one.metadata): one for one in found if one is not None}
 
 
 async def pods_on(
-    kube: protocols.Kube, names: Sequence[str], picture: reflectors.Reflector[types.Pod]
+    kube: protocols.Kube, names: Sequence[str], cache: reflectors.Reflector[types.Pod]
 ) -> list[types.Pod]:
-    """Every pod that takes room on one of the nodes, by a read of its own and by the picture."""
-    shown = (one for name in dict.fromkeys(names) for one in picture.by(podview.BY_NODE, name))
+    """Every pod on the nodes by a fresh list, and those of the cache that still exist and have not ended."""
+    shown = (one for name in dict.fromkeys(names) for one in cache.by(podview.BY_NODE, name))
     known = [one for one in shown if not podview.is_over(one)]
     selectors = (f"spec.nodeName={name}" for name in names)
     each = await _gather([lists.everything(kube, kinds.PODS, types.Pod, fields=one) for one in selectors])
     here = (one for found in each for one in found.items if one.spec.node_name in names)
-    listed = {one.metadata.uid: picture.view(one) for one in here}
+    listed = {one.metadata.uid: cache.view(one) for one in here}
     doubtful = [one for one in known if one.metadata.uid not in listed]
     there = await _gather([is_there(kube, one.metadata) for one in doubtful])
     left = [one for one, still in zip(doubtful, there, strict=True) if still]
@@ -67,8 +66,8 @@ _T = TypeVar("_T")
 
 
 async def _gather(reads: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """All answers, in order, a few at a time; the first failure is everybody's."""
-    gate = asyncio.Semaphore(TOGETHER)
+    """All answers, in order, a few reads at a time; raises the first error."""
+    gate = asyncio.Semaphore(CONCURRENT)
 
     async def one(read: Coroutine[Any, Any, _T]) -> _T:
         async with gate:

@@ -1,4 +1,4 @@
-"""What is done inside a job's container, through the API: signals, commands of the agent, the log."""
+"""Access to a job's container through the API: signals, commands of the agent, the log."""
 
 from __future__ import annotations
 
@@ -13,43 +13,37 @@ from penstock.kube import types
 
 @dataclasses.dataclass(frozen=True)
 class Container:
-    """The container of one pod."""
-
     kube: protocols.Kube
     pod: types.Pod
 
-    async def signal(self, number: signal.Signals, *, everyone: bool, agent: bool = True) -> None:
-        """Deliver a signal to the script (through the agent, if there is one) or to all processes of the job.
+    @property
+    def _address(self) -> dict[str, str]:
+        meta = self.pod.metadata
+        return {"namespace": meta.namespace, "name": meta.name, "container": wellknown.CONTAINER_NAME}
 
-        An agent that gets a SIGTERM ends them all: kubelets have no other word for that.
+    async def signal(self, number: signal.Signals, *, everyone: bool, agent: bool = True) -> None:
+        """Signal the script (through the agent, if there is one) or all processes of the job.
+
+        The agent takes SIGTERM for the kubelet's and ends all processes, so a SIGTERM for the script alone is
+        sent as another signal.
         """
         target = "-1" if everyone else "1"
-        alone = agent and not everyone and number == signal.SIGTERM
-        name = wellknown.TERM_FOR_THE_SCRIPT if alone else number.name
+        for_script = agent and not everyone and number == signal.SIGTERM
+        name = wellknown.TERM_FOR_THE_SCRIPT if for_script else number.name
         await self._sh(f"kill -{name.removeprefix('SIG')} {target}")
 
     async def touch(self, file: str) -> None:
-        """Leave a mark in the pod: an empty file."""
+        """Create an empty file."""
         await self._sh(f": >{file}")
 
     async def _sh(self, line: str) -> None:
-        meta = self.pod.metadata
-        await self.kube.run(
-            ("/bin/sh", "-c", line),
-            namespace=meta.namespace,
-            name=meta.name,
-            container=wellknown.CONTAINER_NAME,
-        )
+        await self.kube.run(("/bin/sh", "-c", line), **self._address)
 
     def agent(self, *words: str) -> AsyncIterator[tuple[int, bytes]]:
-        """What the agent prints when it is called with these words beside the one that runs the job."""
-        meta = self.pod.metadata
+        """Output of a second agent process, run with these arguments."""
         command = ("/bin/sh", f"{wellknown.AGENT_MOUNT}/agent.sh", *words)
-        return self.kube.stream(
-            command, namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME
-        )
+        return self.kube.stream(command, **self._address)
 
     def log(self) -> AsyncIterator[bytes]:
-        """The container's output, from its beginning until it has ended."""
-        meta = self.pod.metadata
-        return self.kube.log(namespace=meta.namespace, name=meta.name, container=wellknown.CONTAINER_NAME)
+        """The container's log from its start until the container ends."""
+        return self.kube.log(**self._address)

@@ -1,4 +1,4 @@
-"""What all steps of the protocol share: both systems, what is known of them, and the store of jobs."""
+"""What all services share: clients of Slurm and Kubernetes, caches, settings and the store of jobs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from penstock.render import pods as rendering
 
 @dataclasses.dataclass(kw_only=True)
 class Context:
-    """One penstockd's surroundings."""
-
     slurm: protocols.Slurm
     kube: protocols.Kube
     pods: reflectors.Reflector[types.Pod]
@@ -32,10 +30,10 @@ class Context:
 
     @property
     def cluster(self) -> str:
-        """Slurm's name of the cluster, as our pods are labelled with it."""
+        """Slurm's ClusterName as a label value."""
         return rendering.label_of(self.settings.cluster)
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the caches of pods and nodes can be relied upon."""
+        """Whether the caches of pods and nodes are fresh."""
         return self.pods.fresh and self.nodes.fresh

@@ -1,9 +1,8 @@
-"""Nodes on which a job's pods may still run although its Epilog could wait no longer.
+"""Drains nodes whose Epilog timed out while a job's pods may still run, and resumes them.
 
-They are drained with a reason of ours and freed by ourselves once the node is seen clean, or has left
-Kubernetes. A node that Slurm drained because our Epilog was killed is freed likewise. A reason that somebody
-else gave is never touched, and neither is a node on which the site's own Epilog failed: in doubt it stays
-drained.
+Such a node is drained with a reason of ours, and resumed once it has no pods of ended jobs or has left
+Kubernetes. So is a node that Slurm drained because our Epilog was killed. Nodes with any other reason, or on
+which the site's own Epilog failed, stay drained.
 """
 
 from __future__ import annotations
@@ -23,35 +22,31 @@ log = logging.getLogger(__name__)
 
 OURS = re.compile(r"penstock: pods of job \d+ may still run here")
 SLURMS_OWN = "Epilog error"
-"""What slurmctld writes when an Epilog failed, ours or the site's, on a node that is not drained yet."""
+"""Slurmctld's reason after any Epilog failed, ours or the site's, unless the node was drained before."""
 CLOCK_SLACK = 2.0
 FORGOTTEN_AFTER = 60.0
-"""Seconds for which a node is not drained although an Epilog has left its note: by then Slurm has heard of
-that Epilog's end, and somebody has freed the node since.
+"""Seconds after which the note of a node that is not drained is removed: Slurm knows by then how the Epilog
+ended, so somebody has resumed the node since.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Drainer:
-    """Drains, and lifts.
-
-    What there is to lift is asked of Slurm every time: an Epilog that was killed drains its node without a
-    word to us.
-    """
+    """Drained nodes are read from Slurm every time: a killed Epilog drains its node without telling us."""
 
     context: Context
     placements: placement.Placements
     partitions: frozenset[str]
-    """The bridged ones: no other node is touched."""
+    """The bridged ones; nodes of others are never touched."""
     notes: epilogs.Notes
-    over: dict[epilogs.Note, float] = dataclasses.field(default_factory=dict)
+    obsolete: dict[epilogs.Note, float] = dataclasses.field(default_factory=dict)
     """Notes of nodes that are not drained, with the time since when."""
-    left: dict[str, str] = dataclasses.field(default_factory=dict)
+    kept: dict[str, str] = dataclasses.field(default_factory=dict)
     """Nodes that stay drained, with the reason that was logged."""
 
     async def abandon(self, job_id: int, node: str) -> None:
-        """Nothing new on this node until the job's pods are known to be gone. One that is drained already
-        keeps its reason: ours would be lifted, and the other forgotten.
+        """Drain the node until the job's pods are gone. A drained node keeps its reason: with ours instead,
+        the node would be resumed too early.
         """
         drained = {each.node for each in await self.context.slurm.drained(self.partitions)}
         if node not in drained:
@@ -61,7 +56,7 @@ class Drainer:
         joblog.of(log, job_id).warning("node %s is drained: pods of the job may still run there", node)
 
     async def lift(self) -> None:
-        """Free what is clean again."""
+        """Resume the nodes that are clean again."""
         if not self.context.is_fresh:
             return
         drained = await self.context.slurm.drained(self.partitions)
@@ -77,59 +72,55 @@ class Drainer:
                         self.notes.remove(note)
 
     def _forget(self, drained: Sequence[nodes.Drain], notes: Sequence[epilogs.Note]) -> None:
-        """Notes of nodes that somebody else has freed must not free them the next time."""
+        """Remove notes of nodes that somebody else has resumed: they must not resume the next drain."""
         nodes, now = {drain.node for drain in drained}, self.context.time.now()
-        over = [note for note in notes if note.node not in nodes and not note.is_running]
-        known = {note: self.over.get(note, now) for note in over}
-        self.over.clear()
-        self.over.update(known)
+        obsolete = [note for note in notes if note.node not in nodes and not note.is_running]
+        known = {note: self.obsolete.get(note, now) for note in obsolete}
+        self.obsolete.clear()
+        self.obsolete.update(known)
         for note, since in known.items():
             if now - since >= FORGOTTEN_AFTER:
                 self.notes.remove(note)
-        for node in self.left.keys() - nodes:
-            del self.left[node]
+        for node in self.kept.keys() - nodes:
+            del self.kept[node]
 
     def _is_ours(self, drain: nodes.Drain, notes: Sequence[epilogs.Note]) -> bool:
-        """Whether our own Epilog is why the node is drained, and nothing else is."""
+        """Whether our own Epilog is the only reason for the drain."""
         by_slurm = drain.reason == SLURMS_OWN
         if not by_slurm and not OURS.fullmatch(drain.reason):
             return False
         failed = [note for note in notes if not note.is_ours]
         if failed:
-            return self._leave(drain, f"the site's own Epilog failed after job {failed[0].job_id}")
+            return self._keep(drain, f"the site's own Epilog failed after job {failed[0].job_id}")
         killed = (note for note in notes if not note.is_running and note.at <= drain.since + CLOCK_SLACK)
         if by_slurm and not any(killed):
-            return self._leave(drain, "no Epilog of Penstock's was cut off there")
+            return self._keep(drain, "no Epilog of Penstock's was killed there")
         return True
 
-    def _leave(self, drain: nodes.Drain, why: str) -> bool:
-        if self.left.get(drain.node) != why:
-            self.left[drain.node] = why
+    def _keep(self, drain: nodes.Drain, why: str) -> bool:
+        if self.kept.get(drain.node) != why:
+            self.kept[drain.node] = why
+            remedy = f"scontrol update NodeName={drain.node} State=RESUME"
             log.warning(
-                "node %s stays drained (%s): %s; when it is well: scontrol update NodeName=%s State=RESUME",
-                drain.node,
-                drain.reason,
-                why,
-                drain.node,
+                "node %s stays drained (%s): %s; to resume: %s", drain.node, drain.reason, why, remedy
             )
         return False
 
     async def _resume(self, node: str) -> None:
-        """One that Slurm does not give back keeps no other waiting."""
         try:
             await self.context.slurm.resume(node)
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
-            log.warning("node %s is clean again, but Slurm does not resume it: %s", node, error.message)
+            log.warning("node %s is clean, but Slurm does not resume it: %s", node, error.message)
         else:
-            log.info("node %s is clean again", node)
+            log.info("node %s is clean and resumed", node)
 
     async def _is_clean(self, drain: nodes.Drain) -> bool:
-        """No pod of ours there that no promise covers, by the API's own word."""
+        """Whether the API has no pod of ours on the node without a reservation."""
         kube = self.context.kube
         if await confirmation.node(kube, drain.node) is None:
-            return drain.reason != SLURMS_OWN or self._leave(drain, "Kubernetes does not know it")
+            return drain.reason != SLURMS_OWN or self._keep(drain, "Kubernetes does not know it")
         found = await confirmation.pods_on(kube, (drain.node,), self.context.pods)
         return not any(
             not self._is_covered(job_id, drain.node) and not podview.is_over(pod)
@@ -138,6 +129,6 @@ class Drainer:
         )
 
     def _is_covered(self, job_id: int, node: str) -> bool:
-        """Whether the job has a right to be there: to its nodes, or to any that kube-scheduler chose."""
+        """Whether the job may run there: on its nodes, or on any that kube-scheduler chose."""
         held = self.context.store.reservation(job_id)
         return held is not None and self.placements.of(held.partition).covers(job_id, node)

@@ -1,6 +1,4 @@
-"""What follows the end of a job's pods: the record, the reason for its owner, a requeue where the cluster and
-not the job is to blame, and the launcher's exit code.
-"""
+"""The end of a job: record and comment, a requeue if the cluster is to blame, the launcher's exit code."""
 
 from __future__ import annotations
 
@@ -17,17 +15,15 @@ from penstock.model.reasons import Outcome
 log = logging.getLogger(__name__)
 
 END_SECONDS = 60.0  # between two looks at a requeued job whose launcher Slurm should have ended
-ROUNDS_TO_END = 2  # so many looks in a row find it running before it is requeued again
+ROUNDS_TO_END = 2  # looks in a row that find it RUNNING before it is requeued again
 
 
 class Ending:
-    """Tells ends."""
-
     def __init__(self, context: Context, attempts: attemptfiles.AttemptRecords) -> None:
         self._context, self._attempts = context, attempts
 
     async def tell(self, launch: Launch, outcome: Outcome) -> None:
-        """Until the launcher knows its exit code or Slurm has ended it."""
+        """Record the outcome, requeue the job if the cluster is to blame, else tell the launcher."""
         crashpoints.reach("end.seen")
         outcome = outcome.as_asked() if launch.stopped else outcome
         reason, identity = sentences.outcome(outcome), launch.identity
@@ -57,12 +53,12 @@ class Ending:
         crashpoints.reach("end.told")
 
     async def record(self, identity: jobs.JobIdentity, outcome: Outcome, gang: tuple[types.Pod, ...]) -> None:
-        """For the job's results: its end, and its pods as they are now."""
+        """Record the outcome and the pods' last known state, for the job's results."""
         cached = (self._context.pods.objects.get(reflectors.key_of(pod.metadata)) for pod in gang)
         await self._attempts.ended(identity, outcome, [pod for pod in cached if pod is not None])
 
     async def _comment(self, identity: jobs.JobIdentity, text: str) -> None:
-        """What slurmctld does not take is left to the collector, who puts it into the accounting."""
+        """Set the job's comment. If slurmctld refuses it, the collector writes it into accounting."""
         slurm = self._context.slurm
         try:
             await slurmcalls.when_there(self._context, lambda: slurm.set_comment(identity.job_id, text))
@@ -71,7 +67,7 @@ class Ending:
             await self._attempts.untold(identity)
 
     async def _requeue(self, launch: Launch, outcome: Outcome) -> None:
-        """Returns when the job ends after all: its owner does not let it run twice."""
+        """Requeue the job. Returns only if Slurm refuses: the job may not run twice."""
         has_begun = launch.announced and outcome.began
         if not has_begun and launch.allocation.requeue is not True:
             await slurmcalls.set_requeue(self._context, launch.job_id, allowed=True)
@@ -79,7 +75,7 @@ class Ending:
             await self._until_forgotten(launch.identity)
 
     async def _is_requeued(self, launch: Launch) -> bool:
-        """Whether Slurm runs the job again; the launcher then ends by Slurm's hand."""
+        """Whether Slurm accepts the requeue; it then kills the launcher."""
         slurm, launch.requeued = self._context.slurm, True
         try:
             await slurmcalls.when_there(self._context, lambda: slurm.requeue(launch.job_id))
@@ -91,8 +87,8 @@ class Ending:
         return True
 
     async def _until_forgotten(self, identity: jobs.JobIdentity) -> None:
-        """The launcher must not ask again: it stays until Slurm ends it. Only a slurmctld that went down with
-        its memory of the requeue, or whose successor never had it, still has this very attempt running.
+        """Wait for Slurm to kill the launcher. Returns if Slurm still has this attempt RUNNING: slurmctld
+        was restarted and has lost the requeue.
         """
         runs = 0
         while runs < ROUNDS_TO_END:
@@ -100,8 +96,8 @@ class Ending:
             try:
                 job = await self._context.slurm.live_job(identity.job_id)
             except errors.SlurmError as error:
-                joblog.of(log, identity.job_id).info("was requeued, and nobody knows more: %s", error.message)
+                joblog.of(log, identity.job_id).info("was requeued; its state is unknown: %s", error.message)
                 continue
             is_same = job is not None and job.identity == identity and job.state == states.JobState.RUNNING
             runs = runs + 1 if is_same else 0
-        joblog.of(log, identity.job_id).warning("is requeued again: Slurm has forgotten that it was")
+        joblog.of(log, identity.job_id).warning("is requeued again: Slurm has lost the first requeue")

@@ -1,9 +1,8 @@
-"""Notes of Epilogs, beside penstockd's socket: whose Epilog a node was drained for.
+"""Notes of Epilogs, files beside penstockd's socket: they tell why Slurm drained a node.
 
-Slurm writes "Epilog error" whichever Epilog failed, and nothing at all on a node that is drained already. Our
-Epilog keeps a note while it runs (hooks/ask.py) and takes it away when it ends well; it is locked until then,
-so one that was killed is known by its note. The site's own Epilog runs before it; that it failed is a note,
-too.
+Slurm's reason is "Epilog error" whichever Epilog failed, and is not set on a node that is drained already.
+Our Epilog holds a locked note while it runs (hooks/ask.py) and removes it when it succeeds, so an unlocked
+note means that it was killed. A failure of the site's own Epilog, which runs first, is a note, too.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ PARTS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """What is known of one run of an Epilog."""
+    """One run of an Epilog."""
 
     path: Path
     node: str
     job_id: int
     is_ours: bool
-    """Whether the site's own Epilog passed and ours began."""
+    """Ours ran, after the site's own Epilog had succeeded."""
     is_running: bool
     at: float
-    """When it was made, in seconds of the epoch."""
+    """Seconds since the epoch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """A folder of them, and of other things."""
+    """A folder with notes and other files."""
 
     folder: Path
 
     def read(self) -> tuple[Note, ...]:
-        """All that are there; a folder that cannot be read has none, so that no node is freed for them."""
+        """All notes; none if the folder cannot be read, so that no node is resumed."""
         try:
             paths = sorted(self.folder.iterdir())
         except OSError:
@@ -48,7 +47,6 @@ class Notes:
         return tuple(note for path in paths for note in _note(path))
 
     def remove(self, note: Note) -> None:
-        """Forget it; one that stays is only read again."""
         with contextlib.suppress(OSError):
             note.path.unlink()
 

@@ -1,12 +1,13 @@
-"""Which nodes would mislead Slurm about a job: it sees room for it there, and Kubernetes has none.
+"""Which nodes to exclude for a waiting job: those where Slurm sees room and Kubernetes has none.
 
-Slurm knows what its own jobs take, and waits for them by itself. It does not know of other people's pods, nor
-of nodes that are cordoned or not ready: it would start the job there again and again, and be refused.
+Slurm waits for its own jobs by itself. It does not know of other people's pods, nor of cordoned or unready
+nodes, and would start the job there again and again.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock.bridge import capacity, jobstore
@@ -14,49 +15,45 @@ from penstock.kube import types
 from penstock.model import jobs, resources
 from penstock.model.nodes import Node
 
-NOTHING = resources.Amount()
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do with a job that waits."""
+    """How to steer a waiting job."""
 
     avoids: frozenset[str] = frozenset()
-    """Nodes that would mislead Slurm."""
+    """Nodes to exclude."""
     goes: bool = False
-    """Whether enough other nodes are left that have room, or will have it as soon as Slurm's jobs leave."""
+    """Whether enough other nodes have room, now or when Slurm's jobs there end: no delay is needed."""
     on: tuple[str, ...] = ()
-    """Where it probably starts at once."""
+    """Nodes on which it probably starts at once."""
 
 
 @dataclasses.dataclass
 class Rooms:
-    """What each node of the cluster has left: for now, and if none of Slurm's jobs were there."""
+    """Room by node: what is free, and what Slurm's jobs have reserved."""
 
     free: dict[str, resources.Amount]
     taken: dict[str, resources.Amount]
-    """By Slurm's jobs, as Slurm knows."""
 
     @classmethod
     def of(
         cls, nodes: Mapping[str, types.Node], pods: Iterable[types.Pod], reserved: jobstore.Store
     ) -> Rooms:
-        """Only of nodes that Kubernetes can use now."""
+        """Of schedulable nodes only."""
         free = capacity.free(nodes, pods, reserved)
         return cls(free, {name: reserved.reserved_on(name, besides=0) for name in free})
 
     def take(self, node: str, amount: resources.Amount) -> None:
-        """A job is on its way there."""
+        """Count room for a job that is about to start there."""
         if node in self.free:
             self.free[node] -= amount
             self.taken[node] += amount
 
     def has(self, node: str, amount: resources.Amount) -> bool:
-        """Whether it fits there now."""
         return node in self.free and not amount.shortages(self.free[node])
 
     def misleads(self, node: Node, amount: resources.Amount) -> bool:
-        """Whether Slurm would start a job of that amount there in vain, now or when its own jobs leave."""
+        """Whether Slurm would start the job there in vain, now or when its own jobs have ended."""
         name = node.name
         if name not in self.free:
             return True
@@ -66,8 +63,8 @@ class Rooms:
         return not is_busy or bool(amount.shortages(self.free[name] + self.taken[name]))
 
     def plan(self, wanted: Wanted, nodes: Iterable[Node], *, refused: Collection[str] = ()) -> Plan:
-        """Where a job should not be tried, if there are enough other nodes for it. Where it was refused just
-        now it is not tried at once, whatever the picture of the cluster says.
+        """Exclude nodes if enough others are left. Nodes in `refused`, where the job was just refused, are
+        excluded whatever the caches say.
         """
         known = tuple(nodes)
         good = [
@@ -88,13 +85,13 @@ class Rooms:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a job needs of nodes, as far as its refused allocation and Slurm tell."""
+    """What a job needs, by its refused allocation and Slurm's record."""
 
     shares: tuple[jobs.NodeShare, ...]
     is_fixed: bool = False
-    """To the nodes of its allocation: its owner named them, or has a reservation."""
+    """To its allocation's nodes: its owner named them, or uses a Slurm reservation."""
     features: bool = False
-    """Whether it asks for some: then only nodes with those of its allocation's are known to do."""
+    """Whether it requests any: then only nodes with the features of its allocation's nodes suit for sure."""
     excluded: frozenset[str] = frozenset()
     """By its owner."""
     model: tuple[Node, ...] = ()
@@ -106,21 +103,16 @@ class Wanted:
 
     @property
     def largest(self) -> resources.Amount:
-        total = NOTHING
-        for share in self.shares:
-            total = total.largest(share.amount)
-        return total
+        amounts = (share.amount for share in self.shares)
+        return functools.reduce(resources.Amount.largest, amounts, resources.Amount())
 
     @property
     def smallest(self) -> resources.Amount:
-        total = self.shares[0].amount
-        for share in self.shares[1:]:
-            total = total.smallest(share.amount)
-        return total
+        return functools.reduce(resources.Amount.smallest, (share.amount for share in self.shares))
 
     def suits(self, node: Node) -> bool:
-        """Whether Slurm could start the job there if the node were empty. Where that is not certain, no: a
-        job for which Slurm finds no node at all is held for ever.
+        """Whether Slurm could start the job on the node if it were empty. False in doubt: Slurm holds a job
+        forever if it finds no possible node.
         """
         if not node.is_up or node.name in self.excluded:
             return False

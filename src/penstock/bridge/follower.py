@@ -1,8 +1,8 @@
-"""Waits for the end of a job: one shared watch for all, a GET only when that seems to have missed something.
+"""Waits for the end of a job's pods by the shared watch, with a GET when an event may have been missed.
 
-The job ends with rank 0. Another rank that ends before is a broken gang, unless Slurm takes it: slurmd runs
-the Epilog of a node without a step at once, while the script still has its time to end. A pod that does not
-start in time is a job that "runs" without running: it ends with what the cluster says about it.
+A job ends with rank 0. Another rank that ends first breaks the gang, unless Slurm is releasing the job:
+slurmd runs the Epilog of a node without a step at once, while the script still has time to end. A pod that
+does not start in time ends the job, with Kubernetes' warning as the reason.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from penstock.judge import outcomes
 from penstock.kube import kinds, lists, podevents, podview, reflectors, types
 from penstock.model.reasons import LOST, NODE_LOST, VANISHED, Outcome, OutcomeKind
 
-FIRST_LOOK = 5.0  # seconds without news after which the API is asked directly, then twice that, and so on
-LAST_LOOK = 300.0
+FIRST_LOOK = 5.0  # seconds without an event until the API is asked; doubled each time
+LONGEST_LOOK = 300.0
 
 
 class Patience:
-    """How long to wait for the next word of a pod: a lost event is noticed soon after it was due, and a long
-    job costs next to no questions.
-    """
+    """When to ask the API for a lost event: soon after one was due, and rarely during a long job."""
 
     def __init__(self, time: clock.Clock, start_timeout: float) -> None:
         self._clock = time
@@ -34,7 +32,6 @@ class Patience:
         self.started = False
 
     def seconds(self) -> float:
-        """Until the API is to be asked."""
         if self.started:
             return self._look
         return max(min(self._look, self._deadline - self._clock.now()), 0.01)
@@ -44,10 +41,10 @@ class Patience:
         self.started = self.started or started
 
     def asked(self) -> None:
-        self._look = min(self._look * 2, LAST_LOOK)
+        self._look = min(self._look * 2, LONGEST_LOOK)
 
     def extend(self) -> None:
-        """The API was away: a pod may have started without our knowing."""
+        """After an outage of the API, in which the pod may have started unseen."""
         self._deadline = max(self._deadline, self._clock.now() + FIRST_LOOK)
 
     def is_over(self) -> bool:
@@ -56,17 +53,15 @@ class Patience:
 
 @dataclasses.dataclass(frozen=True)
 class Follower:
-    """Follows gangs to their end."""
-
     context: Context
     start_timeout: float
 
     async def end_of(
         self, gang: tuple[types.Pod, ...], is_leaving: Callable[[], bool] = lambda: False
     ) -> Outcome:
-        """The outcome, however long it takes. Trouble with the API is never an outcome.
+        """The gang's outcome, however long it takes; API errors are never one.
 
-        `is_leaving` tells whether Slurm takes the job's nodes back.
+        `is_leaving` tells whether Slurm is taking the job's nodes back.
         """
         tasks = [asyncio.create_task(self.end_of_pod(pod)) for pod in gang]
         try:
@@ -83,7 +78,7 @@ class Follower:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def started(self, pod: types.Pod) -> Outcome | None:
-        """None when the pod's container runs; the outcome when it never will."""
+        """None once the pod's container runs; an outcome if it never will."""
         return await self._follow(pod, until_started=True)
 
     async def end_of_pod(self, pod: types.Pod) -> Outcome:
@@ -109,7 +104,7 @@ class Follower:
                     return await self._never_started(pod)
 
     async def _ask(self, pod: types.Pod, patience: Patience) -> Outcome | None:
-        """What the API itself says: an end, certainly gone, or nothing new. No answer is no time spent."""
+        """The outcome by the API itself, or None. Without an answer the start deadline is extended."""
         patience.asked()
         try:
             found = await confirmation.pod(self.context.kube, pod.metadata.namespace, pod.metadata.name)
@@ -124,21 +119,21 @@ class Follower:
         return outcomes.outcome_of(found)
 
     async def _vanished(self, pod: types.Pod) -> Outcome:
-        """Deleted by somebody, or gone with its node, for which the job is not to blame."""
+        """The outcome of a deleted pod: the job is not to blame if its node is gone, too."""
         node = pod.spec.node_name
         lost = bool(node) and await confirmation.node(self.context.kube, node) is None
         return NODE_LOST if lost else VANISHED
 
     async def _never_started(self, pod: types.Pod) -> Outcome:
-        known = self.context.pods.objects.get(reflectors.key_of(pod.metadata), pod)
-        waiting = podview.container_state(known).waiting
-        known_cause = waiting.reason if waiting else "no reason given"
-        said = (await self.warnings(pod) or ("",))[-1] or known_cause
-        detail = f"not started within {self.start_timeout:g} s: {said}"
+        cached = self.context.pods.objects.get(reflectors.key_of(pod.metadata), pod)
+        waiting = podview.container_state(cached).waiting
+        reason = waiting.reason if waiting else "no reason given"
+        warning = (await self.warnings(pod) or ("",))[-1]
+        detail = f"not started within {self.start_timeout:g} s: {warning or reason}"
         return Outcome(kind=OutcomeKind.START_TIMEOUT, exit_code=LOST, detail=detail)
 
     async def warnings(self, pod: types.Pod) -> tuple[str, ...]:
-        """What the cluster complains of about this pod, the latest last; nothing when it does not answer."""
+        """Warning events about the pod, the latest last; empty if the API does not answer."""
         try:
             found = await lists.everything(
                 self.context.kube,

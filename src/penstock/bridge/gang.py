@@ -1,10 +1,8 @@
-"""Makes all pods of a job's attempt or none: pods first, then the Secret and the places, in the order of the
-partition's placement.
+"""Creates all pods of an attempt or none: first the pods, then Secret and bindings as the placement orders.
 
-Every step may have been done before by a penstockd that was killed: a conflict means "it is there", and what
-is there is checked to be of this attempt before it is used. Before the step that lets the script start the
-launcher is told, and from then on it asks for this gang only: should its pods vanish unseen, no second one is
-made.
+A killed penstockd may have done any step before: on a conflict the existing object is used, if it is of this
+attempt. The launcher is told before the script can start. From then on it attaches to this gang only: if the
+pods vanish unseen, no second gang is created.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class GangRefused(errors.PenstockError):
-    """A part of the gang is not taken; nothing of it is left."""
+    """The gang was refused in part, and all of it is deleted."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(sentences.outcome(outcome))
@@ -37,16 +35,16 @@ class GangRefused(errors.PenstockError):
 
 
 Starting = Callable[[], Awaitable[None]]
-"""Told before the step after which the script may run."""
+"""Awaited before the step after which the script may run."""
 
 
 async def _announced() -> None:
-    """The launcher knows already."""
+    pass
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a gang is made from."""
+    """What a gang is created from."""
 
     allocation: jobs.Allocation
     owner: launches.Owner
@@ -59,17 +57,15 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class GangMaker:
-    """Makes gangs."""
-
     context: Context
     follower: follower.Follower
     namespaces: jobnamespaces.Namespaces
     placements: placement.Placements
-    bare: set[str] = dataclasses.field(default_factory=set)
-    """uids of pods that we have made and that have no Secret of theirs yet, as far as we know."""
+    without_secret: set[str] = dataclasses.field(default_factory=set)
+    """uids of pods that we created and whose Secret does not exist yet, as far as we know."""
 
     async def create(self, plan: Plan, starting: Starting) -> tuple[types.Pod, ...]:
-        """The gang's pods, all placed; `starting` is awaited before the script can run."""
+        """Create and place the gang; `starting` is awaited before the script can run."""
         made: list[types.Pod] = []
         async with self._all_or_none(made):
             await self.namespaces.ensure(plan.owner)
@@ -79,11 +75,11 @@ class GangMaker:
                 crashpoints.reach("launch.a-pod-made")
             crashpoints.reach("launch.pods-made")
             await self._place(made, plan, starting)
-        self.bare.difference_update(pod.metadata.uid for pod in made)
+        self.without_secret.difference_update(pod.metadata.uid for pod in made)
         return tuple(made)
 
     async def complete(self, found: tuple[types.Pod, ...], plan: Plan) -> tuple[types.Pod, ...]:
-        """Place a gang whose maker was stopped after it had announced the start."""
+        """Place a gang whose start was announced before penstockd was restarted."""
         made = list(found)
         async with self._all_or_none(made):
             await self._place(made, plan, _announced)
@@ -96,26 +92,26 @@ class GangMaker:
 
     @contextlib.asynccontextmanager
     async def _all_or_none(self, made: list[types.Pod]) -> AsyncIterator[None]:
-        """What was made goes again when the rest is refused."""
+        """Delete the pods that were created if the gang is refused."""
         try:
             yield
         except (errors.KubeUnavailable, errors.KubeNotAllowed):
-            raise  # to be tried again, and what is there is found then
+            raise  # the next try finds what was created
         except GangRefused:
             await self._remove(made)
             raise
-        except (errors.KubeError, errors.UsageError) as error:
+        except (errors.KubeError, errors.UsageError, ValueError) as error:
+            if isinstance(error, ValueError):  # the objects can never be rendered or sent
+                log.exception("cannot create the objects of a job")
+                detail = f"its objects cannot be created: {error}"
+            else:
+                detail = error.message
             await self._remove(made)
-            raise GangRefused(not_started(OutcomeKind.API_REFUSED, error.message)) from error
-        except ValueError as error:  # what cannot be rendered or sent now never can
-            log.exception("the objects of a job cannot be made")
-            await self._remove(made)
-            detail = f"its objects cannot be made: {error}"
             raise GangRefused(not_started(OutcomeKind.API_REFUSED, detail)) from error
 
     def _manifest(self, plan: Plan, rank: int) -> rendering.Manifest:
-        """Groups that the image gives its user are kept out where every node that the pod may come to can do
-        so; a kubelet that cannot refuses the pod.
+        """Groups of the image's user are kept out (strict supplementalGroupsPolicy) if every candidate node
+        supports that; a kubelet without support rejects the pod.
         """
         share = plan.allocation.shares[rank]
         nodes = self.placements.of(plan.allocation.partition).candidates(share)
@@ -136,34 +132,28 @@ class GangMaker:
             return await self._make_pod(manifest, plan.identity)
 
     async def _make_pod(self, manifest: rendering.Manifest, identity: jobs.JobIdentity) -> types.Pod:
-        meta = manifest["metadata"]
+        kube, meta = self.context.kube, manifest["metadata"]
         try:
-            made = self._ours(
-                await self.context.kube.create(kinds.PODS, manifest, namespace=meta["namespace"])
-            )
-            self.bare.add(made.metadata.uid)
+            made = self._ours(await kube.create(kinds.PODS, manifest, namespace=meta["namespace"]))
+            self.without_secret.add(made.metadata.uid)
             return made
         except errors.KubeConflict as error:
             try:
-                answer = await self.context.kube.get(
-                    kinds.PODS, namespace=meta["namespace"], name=meta["name"]
-                )
+                answer = await kube.get(kinds.PODS, namespace=meta["namespace"], name=meta["name"])
             except errors.KubeNotFound:
-                raise errors.KubeUnavailable(f"no pod was made: {error.message}") from error
+                raise errors.KubeUnavailable(f"no pod was created: {error.message}") from error
         pod = self._ours(answer)
-        if podview.belongs_to(pod, identity) and pod.metadata.deletion_timestamp:
-            raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
         if not podview.belongs_to(pod, identity):
-            raise errors.KubeError(
-                f"a pod {meta['namespace']}/{meta['name']} is there already and is not this job's"
-            )
+            raise errors.KubeError(f"pod {meta['namespace']}/{meta['name']} exists and is not this job's")
+        if pod.metadata.deletion_timestamp:
+            raise errors.KubeUnavailable(f"pod {meta['name']} of this attempt is still being removed")
         return pod
 
     def _ours(self, answer: bytes) -> types.Pod:
         return podview.as_seen_by(self.context.cluster, codec.decode(answer, types.Pod))
 
     async def create_secret(self, first: types.Pod, plan: Plan) -> None:
-        """One that is there already was made before a crash, or goes with a pod that was removed."""
+        """An existing Secret was created before a crash, or is garbage-collected with an earlier pod."""
         uid = first.metadata.uid
         manifest = secrets.render_secret(
             plan.identity,
@@ -175,31 +165,31 @@ class GangMaker:
         try:
             await self.context.kube.create(kinds.SECRETS, manifest, namespace=first.metadata.namespace)
         except errors.KubeConflict as error:
-            if error.reason == jobnamespaces.UNCOUNTED:
-                raise errors.KubeUnavailable(f"no Secret was made: {error.message}") from error
-            if uid in self.bare:
-                raise errors.KubeUnavailable("the Secret of pods that were removed is still there") from None
+            if error.reason == jobnamespaces.QUOTA_CONFLICT:
+                raise errors.KubeUnavailable(f"no Secret was created: {error.message}") from error
+            if uid in self.without_secret:
+                raise errors.KubeUnavailable("the Secret of deleted pods still exists") from None
         except errors.KubeUnavailable:
-            self.bare.discard(uid)  # it may have been made all the same
+            self.without_secret.discard(uid)  # it may have been created all the same
             raise
-        self.bare.discard(uid)
+        self.without_secret.discard(uid)
 
     async def bind(self, pod: types.Pod, job_id: int, node: str) -> types.Pod:
-        """The pod, on its node. One that is there unbound is found and removed by the node's Epilog; bound
-        after that it would be on a node that Slurm has given to others.
+        """Bind the pod. Refused if the node was released meanwhile: its Epilog will not see the pod any more,
+        and Slurm may have given the node to others.
         """
         if pod.spec.node_name == node:
             return pod
         if not self.context.store.holds(job_id, node):
             raise GangRefused(not_started(OutcomeKind.NODE_TAKEN_BACK, "", node=node))
         kube, seen = self.context.kube, f"/{node}" in self.context.nodes.objects
-        if not seen and await confirmation.node(kube, node) is None:  # the API would take the binding
+        if not seen and await confirmation.node(kube, node) is None:  # the API accepts such a binding
             raise GangRefused(not_started(OutcomeKind.NODE_GONE, "", node=node, requeue=True))
         meta = pod.metadata
         binding = rendering.render_binding(meta.name, meta.namespace, node)
         try:
             await kube.create(kinds.PODS, binding, namespace=meta.namespace, name=meta.name, sub="binding")
-        except errors.KubeConflict:  # an earlier try came late, or somebody was faster
+        except errors.KubeConflict:  # bound by an earlier try whose answer was lost, or by somebody else
             found = await confirmation.pod(kube, meta.namespace, meta.name)
             if found is None or (found.metadata.uid, found.spec.node_name) != (meta.uid, node):
                 raise
@@ -207,17 +197,17 @@ class GangMaker:
 
     async def _remove(self, made: list[types.Pod]) -> None:
         for pod in made:
-            self.bare.discard(pod.metadata.uid)
+            self.without_secret.discard(pod.metadata.uid)
             try:
                 await podremoval.delete(self.context, pod)
                 crashpoints.reach("refuse.one-removed")
             except errors.KubeError as error:
                 name = pod.metadata.name
-                log.warning("pod %s of a refused gang is left to the Epilog: %s", name, error.message)
+                log.warning("pod %s of a refused gang stays until the Epilog: %s", name, error.message)
 
 
 class _Gang:
-    """The pods of one plan, for its placement."""
+    """A gang for its placement."""
 
     def __init__(self, maker: GangMaker, made: list[types.Pod], plan: Plan, starting: Starting) -> None:
         self._maker, self._made, self._plan, self._starting = maker, made, plan, starting

@@ -1,10 +1,9 @@
-"""A job's output on its way to files that pods cannot see: fetched from the pod, handed to the launcher.
+"""Fetches a job's output from its pod and sends it to the launcher, for files that pods cannot see.
 
-Not from the container's log: kubelets rotate that, and what was put away is lost. The agent keeps the output
-in files of the pod's own, a command in the container reads them from an offset on, and the agent waits with
-its end until it is told that the launcher has written everything (docs/decisions/0006). A penstockd that is
-killed changes nothing: the launcher knows how far it got. Only an image that runs its own entrypoint has no
-agent; there the log is all there is.
+The container's log is not used because kubelets rotate it. The agent writes the output to files in the pod,
+an exec reads them from an offset, and the agent ends only after the launcher has written everything
+(docs/decisions/0006). After a restart of penstockd the launcher tells how much it has. Images that run their
+own entrypoint have no agent; their output comes from the log.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ from penstock.bridge.follower import Follower
 
 log = logging.getLogger(__name__)
 
-END_SECONDS = 3.0  # how long after the log's end the container's end may become known
+END_SECONDS = 3.0  # from the log's end until the container's end is known
 AT_ONCE, LONGEST = 0.2, 5.0  # seconds between two tries
-STDOUT = 1  # the channel of a command's output
-TRIES = 10  # how often the command may fail without a byte before the output is given up
-FORBIDDEN = 0.1  # of such a failure: an API server that has just started forbids everything for a while
+STDOUT = 1  # the exec channel of stdout
+TRIES = 10  # failures without a byte before the output is given up
+FORBIDDEN = 0.1  # counted for a 403: an API server that has just started forbids everything for a while
 INCOMPLETE = "the container ended before the last of its output could be fetched"
 GIVEN_UP = "the rest of the output cannot be read in the container and is lost"
 
 
 @dataclasses.dataclass
 class Output:
-    """The output of one job, over one connection to its launcher."""
+    """The output of a job for one connection of its launcher."""
 
     launcher: protocols.Launcher
     container: Container
     follower: Follower
     clock: clock.Clock
     sent: dict[int, int]
-    """Bytes that the launcher has of each stream."""
+    """Bytes of each stream that the launcher has."""
     synced: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    """The launcher has written all that it was sent."""
+    """Set when the launcher has written everything."""
     ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
-    """The container has ended: what is not here by now cannot be fetched any more."""
+    """Set when the container has ended: nothing more can be fetched."""
 
     async def fetch(self, streams: Sequence[int]) -> None:
-        """Until all of it is with the launcher, and the agent knows; what cannot be had is said."""
+        """Send all output to the launcher, with a note if some is lost; then let the agent end."""
         if await self.follower.started(self.container.pod) is not None:
             return
         ways = (functools.partial(self._collect, stream) for stream in streams)
@@ -59,10 +58,11 @@ class Output:
         await self.launcher.sync()
         await self.synced.wait()
         crashpoints.reach("run.output-written")
-        await self._persist(self._acknowledge, tries=math.inf)  # without it the agent would never end
+        acknowledge = functools.partial(self.container.touch, f"{wellknown.OUTPUT_MOUNT}/collected")
+        await self._persist(acknowledge, tries=math.inf)  # without it the agent would never end
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]], *, tries: float = TRIES) -> bool:
-        """Try until it succeeds; False when it cannot any more, or fails again and again."""
+        """Try until it succeeds. False if the container has ended or `tries` are used up."""
         delay, failures = AT_ONCE, 0.0
         while not self.ended.is_set() and failures < tries:
             before = dict(self.sent)
@@ -70,7 +70,7 @@ class Output:
                 await attempt()
                 return True
             except errors.KubeError as error:
-                log.debug("output of %s broke off: %s", self.container.pod.metadata.name, error.message)
+                log.debug("output of %s was interrupted: %s", self.container.pod.metadata.name, error.message)
                 progress = self.sent != before
                 failures = 0 if progress else failures + _weight(error)
                 delay = AT_ONCE if progress else min(delay * 2, LONGEST)
@@ -79,7 +79,7 @@ class Output:
         return False
 
     async def _collect(self, stream: int) -> None:
-        """All of one stream: what the command prints on its stdout; its stderr would be its own troubles."""
+        """Read one stream: the command's stdout. Its stderr has only errors of the command itself."""
         printed = self.container.agent("collect", str(stream), str(self.sent[stream]))
         async for channel, chunk in printed:
             if channel == STDOUT:
@@ -87,11 +87,8 @@ class Output:
                 crashpoints.reach("run.output-sent")
                 self.sent[stream] += len(chunk)
 
-    async def _acknowledge(self) -> None:
-        await self.container.touch(f"{wellknown.OUTPUT_MOUNT}/collected")
-
     async def follow_log(self) -> None:
-        """The container's log into the job's stdout, from where an earlier connection stopped."""
+        """Send the container's log as the job's stdout, from where an earlier connection stopped."""
         delay = AT_ONCE
         while True:
             before = self.sent[1]
@@ -108,13 +105,13 @@ class Output:
             except errors.KubeError as error:
                 if isinstance(error, errors.KubeNotFound) and self.ended.is_set():
                     return  # before that, its kubelet may not have heard of the pod yet
-                log.debug("output not there yet: %s", error.message)
+                log.debug("log is not available yet: %s", error.message)
                 delay = AT_ONCE if self.sent[1] != before else delay
                 await self.clock.sleep(max(delay, error.retry_after))
                 delay = min(delay * 2, LONGEST)
 
     async def _has_ended(self) -> bool:
-        """Whether a log that is at its end was at the job's end, too, and not just broken off."""
+        """Whether the log ended with the container and was not just interrupted."""
         try:
             await asyncio.wait_for(self.ended.wait(), END_SECONDS)
         except TimeoutError:
@@ -123,7 +120,7 @@ class Output:
 
 
 def _weight(error: errors.KubeError) -> float:
-    """How much it says against another try."""
+    """How much of a try the error costs."""
     if isinstance(error, errors.KubeUnavailable):
         return 0.0
     return FORBIDDEN if isinstance(error, errors.KubeNotAllowed) else 1.0

@@ -1,8 +1,7 @@
-"""All that penstockd knows of jobs, by job and restart: one record for each, in memory.
+"""All that penstockd knows of jobs, in memory.
 
-Reservations (room promised from admission until the Epilog has seen the job's last pod go), launchers that
-are connected, refusals, attempts under way, and what happened when. Nothing here is a truth of its own: after
-a restart it is rebuilt from Slurm, Kubernetes and the records on the disk.
+Reservations (from admission until the Epilog has seen the job's last pod go), connected launchers, refusals,
+attempts and timelines. After a restart it is rebuilt from Slurm, Kubernetes and the records on disk.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ from penstock.model.audits import End
 from penstock.model.descriptions import StepView
 from penstock.model.reasons import Refusal
 
-LATEST_JOBS = 5000  # that are remembered although nothing is under way for them
-LATEST_STEPS = 200  # of one job: it may be refused for days
+LATEST_JOBS = 5000  # kept; only idle ones are forgotten
+LATEST_STEPS = 200  # kept of one job: it may be refused for days
 
 
 @dataclasses.dataclass
 class Job:
-    """One job, over all its attempts."""
+    """One job with all its attempts."""
 
     job_id: int
     uid: int | None = None
-    """Its owner, who may read about it."""
+    """Its owner, who may see it."""
     reserved: jobs.Allocation | None = None
-    """The nodes that the attempt of now still has."""
+    """What the current attempt still has."""
     ranks: dict[str, int] = dataclasses.field(default_factory=dict)
-    """By node, of the whole reservation."""
+    """By node, of the reservation as it was made."""
     is_leaving: bool = False
-    """Slurm takes the nodes back."""
+    """Slurm is taking the nodes back."""
     is_admitting: bool = False
-    """An admission is under way and has not been called off."""
+    """An admission is in progress and was not cancelled."""
     launchers: int = 0
-    """Connected now: as long as one is, slurmd runs the job."""
+    """Connected launchers: while there is one, slurmd runs the job."""
     attempts: dict[int, Attempt] = dataclasses.field(default_factory=dict)
-    """By restart: begun, and not handed over to the collector."""
+    """By restart count; those not yet handed over to the collector."""
     refusals: tuple[Refusal, ...] = ()
-    """Why it was sent back to the queue, if nothing has happened to it since."""
+    """Of the last admission, if nothing has happened to the job since."""
     refused: int = 0
-    """How often in a row."""
+    """Refusals in a row."""
     end: End | None = None
     """What the launcher was told last."""
     steps: collections.deque[StepView] = dataclasses.field(
@@ -54,22 +53,21 @@ class Job:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost but memories."""
+        """Whether the job may be forgotten."""
         return not (self.reserved or self.is_admitting or self.launchers or self.attempts)
 
     @property
     def attempt(self) -> Attempt | None:
-        """The latest one under way."""
+        """The latest one that is not handed over."""
         return self.attempts[max(self.attempts)] if self.attempts else None
 
     def share_of(self, node: str) -> resources.Amount:
-        """What it holds of a node."""
         shares = self.reserved.shares if self.reserved else ()
         return next((share.amount for share in shares if share.node == node), resources.Amount())
 
 
 class Store:
-    """Jobs by number; of idle ones the longest untouched is forgotten first."""
+    """Jobs by id; the least recently used idle ones are forgotten first."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -77,7 +75,7 @@ class Store:
         self._on_node: dict[str, dict[int, resources.Amount]] = {}
 
     def job(self, job_id: int) -> Job:
-        """The job's record, made if there is none."""
+        """The job's record, created if it is missing."""
         found = self._jobs.get(job_id)
         if found is None:
             self._forget_the_oldest()
@@ -101,7 +99,7 @@ class Store:
     # -- reservations ------------------------------------------------------------------------------
 
     def reserve(self, allocation: jobs.Allocation) -> None:
-        """Promise the room; an earlier attempt's is given back."""
+        """Reserve room, in place of the job's earlier reservation."""
         job = self.job(allocation.identity.job_id)
         if job.reserved is None or job.reserved.identity != allocation.identity:
             job.is_leaving = False
@@ -123,12 +121,12 @@ class Store:
         return tuple(job.reserved for job in self._jobs.values() if job.reserved)
 
     def ranks(self, job_id: int, node: str = "") -> tuple[int, ...]:
-        """The ranks that the job was promised on the node, or on all."""
+        """The job's ranks on the node, or on all nodes."""
         job = self._jobs.get(job_id)
         return tuple(rank for place, rank in (job.ranks if job else {}).items() if node in ("", place))
 
     def leave(self, job_id: int, node: str) -> None:
-        """Slurm takes this node back, and the others after it; an earlier attempt's node says nothing."""
+        """Slurm is taking the job's nodes back, this one first. Ignored for nodes of an earlier attempt."""
         if self.holds(job_id, node):
             self._jobs[job_id].is_leaving = True
 
@@ -137,11 +135,9 @@ class Store:
         return job is not None and job.is_leaving
 
     def holds(self, job_id: int, node: str) -> bool:
-        """Whether the node is still the job's."""
         return job_id in self._on_node.get(node, {})
 
     def release(self, job_id: int, node: str) -> None:
-        """The job is off this node."""
         allocation = self.reservation(job_id)
         if allocation is None:
             return
@@ -152,19 +148,17 @@ class Store:
             self.unreserve(job_id)
 
     def unreserve(self, job_id: int) -> None:
-        """The job holds nothing any more."""
         job = self._jobs.get(job_id)
         if job is not None:
             self._book(job, None)
             job.ranks, job.is_leaving = {}, False
 
     def share_of(self, job_id: int, node: str) -> resources.Amount:
-        """What one job holds of a node."""
         job = self._jobs.get(job_id)
         return job.share_of(node) if job else resources.Amount()
 
     def reserved_on(self, node: str, *, besides: int) -> resources.Amount:
-        """What all jobs but one hold of a node."""
+        """Reservations on a node of all jobs but one."""
         amounts = (amount for job_id, amount in self._on_node.get(node, {}).items() if job_id != besides)
         return sum(amounts, start=resources.Amount())
 
@@ -172,7 +166,7 @@ class Store:
 
     @contextlib.contextmanager
     def attending(self, job_id: int) -> Iterator[None]:
-        """The job's launcher is connected."""
+        """Count a connected launcher."""
         job = self.job(job_id)
         job.launchers += 1
         try:
@@ -187,13 +181,13 @@ class Store:
     # -- what happened -----------------------------------------------------------------------------
 
     def note(self, job_id: int, name: str, text: str = "", *, kind: str = "") -> None:
-        """This happened to the job just now."""
+        """Add to the job's timeline."""
         job = self.job(job_id)
         job.refusals = ()
         job.steps.append(StepView(at=self._now(), name=name, text=text, kind=kind))
 
     def note_refusal(self, job_id: int, refusals: tuple[Refusal, ...], text: str) -> None:
-        """The job goes back to the queue."""
+        """Add a refusal to the job's timeline."""
         job = self.job(job_id)
         job.refused += 1
         self.note(job_id, "refused", text, kind=refusals[0].kind)

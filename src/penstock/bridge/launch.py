@@ -1,7 +1,7 @@
-"""The launcher asks for its job's pods: they are made, or found again after a crash.
+"""Launch: creates a job's pods for its launcher, or finds them again after a crash.
 
-Trouble with the API is not told to the launcher as an end: it is tried again for as long as Slurm lets the
-job live. Identity comes from the caller's side of the socket and from Slurm, never from a message.
+API errors do not end a job: they are tried again for as long as Slurm lets the job run. A launcher's identity
+comes from the kernel and from Slurm, never from a message.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SECONDS = 60.0  # how long Slurm's JobRequeue is remembered
-FORBIDDEN_SECONDS = 30.0  # an API server that has just started forbids everything; for longer it is meant
+DEFAULT_SECONDS = 60.0  # how long Slurm's JobRequeue is cached
+FORBIDDEN_SECONDS = 30.0  # until a 403 is final: an API server that has just started forbids everything
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0  # seconds between two tries
 
 
 class NotYours(errors.PenstockError):
-    """Somebody asks for a job that is not theirs or does not run."""
+    """The job does not run or belongs to another uid."""
 
 
 @dataclasses.dataclass
 class Launch:
-    """What launch, run and end share about one launcher's attempt."""
+    """One launcher's attempt, as launch, run and end share it."""
 
     launcher: protocols.Launcher
     allocation: jobs.Allocation
     request: launches.LaunchRequest
     announced: bool = False
-    """Whether the launcher knows that the script may run: from then on there is only this gang."""
+    """The launcher was told that the script may run; from then on no other gang is created."""
     gang: tuple[types.Pod, ...] = ()
     placed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     stopped: bool = False
-    """The pod's end was asked for, because Slurm wanted the job's end."""
+    """The pod was deleted because Slurm wanted the job to end."""
     requeued: bool = False
-    """Slurm has been told to run the job again: the launcher ends by Slurm's hand."""
+    """Slurm accepted a requeue and will kill the launcher."""
 
     @property
     def identity(self) -> jobs.JobIdentity:
@@ -62,7 +62,7 @@ class Launch:
 
     @property
     def job_id(self) -> int:
-        return self.allocation.identity.job_id
+        return self.identity.job_id
 
     async def announce(self) -> None:
         self.announced = True
@@ -70,8 +70,6 @@ class Launch:
 
 
 class Launching:
-    """Makes and finds gangs."""
-
     def __init__(
         self,
         context: Context,
@@ -88,7 +86,7 @@ class Launching:
         self._default, self._default_until = True, 0.0
 
     async def allocation_for(self, job_id: int, uid: int) -> jobs.Allocation:
-        """The running job's allocation, if it belongs to that uid; NotYours when not."""
+        """The allocation of the uid's running job; raises NotYours."""
         allocation = self._context.store.reservation(job_id) or await self._allocation_from_slurm(job_id)
         if allocation is None or allocation.identity.uid != uid:
             raise NotYours(f"job {job_id} is not a running job of uid {uid}")
@@ -103,7 +101,7 @@ class Launching:
     # -- start -------------------------------------------------------------------------------------
 
     async def start(self, launch: Launch, *, attaching: bool) -> Outcome | None:
-        """The gang is there and placed; else the outcome of an attempt whose gang is lost."""
+        """Create or find the gang, and place it. Returns an outcome if the gang is lost."""
         store, began = self._context.store, self._context.time.now()
         if attaching:
             store.reserve(launch.allocation)
@@ -123,7 +121,7 @@ class Launching:
         return None
 
     async def _persist(self, launch: Launch) -> tuple[types.Pod, ...]:
-        """Try until the API has said yes or no."""
+        """Create or find the gang, trying again until the API has answered."""
         time, delay, forbidden = self._context.time, FIRST_DELAY, math.inf
         while True:
             try:
@@ -133,10 +131,8 @@ class Launching:
                     launch.allocation, launch.request, lambda: self._before_script(launch)
                 )
             except (errors.KubeUnavailable, errors.KubeNotAllowed) as error:
-                if isinstance(error, errors.KubeUnavailable):
-                    forbidden = math.inf  # as far as anybody knows
-                else:
-                    forbidden = min(forbidden, time.now())
+                is_forbidden = isinstance(error, errors.KubeNotAllowed)
+                forbidden = min(forbidden, time.now()) if is_forbidden else math.inf
                 if time.now() > forbidden + FORBIDDEN_SECONDS:
                     raise gang.GangRefused(not_started(OutcomeKind.API_REFUSED, error.message)) from error
                 joblog.of(log, launch.job_id).warning("waits for the API: %s", error.message)
@@ -144,13 +140,13 @@ class Launching:
                 delay = min(delay * 2, LONGEST_DELAY)
 
     async def _before_script(self, launch: Launch) -> None:
-        """From here on the owner's word about running twice holds. Until now the job only waited."""
+        """Apply the owner's --no-requeue from here on: until now the job has only waited."""
         if not await self._may_run_twice(launch.allocation):
             await slurmcalls.set_requeue(self._context, launch.job_id, allowed=False)
         await launch.announce()
 
     async def _may_run_twice(self, allocation: jobs.Allocation) -> bool:
-        """Whether the job's owner, or else the site, lets a job that has begun begin again."""
+        """Whether the job may be requeued after its script has begun: --requeue, else Slurm's JobRequeue."""
         if allocation.requeue is not None:
             return allocation.requeue
         if self._context.time.now() >= self._default_until:
@@ -163,7 +159,7 @@ class Launching:
     async def launch(
         self, allocation: jobs.Allocation, request: launches.LaunchRequest, starting: gang.Starting
     ) -> tuple[types.Pod, ...]:
-        """Make the gang; `starting` is awaited before its script can run."""
+        """Create the gang; `starting` is awaited before its script can run."""
         identity = allocation.identity
         if self._context.store.reservation(identity.job_id) is None:
             await self._admit_late(identity)
@@ -176,7 +172,7 @@ class Launching:
         return made
 
     async def _admit_late(self, identity: jobs.JobIdentity) -> None:
-        """Slurm starts a job, too, whose PrologSlurmctld was killed: nobody has let it in yet."""
+        """Admit a job whose PrologSlurmctld was killed: Slurm starts it all the same."""
         refusals = await self._admission.admit(identity)
         text = sentences.refusals(refusals)
         if admission.API_UNAVAILABLE in refusals:
@@ -185,7 +181,6 @@ class Launching:
             raise gang.GangRefused(not_started(OutcomeKind.NOT_ADMITTED, text, requeue=True))
 
     async def _plan(self, allocation: jobs.Allocation, request: launches.LaunchRequest) -> gang.Plan:
-        """With the folder for outputs, which is the same each time."""
         owner = await self._owners.of_job(allocation)
         output_dir = await self.attempts.begin(allocation, request)
         request = dataclasses.replace(request, output_dir=output_dir.encode())
@@ -196,9 +191,9 @@ class Launching:
     async def attach(
         self, allocation: jobs.Allocation, request: launches.LaunchRequest
     ) -> tuple[types.Pod, ...]:
-        """The gang of an attempt that was launched before; empty when it is not all there any more.
+        """The gang of an attempt that was launched before; empty if it is not complete any more.
 
-        Its maker may have been stopped between announcing the start and placing rank 0: that is made up for.
+        Finishes the placement if penstockd was stopped between announcing the start and placing rank 0.
         """
         found, namespace = [], await self._owners.namespace(allocation, self._context.settings)
         if not namespace:
@@ -217,20 +212,20 @@ class Launching:
         return await self._maker.complete(tuple(found), await self._plan(allocation, request))
 
     async def _pod_of(self, identity: jobs.JobIdentity, rank: int, namespace: str) -> types.Pod | None:
-        """The attempt's pod, as the API has it."""
+        """The attempt's pod of that rank, from the API."""
         pods = self._context.pods
         place, name = self._whereabouts(identity, rank, namespace)
         try:
             pod = await confirmation.pod(self._context.kube, place, name)
-        except errors.KubeNotAllowed as error:  # it may run all the same
+        except errors.KubeNotAllowed as error:  # the pod may run all the same
             raise errors.KubeUnavailable(error.message) from error
         if pod is None or not podview.belongs_to(pods.view(pod), identity):
             return None
         return pods.view(pod)
 
     def _whereabouts(self, identity: jobs.JobIdentity, rank: int, usual: str) -> tuple[str, str]:
-        """Namespace and name of the attempt's pod: as the cache has it, whatever such pods were called when
-        it was made, whatever its owner is called by now and whether or not the name service answers.
+        """Namespace and name of the attempt's pod. The cache comes first: naming rules, or the owner's name,
+        may have changed since the pod was created.
         """
         name, pods = rendering.pod_name(identity, rank), self._context.pods
         if f"{usual}/{name}" not in pods.objects:
@@ -240,6 +235,6 @@ class Launching:
         return usual, name
 
     async def loss_of(self, allocation: jobs.Allocation) -> Outcome:
-        """How an attempt ended that is not all there any more: as it was seen, or as its placement tells."""
+        """The outcome of an attempt whose gang is lost: the recorded end, else what its placement tells."""
         seen = self.attempts.end_of(allocation.identity)
         return seen or await self._placements.of(allocation.partition).loss_of(allocation)

@@ -1,8 +1,8 @@
-"""The user behind a job, as this host knows it: name, groups and account for the pods.
+"""A job's owner by this host's name service: user name, groups and account for the pods.
 
-A name service may not answer for minutes (a directory server that is away), so it is asked in a thread of its
-own: everybody else's jobs go on. Who was known stays known; whoever was not waits until it can be asked,
-because another name would be another namespace.
+A name service may not answer for minutes (a directory server that is down), so each look-up has a thread of
+its own. Known users are cached. A job of an unknown user waits for the name service, because a wrong name
+would be a wrong namespace.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 _GETPWUID_R = ctypes.CDLL(None).getpwuid_r
 _ENTRY_BYTES, _TEXT_BYTES = 256, 65536  # struct passwd has 48
 SECONDS = 10.0
-"""How long one look-up may take before what was known counts, or the question is put off."""
+"""Until a look-up is given up: the cached user is used, or the job waits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """What the host says of a uid; `groups` is None when it does not even know its first group."""
+    """A uid's entry in the name service; `groups` is None if its primary group is unknown."""
 
     name: str
     gid: int
@@ -41,28 +41,26 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Owners:
-    """Looks users up."""
-
     known: dict[int, User] = dataclasses.field(default_factory=dict)
-    asked: dict[int, asyncio.Future[User | OSError | None]] = dataclasses.field(default_factory=dict)
-    """Questions that are not answered: no second thread waits for the same."""
+    pending: dict[int, asyncio.Future[User | OSError | None]] = dataclasses.field(default_factory=dict)
+    """Look-ups in progress, at most one per uid."""
     seconds: float = SECONDS
 
     async def of_job(self, allocation: jobs.Allocation) -> launches.Owner:
-        """The job's user, in the group that the job was submitted with, charged to the job's account."""
+        """The job's owner, with the job's group and account."""
         found = await self.of(allocation.identity.uid, allocation.gid)
         return dataclasses.replace(found, account=allocation.account)
 
     async def namespace(self, allocation: jobs.Allocation, settings: PodPolicy) -> str:
-        """Where the job's pods are; nothing when there is no place for them, and so no pods."""
+        """The namespace of the job's pods; empty if there is none, and so no pods."""
         try:
             return namespacepattern.namespace_of(await self.of_job(allocation), settings)
         except errors.UsageError:
             return ""
 
     async def of(self, uid: int, gid: int | None = None) -> launches.Owner:
-        """A uid that the host has never known keeps its number and has no groups; KubeUnavailable while
-        nobody tells whether it knows it.
+        """The owner by uid. An unknown uid has its number as name, and no groups. Raises KubeUnavailable
+        while the name service does not answer.
         """
         before, found = self.known.get(uid), await self._look_up(uid)
         if found is not None:
@@ -76,45 +74,44 @@ class Owners:
         return launches.Owner(name=chosen.name, uid=uid, gid=group, groups=groups, home=chosen.home)
 
     async def _look_up(self, uid: int) -> User | None:
-        """What the name service says now, or what is known if it does not answer."""
-        question = self.asked.get(uid) or self._ask(uid)
+        """The name service's answer, or the cached user if there is none."""
+        question = self.pending.get(uid) or self._ask(uid)
         try:
             found = await asyncio.wait_for(asyncio.shield(question), self.seconds)
         except TimeoutError as error:
             found = error
         if not isinstance(found, OSError):
             return found
-        log.warning("the name service does not tell who uid %d is", uid)
+        log.warning("the name service does not answer for uid %d", uid)
         if uid not in self.known:
-            raise errors.KubeUnavailable(f"the name service does not tell who uid {uid} is") from found
+            raise errors.KubeUnavailable(f"the name service does not answer for uid {uid}") from found
         return self.known[uid]
 
     def _ask(self, uid: int) -> asyncio.Future[User | OSError | None]:
-        """In a thread that nobody waits for at the end: it may never come back."""
+        """Start a look-up in a daemon thread, which may never return."""
         loop = asyncio.get_running_loop()
         question: asyncio.Future[User | OSError | None] = loop.create_future()
 
         def answer(found: User | OSError | None) -> None:
-            self.asked.pop(uid, None)
+            self.pending.pop(uid, None)
             if not question.done():
                 question.set_result(found)
 
         def ask() -> None:
-            found: User | OSError | None
             try:
-                found = look_up(uid)
+                found: User | OSError | None = look_up(uid)
             except OSError as error:
                 found = error
-            with contextlib.suppress(RuntimeError):  # penstockd has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: penstockd has ended
                 loop.call_soon_threadsafe(answer, found)
 
-        self.asked[uid] = question
+        self.pending[uid] = question
         threading.Thread(target=ask, name=f"uid {uid}", daemon=True).start()
         return question
 
 
 def look_up(uid: int) -> User | None:
-    """The name service's word; None when it does not know the user, OSError when it fails."""
+    """The name service's entry; None if it does not know the user, OSError if it fails."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -122,15 +119,15 @@ def look_up(uid: int) -> User | None:
         return None
     try:
         grp.getgrgid(entry.pw_gid)
-    except KeyError:  # then it has not told the others either
+    except KeyError:  # the other groups are not known either
         return User(entry.pw_name, entry.pw_gid, None, entry.pw_dir)
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return User(entry.pw_name, entry.pw_gid, groups, entry.pw_dir)
 
 
 def _require_answer(uid: int) -> None:
-    """OSError when the name service could not be asked: ENOENT with an sssd or nslcd that is stopped. For a
-    user that it does not know getpwuid_r returns 0; Python's pwd does not tell the two apart.
+    """Raise OSError if the name service did not answer: ENOENT with a stopped sssd or nslcd. For an unknown
+    user getpwuid_r returns 0; Python's pwd raises KeyError for both.
     """
     entry, text = ctypes.create_string_buffer(_ENTRY_BYTES), ctypes.create_string_buffer(_TEXT_BYTES)
     size, found = ctypes.c_size_t(_TEXT_BYTES), ctypes.c_void_p()

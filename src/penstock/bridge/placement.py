@@ -1,6 +1,6 @@
-"""Who chooses the nodes of a job's pods, and what follows from it: one class per mode of a partition.
+"""Placement: who chooses the nodes of a job's pods, one class per mode of a partition.
 
-`check`: Slurm chooses. Admission proves that there is room, and we bind the pods ourselves. `trust`:
+`check`: Slurm chooses. Admission checks that there is room, and penstockd binds the pods. `trust`:
 kube-scheduler chooses, and nothing is checked. A new mode is a class here and its line in Placements.
 """
 
@@ -15,60 +15,60 @@ from penstock.bridge.context import Context
 from penstock.kube import podview, types
 from penstock.model import jobs, reasons
 
-LOOK_SECONDS = 12.0  # the longest that an admission waits for the API: Slurm holds the nodes meanwhile
+LOOK_SECONDS = 12.0  # an admission's longest wait for the API: Slurm holds the nodes meanwhile
 
 View = tuple[dict[str, types.Node], list[types.Pod]]
 ANYWHERE = ""
 
 
 class Gang(Protocol):
-    """The pods of a job that are made and not placed, and what can be done with them."""
+    """A job's created pods, and the steps of placing them."""
 
     @property
     def ranks(self) -> range: ...
 
     async def make_secret(self) -> None:
-        """Without it no container of the gang starts."""
+        """Create the Secret, without which no container of the gang starts."""
 
     async def bind(self, rank: int) -> None: ...
 
     async def others_run(self) -> None:
-        """Returns when all ranks but 0 run; GangRefused when one never will."""
+        """Wait until all ranks but 0 run; raises GangRefused if one never will."""
 
     async def announce(self) -> None:
-        """Tell the launcher that the script may run: from then on there is only this gang."""
+        """Tell the launcher that the script may run; from then on no other gang is created."""
 
 
 class Placement(Protocol):
     """What admission, launch and release ask of a mode."""
 
     async def look(self, allocation: jobs.Allocation) -> View:
-        """What the API says of the allocation's nodes now; KubeError or TimeoutError when it does not."""
+        """The allocation's nodes and their pods by the API now; raises KubeError or TimeoutError."""
 
     def refusals(self, allocation: jobs.Allocation, view: View) -> tuple[reasons.Refusal, ...]:
-        """Why the job cannot start; does not wait, so that the room can be reserved in the same moment."""
+        """Why the job cannot start. Not a coroutine, so that room is reserved without a gap after it."""
 
     def candidates(self, share: jobs.NodeShare) -> Iterable[types.Node | None]:
-        """Nodes on which the pod may come to run; None for one that the cache does not have."""
+        """Nodes on which the pod may run; None for one that is not in the cache."""
 
     async def place(self, gang: Gang) -> None:
-        """Secret, bindings and announcement, in the order that keeps the promise "all or none"."""
+        """Secret, bindings and announcement, in the order that makes the gang start as a whole or not."""
 
     def is_placed(self, first: types.Pod) -> bool:
-        """Whether nothing is left to do for rank 0's pod but to wait for its end."""
+        """Whether rank 0's pod is placed, so that its end can be waited for."""
 
     async def loss_of(self, allocation: jobs.Allocation) -> reasons.Outcome:
-        """How an attempt ended whose pods are gone and whose end nobody saw."""
+        """The outcome of an attempt whose pods are gone and whose end was not seen."""
 
     def released_with(self, job_id: int, node: str) -> str | None:
-        """Where the job's pods go when Slurm takes this node back: a node, ANYWHERE, or nowhere yet."""
+        """Where the job's pods are deleted when Slurm takes this node back: a node, ANYWHERE, or None yet."""
 
     def covers(self, job_id: int, node: str) -> bool:
-        """Whether the job's pods have a right to be on the node."""
+        """Whether the job's pods may be on the node."""
 
 
 class Bound:
-    """Mode `check`: Slurm chooses the node of each rank, and we bind the pod to it."""
+    """Mode `check`: Slurm chooses the node of each rank, and penstockd binds the pod to it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -87,7 +87,7 @@ class Bound:
         return (self._context.nodes.objects.get(f"/{share.node}"),)
 
     async def place(self, gang: Gang) -> None:
-        """Rank 0 last: the script never starts in a gang that kubelets refuse in part."""
+        """Rank 0 last: the script does not start if a kubelet rejects another pod of the gang."""
         await gang.make_secret()
         for rank in gang.ranks[1:]:
             await gang.bind(rank)
@@ -99,7 +99,7 @@ class Bound:
         return bool(first.spec.node_name)
 
     async def loss_of(self, allocation: jobs.Allocation) -> reasons.Outcome:
-        """With a node of its own, or deleted by somebody."""
+        """Lost with one of its nodes, or deleted by somebody."""
         names = [share.node for share in allocation.shares]
         there = await confirmation.nodes(self._context.kube, names)
         return reasons.VANISHED if len(there) == len(names) else reasons.NODE_LOST
@@ -112,7 +112,7 @@ class Bound:
 
 
 class Scheduled:
-    """Mode `trust`: kube-scheduler chooses, on whatever node there is room."""
+    """Mode `trust`: kube-scheduler chooses any node with room."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -127,20 +127,20 @@ class Scheduled:
         return tuple(self._context.nodes.objects.values())
 
     async def place(self, gang: Gang) -> None:
-        """The Secret is all that the script still lacks."""
+        """Announce first: with its Secret the script can start."""
         await gang.announce()
         await gang.make_secret()
         await gang.others_run()
 
     def is_placed(self, first: types.Pod) -> bool:
-        """kube-scheduler may have placed a pod whose script the Secret still keeps from running."""
+        """A pod that kube-scheduler has placed may still wait for its Secret."""
         return bool(first.spec.node_name) and podview.has_started(first)
 
     async def loss_of(self, allocation: jobs.Allocation) -> reasons.Outcome:
         return reasons.VANISHED
 
     def released_with(self, job_id: int, node: str) -> str | None:
-        """The pods are on nodes of kube-scheduler's choice: all go with the script's."""
+        """kube-scheduler chose the pods' nodes, so all pods go with rank 0's node."""
         return ANYWHERE if 0 in self._context.store.ranks(job_id, node) else None
 
     def covers(self, job_id: int, node: str) -> bool:
@@ -148,8 +148,6 @@ class Scheduled:
 
 
 class Placements:
-    """The placement of each partition, by its mode."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._by_mode: dict[str, Placement] = {"check": Bound(context), "trust": Scheduled(context)}

@@ -1,6 +1,4 @@
-"""Takes pods away and says so only when they are gone: 404 from the API, never just missing from a cache or
-from a list.
-"""
+"""Deletes pods. One is gone only by a 404 of the API, never because a cache or a list lacks it."""
 
 from __future__ import annotations
 
@@ -13,24 +11,23 @@ from penstock.kube import kinds, reflectors, types
 
 log = logging.getLogger(__name__)
 
-# Slurm has given the job its KillWait already. Never 0: that would remove the object without asking the node.
-GRACE = 1
+GRACE = 1  # Slurm has waited KillWait already. Never 0: that removes the object without asking the node
 LOOK_AGAIN = 2.0
 
 
 async def delete(context: Context, pod: types.Pod, *, grace: int = GRACE) -> None:
-    """Ask for a pod's end, unless it has ended by itself."""
-    if not await _asked(context, pod, grace):
-        log.info("pod %s had gone already", pod.metadata.name)
+    """Request a pod's deletion, without waiting for it."""
+    if not await _request_deletion(context, pod, grace):
+        log.info("pod %s was gone already", pod.metadata.name)
         _forget(context, pod)
 
 
 async def remove(context: Context, pod: types.Pod) -> None:
-    """Delete one pod and wait until it is gone; then it is so in the cache, too, however late its watch may
-    be: the job's next attempt would be sent back because of a pod that is not there.
+    """Delete a pod and wait until it is gone. It is removed from the cache, too, whose watch may be late: the
+    job's next attempt would be refused because of it.
     """
     with context.pods.subscribe(reflectors.key_of(pod.metadata)) as changes:
-        if await _asked(context, pod, GRACE):
+        if await _request_deletion(context, pod, GRACE):
             crashpoints.reach("release.deleted")
             while True:
                 change = await changes.next(within=LOOK_AGAIN)
@@ -40,8 +37,8 @@ async def remove(context: Context, pod: types.Pod) -> None:
     _forget(context, pod)
 
 
-async def _asked(context: Context, pod: types.Pod, grace: int) -> bool:
-    """Whether the pod is there and was asked to end; False when it is gone."""
+async def _request_deletion(context: Context, pod: types.Pod, grace: int) -> bool:
+    """False if the pod is gone already."""
     meta = pod.metadata
     try:
         await context.kube.delete(
@@ -49,7 +46,7 @@ async def _asked(context: Context, pod: types.Pod, grace: int) -> bool:
         )
     except errors.KubeNotFound:
         return False
-    except errors.KubeConflict as error:  # another pod has its name by now; if not, that was no answer
+    except errors.KubeConflict as error:  # another pod may have its name by now
         if await confirmation.is_there(context.kube, meta):
             raise errors.KubeUnavailable(f"pod {meta.name} is not deleted: {error.message}") from error
         return False

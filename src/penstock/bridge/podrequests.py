@@ -1,4 +1,4 @@
-"""What a script asks for with #K8S_ directives, held against what the site allows."""
+"""Checks a script's #K8S_ directives against what the site allows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from penstock.sbatch import poddirectives as pods_of_scripts
 def allowed(
     request: launches.LaunchRequest, partition: str, settings: PodPolicy, *, runs: bool
 ) -> launches.LaunchRequest:
-    """The request with its script's directives; UsageError when they are wrong or not allowed.
+    """The request with its script's directives; UsageError if one is wrong or not allowed.
 
-    `runs`: of a job that runs already nothing is forbidden; what the site forbids since then holds for later
-    jobs.
+    With `runs` nothing is forbidden: the site's rules may have changed since the job was launched.
     """
     forbidden = () if runs else settings.forbidden_directives
     pod = pods_of_scripts.pod_of(request.script, forbidden=forbidden)
@@ -34,13 +33,12 @@ def allowed(
 def _require_image(request: launches.LaunchRequest, partition: str, settings: PodPolicy) -> None:
     image = rendering.image_of(request, settings, partition)
     if image and not images.is_allowed(image, settings.allowed_images):
-        allowed_ones = ", ".join(settings.allowed_images)
-        name = images.full_name(image)
-        raise errors.UsageError(f"the image {name} is not allowed at this site (allowed: {allowed_ones})")
+        name, names = images.full_name(image), ", ".join(settings.allowed_images)
+        raise errors.UsageError(f"the image {name} is not allowed at this site (allowed: {names})")
 
 
 def unseen_workdir(request: launches.LaunchRequest, settings: PodPolicy) -> str:
-    """That the script does not run where it was submitted, for people; nothing when it does."""
+    """A message that the script does not run in its work directory; empty if it does."""
     lost = workdirs.lost_workdir(request, settings.shared_mounts).decode(errors="replace")
     shown = "".join(character if character.isprintable() else "?" for character in lost)
     return f"runs in {workdirs.TMP} of its pod: pods do not see {shown}" if shown else ""

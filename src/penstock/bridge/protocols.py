@@ -1,4 +1,4 @@
-"""What the bridge may call, declared where it is used: tests stand in for Slurm, Kubernetes and launchers."""
+"""Interfaces of Slurm, Kubernetes, launchers and metrics, as far as the bridge uses them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from penstock.model.reasons import Outcome, Refusal
 
 
 class Slurm(Protocol):
-    """The part of Slurm that the bridge needs."""
-
     async def live_jobs(self) -> tuple[jobs.LiveJob, ...]: ...
 
     async def live_job(self, job_id: int) -> jobs.LiveJob | None: ...
@@ -59,8 +57,6 @@ class Slurm(Protocol):
 
 
 class Kube(lists.Source, Protocol):
-    """The part of the Kubernetes API that the bridge needs."""
-
     async def get(self, kind: kinds.Kind, *, name: str, namespace: str = "") -> bytes: ...
 
     async def create(
@@ -88,26 +84,24 @@ class Kube(lists.Source, Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Signal:
-    """What Slurm sent to the launcher."""
+    """A signal that Slurm sent to the launcher."""
 
     number: signal.Signals
     everyone: bool
-    """For all processes of the job, not for the script alone."""
+    """For all processes of the job, not only the script."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Synced:
-    """The launcher has written all output that it was sent."""
+    """The launcher has written all output."""
 
 
 class Launcher(Protocol):
-    """A job's launcher, at the other end of a connection."""
-
     async def hear(self) -> Signal | Synced | None:
-        """What it says next; None when it has gone."""
+        """The next message; None at the end of the connection."""
 
     async def started(self) -> None:
-        """The script may run: from now on the launcher only asks for the gang that it knows."""
+        """The script may run; from now on the launcher attaches to its gang."""
 
     async def note(self, text: str) -> None:
         """A line for the job's stderr."""
@@ -115,7 +109,7 @@ class Launcher(Protocol):
     async def output(self, chunk: bytes, stream: int) -> None: ...
 
     async def sync(self) -> None:
-        """That was all output; to be answered with Synced when it is written."""
+        """All output was sent; answered with Synced when it is written."""
 
     async def delivered(self) -> None:
         """Its oldest signal has reached the job."""
@@ -127,8 +121,6 @@ class Launcher(Protocol):
 
 
 class Meter(Protocol):
-    """Counts for the metrics page."""
-
     def admitted(self) -> None: ...
 
     def refused(self, refusal: Refusal) -> None: ...

@@ -1,7 +1,7 @@
-"""The Epilog asks: Slurm takes a node back, and frees it when the job's pods there are gone.
+"""Release: Slurm takes a node back, and frees it when the job's pods there are gone. Asked by the Epilog.
 
-A job's pods are looked for in the cache and by the names that they must have; by label only where neither
-finds one. A list may leave out what is there, a name cannot.
+A job's pods are searched in the cache and by name, and by label only if neither finds one: a list may be
+incomplete, a GET by name is not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from penstock.render import pods as rendering
 
 
 class Releasing:
-    """Takes jobs off nodes."""
-
     def __init__(
         self,
         context: Context,
@@ -29,7 +27,7 @@ class Releasing:
         self._placements, self._attempts, self._owners = placements, attempts, known
 
     async def release(self, job_id: int, node: str) -> None:
-        """The job's pods are gone from the node when this returns; an admission under way is called off."""
+        """Remove the job's pods from the node and wait until they are gone; cancels a running admission."""
         began = self._context.time.now()
         await self._release(job_id, node)
         self._context.meter.released(self._context.time.now() - began)
@@ -37,9 +35,9 @@ class Releasing:
         crashpoints.reach("release.done")
 
     async def _release(self, job_id: int, node: str) -> None:
-        now = await self._attempt_now_on(job_id, node)
-        if now is not None:
-            await self._remove_earlier(now, node)
+        current = await self._current_attempt(job_id, node)
+        if current is not None:
+            await self._remove_earlier(current, node)
             return
         self._store.job(job_id).is_admitting = False
         self._store.leave(job_id, node)
@@ -54,11 +52,11 @@ class Releasing:
             await unlaunched.note(self._context, self._attempts, allocation)
             await self._attempts.close(allocation.identity)
 
-    async def _attempt_now_on(self, job_id: int, node: str) -> jobs.JobIdentity | None:
-        """The attempt that Slurm runs on the node; then its Epilog there is an earlier attempt's.
+    async def _current_attempt(self, job_id: int, node: str) -> jobs.JobIdentity | None:
+        """The job's attempt that runs on the node, if this Epilog is an earlier attempt's.
 
-        Its node was lost, came back and has the job again. An Epilog does not say which attempt it is about,
-        but Slurm starts none on a node of a job that runs there.
+        An Epilog does not tell its attempt, but Slurm runs none for a job on a node where the job is running.
+        So the node was lost, came back and got the job again.
         """
         held = self._store.reservation(job_id)
         if held is None or not held.identity.restart:
@@ -67,20 +65,20 @@ class Releasing:
             details = await self._context.slurm.details(job_id)
         except errors.SlurmUnavailable:
             raise
-        except errors.SlurmError:  # it has no nodes any more
+        except errors.SlurmError:  # the job has no nodes any more
             return None
         runs_here = details.state in states.AT_WORK and any(share.node == node for share in details.shares)
         return held.identity if runs_here else None
 
-    async def _remove_earlier(self, now: jobs.JobIdentity, node: str) -> None:
-        """What earlier attempts of the job have left on the node."""
-        for pod in self._context.pods.by(podview.BY_JOB, now.job_id):
-            if pod.spec.node_name == node and not podview.belongs_to(pod, now):
+    async def _remove_earlier(self, current: jobs.JobIdentity, node: str) -> None:
+        """Remove pods of the job's earlier attempts from the node."""
+        for pod in self._context.pods.by(podview.BY_JOB, current.job_id):
+            if pod.spec.node_name == node and not podview.belongs_to(pod, current):
                 await podremoval.remove(self._context, pod)
 
     async def _remove_pods(self, job_id: int, node: str, allocation: jobs.Allocation | None) -> None:
-        """An Epilog may come late, after its node was lost and the job sent elsewhere: pods that wait for
-        other nodes are none of its business.
+        """Remove the job's pods from the node, and pods without a node unless the Epilog is a late one of a
+        lost node: then they wait for other nodes.
         """
         place: str | None = node
         namespace = ""
@@ -89,20 +87,8 @@ class Releasing:
             namespace = await self._owners.namespace(allocation, self._context.settings)
         if place is None:
             return
-        waiting = allocation is None or self._store.holds(job_id, node)
-        places = ("", place) if waiting else (place,)
-        for pod in await self._pods_on(job_id, place, places, allocation, namespace):
-            await podremoval.remove(self._context, pod)
-
-    async def _pods_on(
-        self,
-        job_id: int,
-        place: str,
-        places: tuple[str, ...],
-        allocation: jobs.Allocation | None,
-        namespace: str,
-    ) -> list[types.Pod]:
-        """Pods of the job in one of the places, or in any; KubeUnavailable when that cannot be known."""
+        holds = allocation is None or self._store.holds(job_id, node)
+        places = ("", place) if holds else (place,)
 
         def here(pods: list[types.Pod]) -> list[types.Pod]:
             return [pod for pod in pods if place == placement.ANYWHERE or pod.spec.node_name in places]
@@ -111,7 +97,8 @@ class Releasing:
         if allocation is not None and namespace:
             found += await self._by_name(allocation.identity, self._store.ranks(job_id, place), namespace)
         found = here(found) or here(await self._by_label(job_id, namespace))
-        return list({pod.metadata.uid: pod for pod in found}.values())
+        for pod in {pod.metadata.uid: pod for pod in found}.values():
+            await podremoval.remove(self._context, pod)
 
     async def _by_name(
         self, identity: jobs.JobIdentity, ranks: tuple[int, ...], namespace: str
@@ -126,6 +113,7 @@ class Releasing:
         if self._context.cluster:
             labels[wellknown.LABEL_CLUSTER] = self._context.cluster
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        kube = self._context.kube
-        found = await lists.everything(kube, kinds.PODS, types.Pod, namespace=namespace, labels=selector)
+        found = await lists.everything(
+            self._context.kube, kinds.PODS, types.Pod, namespace=namespace, labels=selector
+        )
         return list(found.items)

@@ -1,4 +1,4 @@
-"""A job runs: its end is waited for, its output fetched, and what Slurm sends to the launcher passed on."""
+"""Run: waits for a job's end, fetches its output and delivers signals that Slurm sends to its launcher."""
 
 from __future__ import annotations
 
@@ -19,27 +19,16 @@ from penstock.render import pods as rendering
 
 log = logging.getLogger(__name__)
 
-LAST_OUTPUT_SECONDS = 60.0  # how long the rest of a log may take to arrive after the container's end
-UNDER_WAY_SECONDS = 10.0  # the same for output that is fetched: the agent does not end before it is
-MOST_SIGNALS = 100  # that wait for delivery, each for itself; of more, one of a kind
-
-
-class Running:
-    """What every run needs."""
-
-    def __init__(self, context: Context, follower: Follower) -> None:
-        self.context, self.follower = context, follower
-
-    def prepare(self, launch: Launch, sent: dict[int, int]) -> Run:
-        """The run of a launch; `sent` are the bytes that the launcher has of each stream."""
-        return Run(self, launch, sent)
+LAST_OUTPUT_SECONDS = 60.0  # for the rest of a log to arrive after the container's end
+UNDER_WAY_SECONDS = 10.0  # the same for fetched output, for which the agent waits
+MOST_SIGNALS = 100  # queued; beyond that, equal ones are merged
 
 
 class Run:
-    """One launcher's job from the moment its gang is placed."""
+    """One launcher's job; `sent` are the bytes of each stream that the launcher has."""
 
-    def __init__(self, running: Running, launch: Launch, sent: dict[int, int]) -> None:
-        self._context, self._follower = running.context, running.follower
+    def __init__(self, context: Context, follower: Follower, launch: Launch, sent: dict[int, int]) -> None:
+        self._context, self._follower = context, follower
         self._launch, self._launcher, self._sent = launch, launch.launcher, sent
         self._output: joboutput.Output | None = None
         self._signals: asyncio.Queue[protocols.Signal] = asyncio.Queue()
@@ -47,7 +36,7 @@ class Run:
     # -- end and output ----------------------------------------------------------------------------
 
     async def until_end(self) -> Outcome:
-        """The job's outcome; what it printed is with the launcher by then, as far as it can be had."""
+        """Send the job's output to the launcher and return its outcome."""
         request, first = self._launch.request, self._launch.gang[0]
         streams = rendering.fetched(request, self._context.settings)
         if not streams and not request.pod.own_entrypoint:
@@ -56,9 +45,8 @@ class Run:
         self._output = joboutput.Output(
             self._launcher, container, self._follower, self._context.time, self._sent
         )
-        way = self._output.fetch(streams) if streams else self._output.follow_log()
         patience = UNDER_WAY_SECONDS if streams else LAST_OUTPUT_SECONDS
-        streaming = asyncio.create_task(way)
+        streaming = asyncio.create_task(self._output.fetch(streams) if streams else self._output.follow_log())
         try:
             outcome = await self._end()
             self._output.ended.set()
@@ -74,46 +62,45 @@ class Run:
         store, job_id = self._context.store, self._launch.job_id
         return await self._follower.end_of(self._launch.gang, lambda: store.is_leaving(job_id))
 
-    # -- what the launcher says --------------------------------------------------------------------
+    # -- messages of the launcher ------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """Until the launcher has gone."""
-        while (word := await self._launcher.hear()) is not None:
-            if isinstance(word, protocols.Signal):
-                await self._take(word)
+        """Handle the launcher's messages until its connection ends."""
+        while (message := await self._launcher.hear()) is not None:
+            if isinstance(message, protocols.Signal):
+                await self._queue(message)
             elif self._output is not None:
                 self._output.synced.set()
 
-    async def _take(self, word: protocols.Signal) -> None:
+    async def _queue(self, received: protocols.Signal) -> None:
         crashpoints.reach("signal.received")
-        if self._launch.requeued:  # Slurm ends what it has requeued
-            await self._launcher.die(int(word.number))
-        elif self._signals.qsize() >= MOST_SIGNALS and self._waits(word):
-            await self._launcher.delivered()  # by the one that waits, as a kernel would do it
+        if self._launch.requeued:  # Slurm kills the launcher of a requeued job
+            await self._launcher.die(int(received.number))
+        elif self._signals.qsize() >= MOST_SIGNALS and self._is_queued(received):
+            await self._launcher.delivered()  # merged with the queued one, as the kernel does it
         else:
-            self._signals.put_nowait(word)
+            self._signals.put_nowait(received)
 
-    def _waits(self, wanted: protocols.Signal) -> bool:
-        """Whether one like it is among those that are not delivered yet."""
+    def _is_queued(self, wanted: protocols.Signal) -> bool:
         waiting = [self._signals.get_nowait() for _ in range(self._signals.qsize())]
         for each in waiting:
             self._signals.put_nowait(each)
         return wanted in waiting
 
     async def deliver_signals(self) -> None:
-        """One after the other, once there is somebody to deliver them to; the launcher is told of each."""
+        """Deliver signals in order once the gang is placed, and tell the launcher of each."""
         await self._launch.placed.wait()
         while True:
-            word = await self._signals.get()
+            current = await self._signals.get()
             patience = self._context.time.now() + FORBIDDEN_SECONDS
-            while not await self._passed_on(word, patience=patience):
+            while not await self._deliver(current, patience=patience):
                 await self._context.time.sleep(random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
                 if self._is_starting():
-                    word = self._most_urgent(word)
+                    current = self._most_urgent(current)
             await self._launcher.delivered()
 
     def _most_urgent(self, first: protocols.Signal) -> protocols.Signal:
-        """A SIGTERM that has come meanwhile, for it is the job's end; else all in the order they came."""
+        """A queued SIGTERM, for it ends the job; else the first signal."""
         waiting = [first]
         while not self._signals.empty():
             waiting.append(self._signals.get_nowait())
@@ -122,35 +109,33 @@ class Run:
             self._signals.put_nowait(each)
         return chosen
 
-    async def _passed_on(self, word: protocols.Signal, *, patience: float) -> bool:
-        """Into the pod; if that cannot be done, a signal that ends the job ends the pod. False: try again.
+    async def _deliver(self, current: protocols.Signal, *, patience: float) -> bool:
+        """Signal the container; if a SIGTERM cannot be delivered, delete the pod. False: try again.
 
-        A right that is missing may be there again soon, until `patience` is over.
+        A 403 may be temporary until the time `patience`.
         """
         container = Container(self._context.kube, self._launch.gang[0])
         agent = not self._launch.request.pod.own_entrypoint
         try:
-            await container.signal(word.number, everyone=word.everyone, agent=agent)
+            await container.signal(current.number, everyone=current.everyone, agent=agent)
             crashpoints.reach("signal.delivered")
         except errors.KubeError as error:
-            log.warning("cannot pass %s on: %s", word.number.name, error.message)
-            if word.number == signal.SIGTERM:
-                return await self._stopped()
+            log.warning("cannot deliver %s: %s", current.number.name, error.message)
+            if current.number == signal.SIGTERM:
+                return await self._stop_pod()
             forbidden = isinstance(error, errors.KubeNotAllowed) and self._context.time.now() < patience
-            passing = forbidden or isinstance(error, errors.KubeUnavailable)
-            return not passing and not self._is_starting()
+            is_temporary = forbidden or isinstance(error, errors.KubeUnavailable)
+            return not is_temporary and not self._is_starting()
         return True
 
     def _is_starting(self) -> bool:
-        """Whether the script has not begun, as far as we see: its image may take minutes to come."""
+        """Whether the container has not started by the cache: pulling its image may take minutes."""
         meta = self._launch.gang[0].metadata
         pod = self._context.pods.objects.get(reflectors.key_of(meta))
         return pod is not None and pod.metadata.uid == meta.uid and not podview.has_started(pod)
 
-    async def _stopped(self) -> bool:
-        """Whether the pod's end was asked for (kubelet's SIGTERM, then SIGKILL after Slurm's patience); as
-        long as the API is away or forbids it, nobody can.
-        """
+    async def _stop_pod(self) -> bool:
+        """Delete the pod: the kubelet sends SIGTERM, and SIGKILL after Slurm's KillWait. False: try again."""
         self._launch.stopped = True
         grace = self._context.settings.kill_wait
         try:

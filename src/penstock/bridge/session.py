@@ -1,6 +1,6 @@
-"""One launcher's job, from its pods to its end: launch, run, end, while the launcher is heard.
+"""Serves one launcher: launch, run and end of its job, while its messages are handled.
 
-A launcher that loses its connection comes back and attaches to the gang that it was told of.
+A launcher that loses its connection reconnects and attaches to its gang.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from penstock import errors
 from penstock.bridge import podrequests, protocols
 from penstock.bridge.context import Context
 from penstock.bridge.end import Ending
+from penstock.bridge.follower import Follower
 from penstock.bridge.gang import GangRefused
 from penstock.bridge.launch import Launch, Launching
-from penstock.bridge.run import Run, Running
+from penstock.bridge.run import Run
 from penstock.model import jobs, launches
 from penstock.model.reasons import OutcomeKind, not_started
 
 
 @dataclasses.dataclass(frozen=True)
 class Sessions:
-    """Serves launchers."""
-
     context: Context
     launching: Launching
-    running: Running
+    follower: Follower
     ending: Ending
 
     async def serve(
@@ -37,9 +36,7 @@ class Sessions:
         attaching: bool,
         sent: dict[int, int],
     ) -> None:
-        """Until the job has ended or the launcher has gone. `sent` are the bytes that the launcher has of
-        each stream.
-        """
+        """Serve until the job ends or the launcher is gone, which has `sent` bytes of each stream."""
         with self.context.store.attending(allocation.identity.job_id):
             try:
                 request = podrequests.allowed(
@@ -52,11 +49,11 @@ class Sessions:
                 await self.ending.tell(Launch(launcher, allocation, request), refused)
                 return
             launch = Launch(launcher, allocation, request, announced=attaching)
-            await self._converse(launch, sent, attaching=attaching)
+            await self._run(launch, sent, attaching=attaching)
 
-    async def _converse(self, launch: Launch, sent: dict[int, int], *, attaching: bool) -> None:
-        run = self.running.prepare(launch, sent)
-        job = asyncio.create_task(self._lead(launch, run, attaching=attaching))
+    async def _run(self, launch: Launch, sent: dict[int, int], *, attaching: bool) -> None:
+        run = Run(self.context, self.follower, launch, sent)
+        job = asyncio.create_task(self._run_job(launch, run, attaching=attaching))
         tasks = (job, asyncio.create_task(run.listen()), asyncio.create_task(run.deliver_signals()))
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +64,7 @@ class Sessions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _lead(self, launch: Launch, run: Run, *, attaching: bool) -> None:
+    async def _run_job(self, launch: Launch, run: Run, *, attaching: bool) -> None:
         try:
             outcome = await self.launching.start(launch, attaching=attaching)
         except GangRefused as error:

@@ -1,4 +1,4 @@
-"""Words for slurmctld that are kept while it is away: it knows of no end, requeue or right meanwhile."""
+"""Calls of slurmctld that are repeated while it is down."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.bridge.context import Context
 
 log = logging.getLogger(__name__)
 
-SLURM_SECONDS = 600.0  # how long a word is kept
-NUMBER_SECONDS = 10.0  # the same while a job's record has no number, which may be for ever
+SLURM_SECONDS = 600.0  # how long a call is repeated
+NUMBER_SECONDS = 10.0  # the same while a job's record has no number, which may be forever
 
 
 async def when_there(context: Context, call: Callable[[], Awaitable[None]]) -> None:
-    """Try again for as long as slurmctld is away, within reason."""
+    """Repeat the call while slurmctld is down, up to a limit."""
     began = context.time.now()
     while True:
         try:
@@ -29,8 +29,7 @@ async def when_there(context: Context, call: Callable[[], Awaitable[None]]) -> N
 
 
 async def set_requeue(context: Context, job_id: int, *, allowed: bool) -> None:
-    """Whether Slurm may run the job again."""
     try:
         await when_there(context, lambda: context.slurm.set_requeue(job_id, allowed=allowed))
     except errors.SlurmError as error:
-        joblog.of(log, job_id).warning("whether it may be requeued cannot be set: %s", error.message)
+        joblog.of(log, job_id).warning("cannot set whether it may be requeued: %s", error.message)

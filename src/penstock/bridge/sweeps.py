@@ -1,8 +1,8 @@
-"""Finds what belongs to no live job (I2), and reserves anew after a restart what running jobs hold.
+"""Removes orphans (I2), and restores the reservations of running jobs after a restart.
 
-A pod is removed only when Slurm, asked twice some time apart, has left its job out both times, says of this
-very job that it is not there or not running that attempt, and no launcher of it is alive: a list that lacks
-jobs is no proof. No answer, or a picture of the cluster that is not fresh, means: do nothing (I4).
+A pod is removed only if its job is missing in two of Slurm's lists some time apart, a query for this job
+confirms that the attempt does not run, and no launcher of it is connected. Without an answer, or with a stale
+cache, nothing is done (I4).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock.model import jobs, states
 log = logging.getLogger(__name__)
 
 INTERVAL = 15.0
-INTERNAL = 500  # what the API answers, too, when a webhook that must be asked is away
+INTERNAL = 500  # HTTP status; also the API's answer if a required webhook is down
 
 
 @dataclasses.dataclass
 class Sweeper:
-    """Remembers what looked orphaned last time."""
+    """A finding counts only if the previous round had it, too."""
 
     context: Context
     attempts: attemptfiles.AttemptRecords
@@ -33,13 +33,13 @@ class Sweeper:
     bridged_partitions: frozenset[str]
     suspects: set[str] = dataclasses.field(default_factory=set)
     ending: set[jobs.JobIdentity] = dataclasses.field(default_factory=set)
-    """Attempts that looked over last time."""
+    """Attempts that seemed to have ended in the previous round."""
 
     def __post_init__(self) -> None:
         self.unattended = unattended.Unattended(self.context)
 
     async def recover(self) -> None:
-        """After a start: hold again what running jobs hold already."""
+        """After a start: restore the reservations of running jobs."""
         for job in await self.context.slurm.live_jobs():
             if job.partition in self.bridged_partitions and job.holds_resources:
                 await self._hold(job)
@@ -50,7 +50,7 @@ class Sweeper:
         except errors.SlurmUnavailable:
             raise
         except errors.SlurmError as error:
-            joblog.of(log, job.identity.job_id).info("ended while it was being looked at: %s", error.message)
+            joblog.of(log, job.identity.job_id).info("ended during recovery: %s", error.message)
             return
         allocation = details.allocation(job.identity)
         self.context.store.reserve(allocation)
@@ -58,9 +58,9 @@ class Sweeper:
         crashpoints.reach("recover.held")
 
     async def sweep(self) -> None:
-        """One round: forget promises of jobs that are gone, remove pods that were suspect last time too.
+        """One round: release reservations of ended jobs, and remove pods that are suspects again.
 
-        Pods and promises are noted before Slurm is asked: whatever is younger than the answer is left alone.
+        Pods and reservations are read before Slurm is asked, so newer ones are not judged by an older answer.
         """
         ours = [pod for pod in self.context.pods.objects.values() if podview.job_id(pod) is not None]
         reserved = [one.identity.job_id for one in self.context.store.reservations()]
@@ -83,13 +83,13 @@ class Sweeper:
         await self.unattended.look(one for one in running if one not in with_pods)
 
     async def _forget(self, job_id: int) -> None:
-        """The promise goes when Slurm, asked for this very job, says that it holds nothing."""
+        """Release the reservation if a query for this job confirms that it holds nothing."""
         job = await self.context.slurm.live_job(job_id)
         if job is None or not job.holds_resources:
             self.context.store.unreserve(job_id)
 
     async def _try_to_remove(self, pod: types.Pod) -> None:
-        """One pod that may not be deleted, or whose webhook is away, keeps nobody from the rest."""
+        """Remove the pod; one that cannot be deleted does not end the sweep."""
         try:
             await self._remove(pod)
         except errors.SlurmUnavailable:
@@ -100,7 +100,7 @@ class Sweeper:
             log.warning("pod %s cannot be removed: %s", pod.metadata.name, error.message)
 
     async def _remove(self, pod: types.Pod) -> None:
-        """Delete, unless Slurm or the job's own launcher says that the job lives."""
+        """Delete the pod unless a query for its job, or a connected launcher, shows that it is live."""
         job_id = podview.job_id(pod)
         if job_id is None or self.context.store.is_attended(job_id):
             return
@@ -112,7 +112,7 @@ class Sweeper:
         await podremoval.delete(self.context, pod)
 
     async def _close(self, begun: tuple[jobs.JobIdentity, ...], live: dict[int, jobs.LiveJob]) -> None:
-        """Hand over attempts that nobody saw end: twice not running in Slurm, and without a pod."""
+        """Hand over attempts whose end was not seen: twice not running in Slurm, and without a pod."""
         left = {
             (job_id, pod.metadata.labels.get(wellknown.LABEL_RESTART))
             for pod in self.context.pods.objects.values()
@@ -121,12 +121,12 @@ class Sweeper:
         over = {identity for identity in begun if not _runs(identity, live)}
         for identity in over & self.ending:
             if (identity.job_id, str(identity.restart)) not in left and await self._is_over(identity):
-                joblog.of(log, identity.job_id).info("attempt %d was over unseen", identity.restart)
+                joblog.of(log, identity.job_id).info("attempt %d has ended unseen", identity.restart)
                 await self.attempts.close(identity)
         self.ending = over
 
     async def _is_over(self, identity: jobs.JobIdentity) -> bool:
-        """Slurm says so of this very job, and no launcher of it is alive."""
+        """Whether a query for this job confirms the attempt's end, and no launcher is connected."""
         job = await self.context.slurm.live_job(identity.job_id)
         ended = job is None or not _runs(identity, {identity.job_id: job})
         return ended and not self.context.store.is_attended(identity.job_id)

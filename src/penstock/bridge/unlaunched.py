@@ -1,9 +1,8 @@
-"""Jobs that slurmd could not start, as when the folder of --output is not there.
+"""Jobs that slurmd could not start, for example because the folder of --output does not exist.
 
-No launcher comes then, so nobody would say why: Slurm's record has FAILED 0:53 and no word. When such a job's
-nodes are given back, slurmctld still knows its reason and its files. They become a record for the collector,
-like that of any other attempt; it also writes the reason into the accounting, for slurmctld takes no comment
-on a job that has ended.
+No launcher connects then, and Slurm's record is FAILED 0:53 without a reason. At the job's release slurmctld
+still knows its reason and its files, so an attempt is recorded for the collector. The collector also writes
+the reason into accounting, because slurmctld accepts no comment for an ended job.
 """
 
 from __future__ import annotations
@@ -18,18 +17,20 @@ from penstock.model.reasons import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
 
-IO_ERROR = 53  # the "signal" by which Slurm says that it could not open the script's files (ESLURMD_IO_ERROR)
+IO_ERROR = 53  # the "signal" of a job whose files slurmd could not open (ESLURMD_IO_ERROR)
 
 
 async def note(context: Context, attempts: attemptfiles.AttemptRecords, allocation: jobs.Allocation) -> None:
-    """If the job whose nodes were given back is such a one, keep why."""
+    """Record an attempt for a released job if slurmd could not start it."""
     identity = allocation.identity
     if attempts.find(identity) is not None:
         return
     try:
         failed = await context.slurm.failed_launch(identity.job_id)
     except errors.SlurmError as error:
-        joblog.of(log, identity.job_id).warning("was never launched, and why is not known: %s", error.message)
+        joblog.of(log, identity.job_id).warning(
+            "was never launched, for an unknown reason: %s", error.message
+        )
         return
     if failed is None:
         return
@@ -38,11 +39,11 @@ async def note(context: Context, attempts: attemptfiles.AttemptRecords, allocati
     kind = OutcomeKind.LAUNCH_FAILED
     context.store.note(identity.job_id, "not started", reason, kind=kind)
     outcome = Outcome(kind=kind, exit_code=failed.exit_code, signal=failed.signal, detail=reason)
-    attempts.never_began(allocation, failed, outcome)
+    attempts.add_unlaunched(allocation, failed, outcome)
 
 
 def words(failed: jobs.Job, node: str) -> str:
-    """For the job's owner."""
+    """The reason, for the job's owner."""
     if failed.signal != IO_ERROR:
         end = f"{failed.exit_code}:{failed.signal}"
         return f"slurmd on {node} could not start it (JobLaunchFailure, {end}): its log there says why"

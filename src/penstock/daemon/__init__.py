@@ -1,1 +1,1 @@
-"""penstockd: sockets, loops, wiring."""
+"""penstockd: its socket, its loops, and how its parts are put together."""

@@ -1,4 +1,4 @@
-"""One connection on penstockd's socket: frames in and out, and who is at the other end by the kernel."""
+"""One connection on penstockd's socket: frames, and the peer's uid from the kernel."""
 
 from __future__ import annotations
 
@@ -12,37 +12,34 @@ from collections.abc import Callable
 from penstock.hooks import wire
 from penstock.model import numbers
 
-CLOSE_SECONDS = 10.0  # for the last words to be read; penstockd's own end waits for it
-LARGE = 64 * 1024  # bytes of a message that takes long enough to be taken apart in a thread
-MOST_FIELDS = 300_000  # two for each variable and argument of a job; of both the kernel takes 2 MB
-LONGEST_VERB = 32
-"""It is repeated in the log and in answers; the longest of ours has eight letters."""
+CLOSE_SECONDS = 10.0  # for the peer to read the last frames; penstockd's exit waits for it
+LARGE = 64 * 1024  # bytes; larger messages are parsed in a thread
+MOST_FIELDS = 300_000  # two for each variable and argument of a job; the kernel allows 2 MB of both
+LONGEST_VERB = 32  # bytes: verbs are repeated in the log and in answers; our longest has eight letters
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A verb with named values; a name may come more than once."""
+    """A verb with named values; a name may occur more than once."""
 
     verb: str
     fields: tuple[tuple[str, bytes], ...]
 
     @property
     def size(self) -> int:
-        """Bytes of all its values."""
         return sum(len(value) for _, value in self.fields)
 
     def all(self, name: str) -> tuple[bytes, ...]:
         return tuple(value for key, value in self.fields if key == name)
 
     def one(self, name: str) -> bytes:
-        """The value of that name; WireError when it is missing."""
         values = self.all(name)
         if not values:
             raise wire.WireError(f"{self.verb}: {name} is missing")
         return values[0]
 
     def number(self, name: str) -> int:
-        """A value that is a number, not below zero."""
+        """The value of that name as a number, not below zero."""
         text = self.one(name)
         found = numbers.natural(text)
         if found is None:
@@ -51,7 +48,6 @@ class Message:
 
 
 def parse(fields: list[bytes]) -> Message:
-    """A message from a frame's fields."""
     if not fields or len(fields) % 2 == 0:
         raise wire.WireError("a message is a verb followed by names and values")
     if len(fields[0]) > LONGEST_VERB:
@@ -61,21 +57,19 @@ def parse(fields: list[bytes]) -> Message:
 
 
 class Connection:
-    """Reads and writes frames of one peer."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self.uid = peer_uid(writer.get_extra_info("socket"))
         self.parsing = asyncio.Lock()
-        """Held while a large message of the peer's user is taken apart."""
+        """Held while a large message is parsed; shared by the connections of a uid."""
         self.kept = contextlib.ExitStack()
-        """What counts against the peer's user until it is known who asks."""
+        """Bytes counted against the uid until the request is attributed to a job."""
 
     async def receive(
         self, announced: Callable[[int], None] = lambda size: None, *, most: int = wire.MAX_FRAME
     ) -> Message | None:
-        """The next message; None when the peer has gone. `announced` hears its size before it is read."""
+        """The next message; None at end of file. `announced` is called with its size before it is read."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             if size > most:
@@ -90,7 +84,7 @@ class Connection:
             return None
 
     async def send(self, *fields: bytes | str) -> None:
-        """One frame; waits while the peer does not read. A peer that has gone is noticed when reading."""
+        """Send one frame, waiting while the peer does not read. A closed peer is noticed by `receive`."""
         try:
             self._writer.write(wire.pack(*fields))
             await self._writer.drain()
@@ -98,11 +92,11 @@ class Connection:
             return
 
     def abort(self) -> None:
-        """Forget what the peer has not read."""
+        """Close at once and drop what the peer has not read."""
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """What the peer does not read soon is forgotten; a launcher connects again and is told again."""
+        """Close, dropping what the peer does not read in time: a launcher reconnects and is told again."""
         self._writer.close()
         try:
             await asyncio.wait_for(self._writer.wait_closed(), CLOSE_SECONDS)
@@ -113,7 +107,7 @@ class Connection:
 
 
 def peer_uid(sock: socket.socket) -> int:
-    """The uid of the process at the other end: from the kernel, not from a message."""
+    """The peer's uid, from the kernel (SO_PEERCRED) and not from a message."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", credentials)
     return int(uid)

@@ -1,4 +1,4 @@
-"""A launcher at the other end of a connection: its question as data, and what it is told."""
+"""A launcher at the other end of a connection: its request as data, and the frames it is sent."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.bridge import protocols
 from penstock.daemon import connections
 from penstock.model import launches
 
-LARGEST_WORD = 4096  # bytes of what a launcher says after its question: a signal, or that all is written
+LARGEST_WORD = 4096  # bytes of a launcher's later messages: a signal, or that all output is written
 
 
 def request_of(message: connections.Message) -> launches.LaunchRequest:
-    """What the launcher sent, without its script's directives."""
+    """The launcher's request; the script's directives are not parsed yet."""
     return launches.LaunchRequest(
         interpreter=message.one("interpreter"),
         script=message.one("script"),
@@ -27,20 +27,8 @@ def request_of(message: connections.Message) -> launches.LaunchRequest:
     )
 
 
-def is_attaching(message: connections.Message) -> bool:
-    """Whether the launcher was told before that its script may run."""
-    return message.one("attach") == b"1"
-
-
-def bytes_sent(message: connections.Message) -> dict[int, int]:
-    """What the launcher has of each stream."""
-    return {1: message.number("skip"), 2: message.number("skip_error")}
-
-
 @dataclasses.dataclass(frozen=True)
 class SocketLauncher:
-    """Speaks for the bridge, in frames."""
-
     connection: connections.Connection
 
     async def hear(self) -> protocols.Signal | protocols.Synced | None:

@@ -1,11 +1,8 @@
-"""How much of penstockd one user can take up: the socket is open to everybody on the host.
+"""Limits per uid: penstockd's socket is open to everybody on the host, and no user may block another.
 
-Each user has a number of connections that have not said yet what they want, and time to
-say it; what comes on top is told to try again, which hooks and launchers do. A launcher keeps its
-connection for as long as its job runs and is not counted then: there are no more of those than jobs. But who
-says to be one counts until Slurm has said so.
-Nor can all of it be larger than a few questions of the largest kind, and those are taken apart in a thread.
-Whoever says nothing, or says it too slowly, is closed. So a user can only stand in his own way.
+A uid may have a number of open requests, a number of bytes in them, and a time to send each. Requests over a
+limit are answered with "wait", and hooks and launchers try again. The connection of a running job's launcher
+is limited per job instead, but it counts as an open request until Slurm has confirmed the job.
 """
 
 from __future__ import annotations
@@ -18,46 +15,40 @@ from collections.abc import Iterator
 from penstock import errors
 from penstock.hooks import wire
 
-ASKING = 64
-"""Connections of one user whose question has not been heard whole."""
-EARLY = 256
-"""Launchers of one user that wait for penstockd to know the jobs that run."""
-SESSIONS = 4
-"""Connections of one job's launcher: a new one may come before the end of the old is seen."""
-BYTES = 4 * wire.MAX_FRAME
-"""That penstockd keeps of one user's questions until it is known whose they are."""
-SECONDS_TO_ASK = 20.0
+REQUESTS = 64  # open requests of one uid
+EARLY = 256  # launchers of one uid that wait until penstockd has read the running jobs
+SESSIONS = 4  # connections of one job's launcher: it may reconnect before the old connection's end is seen
+BYTES = 4 * wire.MAX_FRAME  # in requests of one uid that are not yet attributed to a job
+REQUEST_SECONDS = 20.0
 
 
 class TooMany(errors.PenstockError):
-    """One user has more connections open than anybody needs."""
+    """A uid or job is over one of its limits."""
 
 
-class Doors:
-    """Counts who is at the door."""
+class ConnectionLimits:
+    """Counters of the limits. Each method returns a context, and raises TooMany over the limit."""
 
     def __init__(self) -> None:
-        self._asking: collections.Counter[int] = collections.Counter()
+        self._requests: collections.Counter[int] = collections.Counter()
         self._early: collections.Counter[int] = collections.Counter()
         self._sessions: collections.Counter[int] = collections.Counter()
         self._bytes: collections.Counter[int] = collections.Counter()
         self.parsing: collections.defaultdict[int, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
-        """For each user who has asked: one large message of theirs is taken apart at a time."""
+        """By uid: one large message is parsed at a time."""
 
-    def asking(self, uid: int) -> contextlib.AbstractContextManager[None]:
-        """One connection of that user, until its question is heard; TooMany when there are enough."""
-        return _counted(self._asking, uid, ASKING, f"uid {uid} has too many open questions")
+    def request(self, uid: int) -> contextlib.AbstractContextManager[None]:
+        return _counted(self._requests, uid, REQUESTS, f"uid {uid} has too many open requests")
 
     def early(self, uid: int) -> contextlib.AbstractContextManager[None]:
-        """One launcher that has come before its job is known; TooMany when there are enough."""
-        return _counted(self._early, uid, EARLY, f"uid {uid} has too many launchers that wait")
+        """A launcher that waits until penstockd has read the running jobs."""
+        return _counted(self._early, uid, EARLY, f"uid {uid} has too many waiting launchers")
 
-    def keeping(self, uid: int, size: int) -> contextlib.AbstractContextManager[None]:
-        """So many bytes of a question; TooMany when all of that user's are too many."""
-        return _counted(self._bytes, uid, BYTES, f"uid {uid} asks for too much at once", size)
+    def buffered(self, uid: int, size: int) -> contextlib.AbstractContextManager[None]:
+        """`size` bytes of a request."""
+        return _counted(self._bytes, uid, BYTES, f"uid {uid} has too many bytes in open requests", size)
 
     def session(self, job_id: int) -> contextlib.AbstractContextManager[None]:
-        """One launcher's connection; TooMany when the job has several already."""
         return _counted(self._sessions, job_id, SESSIONS, f"job {job_id} has too many launchers")
 
 

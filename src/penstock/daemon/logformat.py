@@ -1,4 +1,4 @@
-"""penstockd's log: lines for people or JSON for machines, with the job's number as a field of its own."""
+"""penstockd's log: plain text, or JSON lines with the job id as a field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: at, level, from, job (when the line is about one), message."""
+    """One object per line: at, level, from, message, and job if the line is about one."""
 
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, object] = {
@@ -30,7 +30,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(*, level: str, as_json: bool) -> None:
-    """Send everything of ours to stderr in that form."""
+    """Log to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what was admitted and refused, how long things take, how the API behaves."""
+"""Metrics for Prometheus: admissions, refusals, ends, latencies, API requests and Slurm commands."""
 
 from __future__ import annotations
 
@@ -15,45 +15,33 @@ _LATENCIES = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """One registry for one penstockd."""
-
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
-        kept = self.registry
-        self._admitted = prometheus.Counter(
-            "penstock_admitted", "Jobs that were let through to start.", registry=kept
+        self._admitted = self._counter("penstock_admitted", "Jobs that were let through to start.")
+        self._refused = self._counter(
+            "penstock_refused", "Starts that were put off, by why.", "kind", "resource"
         )
-        self._refused = prometheus.Counter(
-            "penstock_refused", "Starts that were put off, by why.", ["kind", "resource"], registry=kept
+        self._ended = self._counter("penstock_ended", "Jobs that ended, by how.", "how", "kind")
+        self._start_seconds = self._histogram(
+            "penstock_gang_start_seconds", "From launch to all pods placed."
         )
-        self._ended = prometheus.Counter(
-            "penstock_ended", "Jobs that ended, by how.", ["how", "kind"], registry=kept
+        self._release_seconds = self._histogram(
+            "penstock_release_seconds", "From Epilog's question to pods gone."
         )
-        self._start_seconds = prometheus.Histogram(
-            "penstock_gang_start_seconds",
-            "From launch to all pods placed.",
-            buckets=_LATENCIES,
-            registry=kept,
+        self.requests = self._counter(
+            "penstock_api_requests", "Requests to the Kubernetes API.", "verb", "code"
         )
-        self._release_seconds = prometheus.Histogram(
-            "penstock_release_seconds",
-            "From Epilog's question to pods gone.",
-            buckets=_LATENCIES,
-            registry=kept,
-        )
-        self.requests = prometheus.Counter(
-            "penstock_api_requests", "Requests to the Kubernetes API.", ["verb", "code"], registry=kept
-        )
-        self.relists = prometheus.Counter(
-            "penstock_watch_restarts", "Times a kind was listed again.", ["resource"], registry=kept
-        )
+        self.relists = self._counter("penstock_watch_restarts", "Times a kind was listed again.", "resource")
+        self.commands = self._counter("penstock_slurm_commands", "Slurm commands that were run.", "program")
 
-        self.commands = prometheus.Counter(
-            "penstock_slurm_commands", "Slurm commands that were run.", ["program"], registry=kept
-        )
+    def _counter(self, name: str, text: str, *labels: str) -> prometheus.Counter:
+        return prometheus.Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str) -> prometheus.Histogram:
+        return prometheus.Histogram(name, text, buckets=_LATENCIES, registry=self.registry)
 
     def page(self) -> bytes:
-        """All figures, as Prometheus reads them."""
+        """All metrics in Prometheus' text format."""
         return bytes(prometheus.generate_latest(self.registry))
 
     def admitted(self) -> None:
@@ -74,7 +62,7 @@ class Metrics:
 
 
 async def serve(metrics: Metrics, port: int) -> None:
-    """GET anything on this port of loopback answers the metrics page."""
+    """Answer any GET on this loopback port with the metrics page."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -84,12 +72,7 @@ async def serve(metrics: Metrics, port: int) -> None:
             head = f"HTTP/1.1 200 OK\r\nContent-Type: {prometheus.CONTENT_TYPE_LATEST}\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
             await writer.drain()
-        except (
-            TimeoutError,
-            asyncio.IncompleteReadError,
-            asyncio.LimitOverrunError,
-            ConnectionError,
-        ) as error:
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             log.debug("metrics: %s", error)
         finally:
             writer.close()

@@ -1,6 +1,4 @@
-"""penstockd from start to end: wires the parts together, gives up root, and runs the loops until it is told
-to stop.
-"""
+"""Starts penstockd: puts its parts together, drops root, and runs its loops until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,11 +29,11 @@ from penstock.slurm import control
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1024  # connections that wait while many jobs start at once; the kernel may allow fewer
+BACKLOG = 1024  # of the socket, for many jobs that start at once; the kernel may allow less
 
 
 def drop_privileges(user: str) -> None:
-    """Become `user` for good; only root can."""
+    """Become `user` for good."""
     preload.warm_up()
     try:
         entry = pwd.getpwnam(user)
@@ -51,7 +49,7 @@ def drop_privileges(user: str) -> None:
 
 
 def give_folders(folders: Iterable[Path], user: str) -> None:
-    """Give the user empty folders of root's: a pod's folders of the host are made by kubelet, as root."""
+    """Give the user root's empty folders: the kubelet makes hostPath folders as root."""
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
         if folder.stat().st_uid == 0 and not any(folder.iterdir()):
@@ -59,13 +57,15 @@ def give_folders(folders: Iterable[Path], user: str) -> None:
 
 
 def allow_all_descriptors() -> None:
-    """A running job costs one, or two where its output is fetched, and systemd gives 1024 unless asked."""
+    """Raise RLIMIT_NOFILE: a job needs one descriptor, or two if its output is fetched; systemd's default is
+    1024.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def start(settings: configuring.Settings, *, fingerprint: str = "") -> None:
-    """Run until SIGTERM or SIGINT; `fingerprint` is that of the settings file."""
+    """Run until SIGTERM or SIGINT; `fingerprint` is the settings file's."""
     logformat.configure(level=settings.log_level, as_json=settings.log_format == "json")
     allow_all_descriptors()
     asyncio.run(_run(settings, fingerprint))
@@ -111,7 +111,7 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(kube.close)
-        # Not as a context: from Python 3.12 on that would wait for every launcher, as long as its job runs.
+        # Not a context manager: from Python 3.12 on it would wait for every launcher until its job ends.
         stack.callback((await _listen(Path(settings.socket), server)).close)
         loops = (
             pods.run(),
@@ -128,12 +128,12 @@ async def _run(settings: configuring.Settings, fingerprint: str) -> None:
 
 
 async def _cluster_name(slurm: control.SlurmControl, time: clock.Clock) -> str:
-    """Whose pods are ours; before slurmctld has said so, nothing can be done anyway."""
+    """Slurm's ClusterName, which tells our pods from others'; waits until slurmctld answers."""
     while True:
         try:
             return await slurm.cluster_name()
         except errors.SlurmError as error:
-            log.warning("cannot ask Slurm for the cluster's name yet: %s", error.message)
+            log.warning("cannot read Slurm's cluster name yet: %s", error.message)
             await time.sleep(1.0)
 
 
@@ -163,11 +163,11 @@ async def _recover_then_sweep(bridge: bridging.Bridge, recovered: asyncio.Event,
             try:
                 await work()
             except (errors.SlurmError, errors.KubeError) as error:
-                log.warning("sweep put off: %s", error.message)
+                log.warning("sweep postponed: %s", error.message)
 
 
 async def _steer(jobs: retries.Steering, recovered: asyncio.Event, time: clock.Clock) -> None:
-    """See to jobs that wait for Kubernetes; first to those that an earlier penstockd let wait."""
+    """Steer jobs that wait for Kubernetes, after undoing what an earlier penstockd had set."""
     await recovered.wait()
     work: Callable[[], Awaitable[None]] = jobs.recover
     while True:
@@ -175,19 +175,19 @@ async def _steer(jobs: retries.Steering, recovered: asyncio.Event, time: clock.C
             await work()
             work = jobs.look
         except (errors.SlurmError, errors.KubeError) as error:
-            log.warning("jobs that wait are not looked at: %s", error.message)
+            log.warning("waiting jobs are not steered: %s", error.message)
         await time.sleep(retries.INTERVAL)
 
 
 async def _tell_watchdog(time: clock.Clock) -> None:
-    """systemd restarts us when this loop, and so all others, no longer turns."""
+    """systemd restarts penstockd if the event loop hangs."""
     while True:
         systemd.notify("WATCHDOG=1")
         await time.sleep(systemd.watchdog_seconds())
 
 
 async def _until_stopped(tasks: list[asyncio.Task[None]]) -> None:
-    """Ends when a signal says so; a loop that dies takes the daemon with it, so that it is noticed."""
+    """Return at SIGTERM or SIGINT. A loop that fails ends the daemon, so that the failure is noticed."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,8 +1,7 @@
-"""Uses every library once before penstockd gives up root.
+"""Imports everything before penstockd drops root.
 
-Our code may lie where only root can read, such as a checkout in somebody's home, and libraries import parts
-of themselves at their first use. So each kind of call is made once, against a server of our own that lives
-for a moment on loopback.
+The code may be readable by root only, as in a checkout in somebody's home, and libraries import parts of
+themselves at first use. So each kind of call is made once, against a short-lived server on loopback.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ DIRECTIVES = b"""#!/bin/sh
 
 
 def warm_up() -> None:
-    """Returns when nothing is left to import."""
+    """Make every call that imports at first use."""
     asyncio.run(_use_everything())
 
 

@@ -1,9 +1,9 @@
-"""Answers `penstock jobs` and `penstock show`: pods and timeline of jobs, to their owner or to the site."""
+"""Answers `penstock jobs`, `show` and `check`: pods and timelines of jobs, reservations and ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -14,13 +14,13 @@ from penstock.kube import podview, reflectors, types
 from penstock.model import audits
 from penstock.model.descriptions import JobView, PodView
 
-MOST_ASKED_ABOUT = 8  # pods in one question: each costs the API an answer
+MOST_WARNED = 8  # pods in one request whose warnings are read: each costs an API request
 SECONDS_FOR_WARNINGS = 3.0
 
 
 def describe(bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_all: bool) -> list[JobView]:
-    """Views of those of these jobs that the asker may see, with what happened to each; without any given,
-    shorter ones of all that have pods or were sent back to the queue.
+    """Views of these jobs, limited to what the uid may see. Without job ids: of all jobs that have pods or
+    were refused, without timelines.
     """
     pods, known = bridge.context.pods, bridge.context.store.all()
 
@@ -41,31 +41,29 @@ def describe(bridge: bridging.Bridge, job_ids: Iterable[int], *, uid: int, sees_
 
 
 async def with_warnings(bridge: bridging.Bridge, found: list[JobView]) -> list[JobView]:
-    """The same, with what the cluster complains of about pods that have not started: a mount, an image."""
+    """The views with Kubernetes' warning events about pods that have not started: a mount, an image."""
     waiting = [
         pod
         for view in found
         for each in view.pods
         if (pod := bridge.context.pods.objects.get(f"{each.namespace}/{each.name}"))
         and not podview.has_started(pod)
-    ][:MOST_ASKED_ABOUT]
+    ][:MOST_WARNED]
     try:
         async with asyncio.timeout(SECONDS_FOR_WARNINGS):
             told = await asyncio.gather(*(bridge.follower.warnings(pod) for pod in waiting))
     except TimeoutError:
         return found
     known = {reflectors.key_of(pod.metadata): words for pod, words in zip(waiting, told, strict=True)}
-    return [
-        msgspec.structs.replace(view, pods=tuple(_warned(pod, known) for pod in view.pods)) for view in found
-    ]
 
+    def with_own(pod: PodView) -> PodView:
+        return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
 
-def _warned(pod: PodView, known: Mapping[str, tuple[str, ...]]) -> PodView:
-    return msgspec.structs.replace(pod, warnings=known.get(f"{pod.namespace}/{pod.name}", ()))
+    return [msgspec.structs.replace(view, pods=tuple(map(with_own, view.pods))) for view in found]
 
 
 def audit(bridge: bridging.Bridge, bridged_partitions: Iterable[str]) -> audits.DaemonView:
-    """All that `penstock check` compares with Slurm and Kubernetes; for the site only."""
+    """What `penstock check` compares with Slurm and Kubernetes; for the hooks' uids only."""
     held = (
         audits.Held(
             job_id=allocation.identity.job_id,

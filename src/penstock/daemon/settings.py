@@ -1,4 +1,4 @@
-"""penstockd's settings: a JSON file, every key checked, unknown ones refused."""
+"""penstockd's settings: a JSON file whose keys are all checked; unknown ones are errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from penstock.model.podpolicy import PodPolicy
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What penstockd must be told about its site."""
-
     socket: str
     kubeconfig: str
-    """Empty for the pod's own account, whose files are in `service_account_dir`."""
+    """Empty for the pod's service account, whose files are in `service_account_dir`."""
     slurm_conf: str
     hook_uids: list[int]
     pods: PodPolicy
@@ -31,24 +29,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Those that penstockd makes files in."""
+        """Folders in which penstockd creates files."""
         return (Path(self.socket).parent, *((Path(self.state_dir),) if self.state_dir else ()))
 
     def access(self) -> kubeconfigs.Access:
-        """The way to the API."""
         if self.kubeconfig:
             return kubeconfigs.load(Path(self.kubeconfig))
         return incluster.load(Path(self.service_account_dir))
 
 
 def load(path: Path) -> Settings:
-    """Settings from the file; UsageError names what is wrong with it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Settings)
     except OSError as error:
         raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.ValidationError as error:
-        hint = "Another release wrote it, or a person: `penstock apply` renews it."
+        hint = "Written by another release or by hand: `penstock apply` renews it."
         raise errors.UsageError(f"{path} does not fit this release: {error}", hint=hint) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path}: {error}") from error

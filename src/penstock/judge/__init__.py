@@ -1,1 +1,1 @@
-"""What belongs to whom and how a pod ended: decided once, for penstockd, `penstock check` and the doctor."""
+"""What belongs to live jobs and how a pod ended; used by penstockd, `penstock check` and the doctor."""

@@ -1,16 +1,15 @@
-"""How a job's container ended, read off its pod: the numbers for Slurm's record, the kind of end, and whether
-the job deserves another try."""
+"""How a job's container ended, derived from its pod: exit code, signal and kind, and whether to requeue."""
 
 from __future__ import annotations
 
 from penstock.kube import podview, types
 from penstock.model.reasons import LOST, VANISHED, Outcome, OutcomeKind
 
-AGENTS_WORD = "penstock: "  # begins what the agent leaves there when it cannot say it in the job's output
-NEVER = frozenset({"NodeAffinity"})  # asked for labels that the node lacks: trying again changes nothing
+AGENT_PREFIX = "penstock: "  # of termination messages that the agent could not write to the job's output
+PERMANENT_REJECTIONS = frozenset({"NodeAffinity"})  # the node lacks required labels: a requeue does not help
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})  # the runtime could not start the program
 KILLED = 137
-# Nothing but a new image or spec ends these: RUNNING in Slurm, and nothing runs.
+# Only a new image or spec ends these. Until then the job is RUNNING in Slurm for nothing.
 HOPELESS = frozenset(
     {
         "ImagePullBackOff",
@@ -24,7 +23,7 @@ _NO_SHELL = "/bin/sh"
 
 
 def outcome_of(pod: types.Pod) -> Outcome | None:
-    """The end of the job, or None while it goes on."""
+    """The job's outcome, or None while the pod is pending or running."""
     looking, state = podview.looking_state(pod), podview.container_state(pod)
     if looking.terminated is not None and looking.terminated.exit_code:
         return _terminated(looking.terminated, pod)
@@ -39,7 +38,7 @@ def outcome_of(pod: types.Pod) -> Outcome | None:
 
 
 def hopeless(pod: types.Pod) -> types.Waiting | None:
-    """What a container waits for in vain."""
+    """The waiting state of a container that cannot start."""
     for state in (podview.looking_state(pod), podview.container_state(pod)):
         if state.waiting is not None and state.waiting.reason in HOPELESS:
             return state.waiting
@@ -47,9 +46,7 @@ def hopeless(pod: types.Pod) -> types.Waiting | None:
 
 
 def own_end(pod: types.Pod) -> Outcome | None:
-    """How the container ended by itself; how one ended that was deleted or evicted says nothing of its
-    script.
-    """
+    """The container's own end; None for a deleted or evicted pod, whose exit code is not its script's."""
     if podview.container_state(pod).terminated is None:
         return None
     outcome = outcome_of(pod)
@@ -58,18 +55,18 @@ def own_end(pod: types.Pod) -> Outcome | None:
 
 
 def _rejected(pod: types.Pod) -> Outcome:
-    """Kubelet refused the pod (OutOfcpu, NodeAffinity …) or the node went away before it ran."""
+    """The kubelet rejected the pod (OutOfcpu, NodeAffinity …) or the node went away before it ran."""
     return Outcome(
         kind=OutcomeKind.REJECTED,
         exit_code=LOST,
         detail=one_line(pod.status.reason or "pod failed", pod.status.message),
-        requeue=pod.status.reason not in NEVER,
+        requeue=pod.status.reason not in PERMANENT_REJECTIONS,
         began=podview.has_started(pod),
     )
 
 
 def _never_starts(waiting: types.Waiting) -> Outcome:
-    """What the kubelet says; of a folder it does not say which, so that nobody learns of the node's files."""
+    """The kubelet's reason. It names no host path, so users learn nothing about the node's files."""
     kind = OutcomeKind.MOUNT_FAILED if "subPath" in waiting.message else OutcomeKind.CANNOT_START
     return Outcome(kind=kind, exit_code=LOST, detail=one_line(waiting.reason, waiting.message))
 
@@ -89,18 +86,18 @@ def _terminated(end: types.Terminated, pod: types.Pod) -> Outcome:
 
 
 def _by_itself(end: types.Terminated, signal: int) -> Outcome:
-    """The agent has last words for every end that it lives to see."""
+    """The agent writes a termination message unless it was killed itself."""
     said = " ".join(end.message.split())
-    if said.startswith(AGENTS_WORD):
-        detail = said.removeprefix(AGENTS_WORD)
+    if said.startswith(AGENT_PREFIX):
+        detail = said.removeprefix(AGENT_PREFIX)
         return Outcome(kind=OutcomeKind.AGENT_FAILED, exit_code=end.exit_code, detail=detail, signal=signal)
     kind = OutcomeKind.KILLED if end.exit_code == KILLED and not said else OutcomeKind.EXITED
     return Outcome(kind=kind, exit_code=end.exit_code, signal=signal)
 
 
 def _abnormal(end: types.Terminated, pod: types.Pod, signal: int) -> Outcome:
-    """OOMKilled, StartError and the like. What never ran has no code of its own: the runtime's 128 would be a
-    FAILED 0:0 in sacct.
+    """OOMKilled, StartError and the like. A container that never ran has no exit code: sacct would show the
+    runtime's 128 as FAILED 0:0.
     """
     code = LOST if end.reason in NEVER_RAN else end.exit_code or LOST
     kind, detail = OutcomeKind.CONTAINER_FAILED, one_line(end.reason, end.message)
@@ -112,5 +109,4 @@ def _abnormal(end: types.Terminated, pod: types.Pod, signal: int) -> Outcome:
 
 
 def one_line(reason: str, message: str) -> str:
-    """Whatever the API wrote."""
     return " ".join(f"{reason}: {message}".split()) if message else reason
