@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.intake import publisher, status
+from penstock import wellknown
+from penstock.intake import status
 from penstock_lab import testing
 
 PLAIN = "#!/bin/sh\n#SBATCH --partition=host --output=/dev/null\ntrue\n"
@@ -74,7 +75,7 @@ class OwnIntake:
 
     def looking(self) -> bool:
         """Whether the process that was started last is at work."""
-        return self.log.exists() and self.log.read_text().count(" looks at ") >= self.starts
+        return self.log.exists() and self.log.read_text().count(" watches ") >= self.starts
 
     def kill(self) -> None:
         """SIGKILL, as the kernel or an impatient person would send it."""
@@ -135,8 +136,8 @@ def own_intake(lab: testing.RunningLab, *, folder: Path | None = None, **choices
     intake = OwnIntake(lab, drop, base, **choices)
     try:
         intake.start()
-        last_of_first_look = publisher.shared_path(str(drop))
-        testing.until(last_of_first_look.exists, seconds=60)
+        written_by_first_pass = drop / wellknown.DROP_INDEX
+        testing.until(written_by_first_pass.exists, seconds=60)
         yield intake
     finally:
         intake.kill()

@@ -85,7 +85,9 @@ def test_200_files_of_three_users_become_200_jobs_although_the_intake_is_killed_
     assert sorted(intake.filed("processed")) == sorted(f"{name}.{job}" for job, name in jobs)
     assert intake.filed("failed") == {}
     assert intake.idle()
-    assert intake.log.read_text().count("taken up again") >= 3, "too few of the killed had files in hand"
+    assert intake.log.read_text().count("claimed files of an earlier run") >= 3, (
+        "too few of the killed had files in hand"
+    )
     check_results(intake.lab, [(job, name) for job, name in jobs if name in pods])
 
 
@@ -154,7 +156,7 @@ def test_a_folder_that_is_dropped_is_named_by_the_inbox(lab: testing.RunningLab)
         return next((line for line in printed if line.startswith(folder.name)), "")
 
     try:
-        testing.until(lambda: "only files become jobs, put them into submit/ itself" in line())
+        testing.until(lambda: "only files become jobs; copy them directly into submit/" in line())
         assert line().split()[1:3] == [lab.user, "left"]
         assert folder.is_dir()
     finally:

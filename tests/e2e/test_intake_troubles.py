@@ -120,7 +120,7 @@ def test_what_did_not_fit_on_a_full_nas_is_not_run(intake: intakes.OwnIntake, na
     (nas / "filler").unlink()
     testing.until(lambda: "cut.sh.error.txt" in intake.filed("failed"))
     letter = intake.filed("failed")["cut.sh.error.txt"].read_text()
-    assert "while the NAS was full" in letter or "may be cut short" in letter
+    assert "while the NAS was full" in letter or "may be truncated" in letter
     become_job(intake, "whole.sh")
 
 

@@ -1,4 +1,4 @@
-"""An intake for tests: the true clerk and folder, a Slurm that remembers, and a crash at any point wanted."""
+"""Test harness of the intake: the real clerk and folder, a fake Slurm with a memory, and injected crashes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Clock:
 
 @dataclasses.dataclass
 class Faults:
-    """Counts the points passed; the one with the chosen number crashes, and none after it."""
+    """Counts the points passed and raises Crash at the chosen one, once."""
 
     crash_at: int = -1
     passed: int = 0
@@ -56,7 +56,7 @@ class Faults:
 
 @dataclasses.dataclass
 class FakeSlurm:
-    """What Slurm and the spool remember when the intake dies."""
+    """Slurm and the spool, which survive a crash of the intake."""
 
     faults: Faults
     jobs: list[submissions.Submission] = dataclasses.field(default_factory=list)
@@ -121,7 +121,7 @@ class FakeSlurm:
 
 
 class FaultyJournal(entries.Journal):
-    """May die just before and just after every write."""
+    """A journal that may crash just before and just after every write."""
 
     def __init__(self, journal: entries.Journal, faults: Faults) -> None:
         super().__init__(journal.connection)
@@ -134,7 +134,7 @@ class FaultyJournal(entries.Journal):
         return done
 
 
-class Desk:
+class Harness:
     """One intake: a process that can be started again and again on the same journal."""
 
     def __init__(self, folder: Path, state: Path, slurm: FakeSlurm, clock: Clock, **choices: Any) -> None:
@@ -152,14 +152,14 @@ class Desk:
         self.clerk = cycle.Clerk(self.site, journal, self.slurm, self.clock, instance=self.instance)
 
     async def die(self) -> None:
-        """What the dead process had not begun yet is never done."""
+        """Kill the process: tasks that have not begun are never done."""
         tasks = [*self.clerk.submissions, *self.clerk.questions]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def look(self, *, step: float = 1.0) -> None:
-        """One look, then some time passes and answers arrive."""
+        """One pass; then time passes and answers arrive."""
         self.clerk.collect()
         with dropfolder.opened(self.folder, instance=self.instance, marker=self.marker) as folder:
             if not self.clerk.recovered:
@@ -171,7 +171,7 @@ class Desk:
         await asyncio.sleep(0)
 
     async def settle(self, *, looks: int = 300) -> None:
-        """Look until nothing is left to do; a crash is followed by a new start."""
+        """Run passes until nothing is left to do; after a crash, start again."""
         for _ in range(looks):
             try:
                 await self.look()
@@ -185,7 +185,7 @@ class Desk:
 
 
 def drop(folder: Path, name: str, *, uid: int = USERS[0], text: str = SCRIPT, mode: int = 0o644) -> Path:
-    """A file in submit/, as that user would leave it."""
+    """Create a file in submit/ as this user."""
     path = folder / "submit" / name
     path.write_text(text)
     path.chmod(mode)
@@ -194,7 +194,7 @@ def drop(folder: Path, name: str, *, uid: int = USERS[0], text: str = SCRIPT, mo
 
 
 def after(earlier: Path, write: Callable[[], Path]) -> None:
-    """Write until what is written is later by the clock of the file system, whose ticks may be long."""
+    """Write until the file system's clock, whose ticks may be long, shows a later time."""
     before = earlier.stat().st_ctime_ns
     for _ in range(5000):
         if write().stat().st_ctime_ns > before:
@@ -204,7 +204,7 @@ def after(earlier: Path, write: Callable[[], Path]) -> None:
 
 
 def filed(folder: Path, which: str) -> Iterator[str]:
-    """Names in processed/ or failed/, without their day."""
+    """File names in processed/ or failed/, of all days."""
     return (path.name for path in sorted((folder / which).glob("*/*")))
 
 
@@ -215,13 +215,13 @@ def nas(tmp_path: Path) -> Path:
     return folder
 
 
-def desk(nas: Path, slurm: FakeSlurm | None = None, *, name: str = "state", **choices: Any) -> Desk:
+def harness(nas: Path, slurm: FakeSlurm | None = None, *, name: str = "state", **choices: Any) -> Harness:
     made = slurm or FakeSlurm(Faults())
-    return Desk(nas, nas.parent / name, made, Clock(), **choices)
+    return Harness(nas, nas.parent / name, made, Clock(), **choices)
 
 
 def assert_once(nas: Path, slurm: FakeSlurm, names: tuple[str, ...]) -> None:
-    """Each file is one job, lies in processed/ under the job's number, and nothing is left."""
+    """Each file is one job and is in processed/ under the job's id; nothing is left."""
     assert sorted(job.name for job in slurm.jobs) == sorted(names)
     expected = sorted(f"{job.name}.{number}" for number, job in enumerate(slurm.jobs, start=1))
     assert sorted(filed(nas, "processed")) == expected
@@ -230,6 +230,6 @@ def assert_once(nas: Path, slurm: FakeSlurm, names: tuple[str, ...]) -> None:
 
 
 def letter(folder: Path) -> tuple[str, int]:
-    """The only letter there is, and its owner."""
+    """Text and owner of the only error text."""
     (path,) = folder.glob("failed/*/*.error.txt")
     return path.read_text(), path.stat().st_uid

@@ -1,4 +1,4 @@
-"""Acting as another user: who the child is, what comes back, and what happens when it does not end."""
+"""run_as: identity of the child, its result, and children that fail or hang."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def nobody() -> asuser.User:
 
 
 @as_root
-def test_child_is_the_user_with_his_groups_and_nothing_more() -> None:
-    """The child has the user's uid, gid and groups, for good; the parent keeps its own."""
+def test_child_has_only_the_users_ids() -> None:
+    """Uid, gid and groups, for good; the parent keeps its own."""
     seen = asuser.run_as(
         nobody(),
         lambda: [*os.getresuid(), *os.getresgid(), *sorted(os.getgroups())],
@@ -40,15 +40,15 @@ def test_child_is_the_user_with_his_groups_and_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("kind", [ValueError, errors.UsageError, OSError])
-def test_words_that_are_no_text_do_not_send_the_child_back(tmp_path: Path, kind: type[Exception]) -> None:
-    """Names of files may be in them: it went on in its caller's code, as a second one of that."""
+def test_child_never_returns_into_callers_code(tmp_path: Path, kind: type[Exception]) -> None:
+    """An error message with a file name that is not UTF-8 once made it do so."""
     parent = os.getpid()
 
     def refuse() -> str:
         raise kind("no \udcff")
 
     try:
-        with pytest.raises((errors.ActingError, OSError), match=r"no|broke"):
+        with pytest.raises((errors.ActingError, OSError), match=r"no|failed"):
             asuser.run_as(me(), refuse, type=str, timeout=60)
     finally:
         if os.getpid() != parent:
@@ -58,8 +58,8 @@ def test_words_that_are_no_text_do_not_send_the_child_back(tmp_path: Path, kind:
 
 
 @as_root
-def test_kernel_decides_what_the_child_may_read(tmp_path: Path) -> None:
-    """A file of root's with mode 600 stays unread, and the caller gets the kernel's own error."""
+def test_kernel_checks_access_of_child(tmp_path: Path) -> None:
+    """A file of root with mode 600 is not read; the caller gets the kernel's error."""
     secret = tmp_path / "secret"
     secret.write_text("no")
     secret.chmod(0o600)
@@ -67,8 +67,8 @@ def test_kernel_decides_what_the_child_may_read(tmp_path: Path) -> None:
         asuser.run_as(nobody(), secret.read_text, type=str, timeout=60)
 
 
-def test_errors_of_ours_cross_with_their_words() -> None:
-    """A PenstockError in the child arrives with message and hint."""
+def test_penstock_errors_are_passed_on() -> None:
+    """With message and hint."""
 
     def refuse() -> str:
         raise errors.UsageError("that is a link", hint="copy the file")
@@ -78,21 +78,21 @@ def test_errors_of_ours_cross_with_their_words() -> None:
     assert (caught.value.message, caught.value.hint) == ("that is a link", "copy the file")
 
 
-def test_a_broken_step_arrives_with_its_trace() -> None:
-    """What nobody foresaw is not swallowed: the trace is in the hint."""
+def test_unexpected_error_is_passed_on_with_traceback() -> None:
+    """In the hint."""
     with pytest.raises(errors.ActingError) as caught:
         asuser.run_as(me(), lambda: 1 // 0, type=int, timeout=60)
     assert "ZeroDivisionError" in caught.value.hint
 
 
 def children() -> set[str]:
-    """Of this thread, which is the one that acts; others may have theirs."""
+    """Of this thread, which forks; other threads may have their own."""
     thread = threading.get_native_id()
     return set(Path(f"/proc/self/task/{thread}/children").read_text().split())
 
 
-def test_a_step_that_does_not_end_is_killed() -> None:
-    """The caller waits no longer than the time-out, and no child is left."""
+def test_hanging_child_is_killed() -> None:
+    """The caller waits no longer than the timeout, and no child is left."""
     began = time.monotonic()
     before = children()
     with pytest.raises(errors.ActingError, match="too long"):
@@ -101,25 +101,25 @@ def test_a_step_that_does_not_end_is_killed() -> None:
     assert children() - before == set()
 
 
-def test_a_child_that_dies_is_noticed() -> None:
-    """A child that ends without a word is an error, not an empty result."""
+def test_killed_child_is_an_error() -> None:
+    """Not an empty result."""
     with pytest.raises(errors.ActingError, match="killed"):
         asuser.run_as(me(), lambda: os.kill(os.getpid(), 9), type=type(None), timeout=60)
 
 
-def test_large_results_cross_whole() -> None:
-    """More than a pipe holds arrives complete."""
+def test_large_results_are_complete() -> None:
+    """More than a pipe holds."""
     assert len(asuser.run_as(me(), lambda: "x" * 1_000_000, type=str, timeout=60)) == 1_000_000
 
 
-def test_unknown_uid_is_refused_in_words() -> None:
-    """A number without a user is no identity."""
+def test_unknown_uid_is_refused() -> None:
+    """With the uid in the message."""
     with pytest.raises(errors.UsageError, match="4242424"):
         asuser.User.of(4242424)
 
 
-def test_atomic_write_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
-    """A target that cannot be replaced stays as it was, without a temporary file beside it."""
+def test_failed_atomic_write_leaves_nothing(tmp_path: Path) -> None:
+    """The target stays as it was, without a temporary file beside it."""
     target = tmp_path / "dir"
     (target / "inside").mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
@@ -128,7 +128,7 @@ def test_atomic_write_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
 
 
 def test_atomic_write_sets_mode_and_content(tmp_path: Path) -> None:
-    """The file has the content and the mode asked for, replacing what was there."""
+    """An existing file is replaced."""
     target = tmp_path / "file"
     target.write_text("old")
     atomic.write(target, b"new", mode=0o600)

@@ -1,4 +1,4 @@
-"""The drop folder's safety: known by its marker, owners and modes; renames whose answer was lost."""
+"""The drop folder: marker, owners and modes, listing, renames whose answer is lost, inotify."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def directory(tmp_path: Path) -> Iterator[int]:
 
 
 class TestFolder:
-    def test_the_first_use_makes_everything(self, tmp_path: Path) -> None:
-        """With the modes that make it safe; the second use changes nothing."""
+    def test_first_use_creates_folders(self, tmp_path: Path) -> None:
+        """With safe modes; the second use changes nothing."""
         marker = prepare(tmp_path)
         assert prepare(tmp_path, known=marker) == marker
         modes = {entry.name: entry.stat().st_mode & 0o7777 for entry in tmp_path.iterdir() if entry.is_dir()}
         assert modes == {"submit": 0o1777, "processed": 0o755, "failed": 0o755, ".work": 0o700}
         assert (tmp_path / wellknown.DROP_README).read_text() == "read me"
 
-    def test_an_intake_that_is_killed_half_way_leaves_no_closed_folder(
+    def test_crash_during_creation_leaves_submit_open(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever comes next leaves what is there alone: submit/ is open to all as soon as it is there."""
+        """The next start leaves existing folders alone, so submit/ needs its mode at once."""
 
         def killed(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
@@ -59,8 +59,8 @@ class TestFolder:
             os.umask(before)
         assert (tmp_path / "submit").stat().st_mode & 0o7777 == 0o1777
 
-    def test_a_mount_point_without_its_nas_is_not_an_empty_folder(self, tmp_path: Path) -> None:
-        """Nothing is made there and nothing is taken for gone."""
+    def test_mount_point_without_nas_is_refused(self, tmp_path: Path) -> None:
+        """Nothing is created there."""
         marker = prepare(tmp_path)
         empty = tmp_path / "empty"
         empty.mkdir()
@@ -70,13 +70,13 @@ class TestFolder:
             open_and_close(empty, marker)
         assert list(empty.iterdir()) == []
 
-    def test_a_folder_that_does_not_exist_is_not_made(self, tmp_path: Path) -> None:
+    def test_missing_folder_is_not_created(self, tmp_path: Path) -> None:
         """It would be on the wrong disk."""
         with pytest.raises(errors.NasUnavailable, match="cannot open"):
             prepare(tmp_path / "slurm-jobs")
 
-    def test_another_nas_is_noticed(self, tmp_path: Path) -> None:
-        """Its files are not ours to judge."""
+    def test_other_nas_is_refused(self, tmp_path: Path) -> None:
+        """Its marker differs."""
         prepare(tmp_path)
         with pytest.raises(errors.NasUnavailable, match="another NAS"):
             prepare(tmp_path, known="f" * 32)
@@ -84,17 +84,17 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("name", "mode"), [("", 0o777), ("processed", 0o775), ("failed", 0o777), ("submit", 0o777)]
     )
-    def test_folders_that_others_could_swap_are_refused(self, tmp_path: Path, name: str, mode: int) -> None:
-        """Whoever may write a directory may replace what is in it."""
+    def test_unsafe_modes_are_refused(self, tmp_path: Path, name: str, mode: int) -> None:
+        """Who may write a directory may replace what is in it."""
         marker = prepare(tmp_path)
         (tmp_path / name).chmod(mode)
         with pytest.raises(errors.NasUnavailable, match="must belong to root"):
             open_and_close(tmp_path, marker)
 
-    def test_nothing_is_made_where_others_could_swap_it(
+    def test_nothing_is_created_in_unsafe_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who can write in the folder puts a link in place of what root has just made."""
+        """Who may write the folder can replace a new directory of root by a link."""
         secret, folder, real = tmp_path / "secret", tmp_path / "folder", os.mkdir
         secret.mkdir(mode=0o700)
         folder.mkdir()
@@ -111,7 +111,7 @@ class TestFolder:
         assert secret.stat().st_mode & 0o7777 == 0o700
         assert list(folder.iterdir()) == []
 
-    def test_a_link_in_place_of_a_folder_is_refused(self, tmp_path: Path) -> None:
+    def test_link_instead_of_folder_is_refused(self, tmp_path: Path) -> None:
         """Links are never followed."""
         marker = prepare(tmp_path)
         (tmp_path / "failed").rename(tmp_path / "elsewhere")
@@ -119,16 +119,16 @@ class TestFolder:
         with pytest.raises(errors.NasUnavailable, match="failed"):
             open_and_close(tmp_path, marker)
 
-    def test_nothing_stays_open(self, tmp_path: Path) -> None:
-        """The NAS can be unmounted between two looks."""
+    def test_no_descriptor_stays_open(self, tmp_path: Path) -> None:
+        """The NAS can be unmounted between two passes."""
         marker = prepare(tmp_path)
         before = len(list(Path("/proc/self/fd").iterdir()))
         with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
             listing.take(folder, hidden=filenames.is_hidden, user_folders=True)
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
-    def test_users_folders_are_looked_into_when_wanted(self, tmp_path: Path) -> None:
-        """Links to folders are not folders; hidden files only lend their sign."""
+    def test_user_folders_are_listed_if_wanted(self, tmp_path: Path) -> None:
+        """Links to folders are not folders; of hidden files only the stamps are listed."""
         marker = prepare(tmp_path)
         own = tmp_path / "submit" / "alice"
         own.mkdir()
@@ -138,19 +138,19 @@ class TestFolder:
         with dropfolder.opened(tmp_path, instance="one", marker=marker) as folder:
             found = listing.take(folder, hidden=filenames.is_hidden, user_folders=True)
             without = listing.take(folder, hidden=filenames.is_hidden, user_folders=False)
-        assert {(one.folder, one.name, one.regular) for one in found.sights} == {
+        assert {(one.folder, one.name, one.regular) for one in found.files} == {
             ("alice", "a.sh", True),
             ("", "link", False),
         }
-        assert [one.name for one in without.sights] == ["link"]
-        assert found.hidden == {listing.Sign.of((own / ".b.sh").stat())}
+        assert [one.name for one in without.files] == ["link"]
+        assert found.hidden == {listing.Stamp.of((own / ".b.sh").stat())}
 
 
 class TestMoving:
-    def test_a_lost_reply_is_recognised(
+    def test_rename_with_lost_reply_succeeds(
         self, tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Done, although the answer was an error."""
+        """The server replies ENOENT to the repeated request."""
         (tmp_path / "a").write_text("x")
         inode = (tmp_path / "a").stat().st_ino
         real = os.rename
@@ -163,10 +163,10 @@ class TestMoving:
         assert renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"), inode=inode)
         assert (tmp_path / "b").read_text() == "x"
 
-    def test_a_true_error_stays_one(
+    def test_failed_rename_is_raised(
         self, tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody else's file at the target is not ours arrived."""
+        """Another file at the target does not count."""
         (tmp_path / "a").write_text("x")
         (tmp_path / "b").write_text("other")
 
@@ -178,14 +178,14 @@ class TestMoving:
             renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"), inode=1)
         assert (tmp_path / "b").read_text() == "other"
 
-    def test_nothing_to_move_is_said(self, directory: int) -> None:
+    def test_missing_source_is_reported(self, directory: int) -> None:
         """The file was deleted meanwhile."""
         assert not renames.move(renames.Spot(directory, "a"), renames.Spot(directory, "b"))
 
 
 class TestEvents:
-    def test_renames_into_the_folder_are_told(self, tmp_path: Path) -> None:
-        """Files written in place are not among them."""
+    def test_renames_into_directory_are_reported(self, tmp_path: Path) -> None:
+        """Files written in place are not."""
         watch = events.watch(tmp_path)
         assert watch is not None
         try:
@@ -197,6 +197,6 @@ class TestEvents:
         finally:
             watch.close()
 
-    def test_no_watch_where_there_is_nothing(self, tmp_path: Path) -> None:
-        """Polling goes on without."""
+    def test_missing_directory_is_not_watched(self, tmp_path: Path) -> None:
+        """Polling works without."""
         assert events.watch(tmp_path / "missing") is None

@@ -1,4 +1,4 @@
-"""Exactly once, whatever happens: crashes at every point, lost answers, several intakes, crowds."""
+"""Exactly once: crashes at every point, lost answers, several intakes, many files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.intake import claims, inspection
 from penstock.nas import dropfolder, renames
 from penstock.slurm import answers
 from tests.unit import intakes
-from tests.unit.intakes import desk, nas
+from tests.unit.intakes import harness, nas
 
 __all__ = ["nas"]  # pytest finds the fixture by its name
 
@@ -25,10 +25,10 @@ FILES = ("a.sh", "b.sh", "c.sh")
 
 class TestCrashes:
     @pytest.mark.parametrize("traceless", [False, True])
-    async def test_a_crash_at_any_point_loses_nothing_and_doubles_nothing(
+    async def test_crash_at_any_point_submits_each_file_once(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch, traceless: bool
     ) -> None:
-        """Before and after every rename, write to the journal, and sbatch; also when sbatch dies too."""
+        """Before and after every rename, journal write and sbatch; also if sbatch is killed too."""
         real = renames.move
         faults = intakes.Faults()
 
@@ -45,7 +45,7 @@ class TestCrashes:
             folder.mkdir()
             faults.crash_at, faults.passed = point, 0
             slurm = intakes.FakeSlurm(faults, traceless=traceless)
-            here = desk(folder, slurm, name="state")
+            here = harness(folder, slurm, name="state")
             for number, name in enumerate(FILES):
                 intakes.drop(folder, name, uid=intakes.USERS[number])
             await here.settle()
@@ -57,23 +57,23 @@ class TestCrashes:
             point += 1
         assert point > 30
 
-    async def test_a_lost_journal_is_made_up_for_by_slurm(self, nas: Path) -> None:
-        """A claimed file carries its token in its name."""
+    async def test_lost_journal_is_recovered_from_slurm(self, nas: Path) -> None:
+        """The name of a claimed file contains its token."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True)
-        first = desk(nas, slurm)
+        first = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         for _ in range(3):
             await first.look()
         assert len(slurm.jobs) == 1
-        second = desk(nas, slurm, name="other")
+        second = harness(nas, slurm, name="other")
         second.instance = first.instance
         await second.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_an_sbatch_that_outlives_us_is_waited_for(self, nas: Path) -> None:
-        """Its answer counts, however long it takes."""
+    async def test_sbatch_that_outlives_intake_is_awaited(self, nas: Path) -> None:
+        """Its answer counts, however late."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         await here.look()
         await here.look()
@@ -90,10 +90,10 @@ class TestCrashes:
         await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_files_of_an_intake_that_is_gone_are_adopted_and_looked_up(self, nas: Path) -> None:
-        """One was a job already, one was not: each is one in the end."""
+    async def test_adopted_files_are_searched_in_slurm(self, nas: Path) -> None:
+        """One was submitted, the other was not: each becomes one job."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True)
-        lost, heir = desk(nas, slurm, name="lost"), desk(nas, slurm, name="heir")
+        lost, heir = harness(nas, slurm, name="lost"), harness(nas, slurm, name="heir")
         intakes.drop(nas, "a.sh")
         await lost.look()
         await lost.look()
@@ -105,22 +105,22 @@ class TestCrashes:
             lost.clock.time += 2
             lost.clerk.scan(folder, frozenset())
             (watched,) = lost.clerk.tracker.ready(lost.clock.now())
-            assert claims.take(folder, watched.sight, instance=lost.instance, cut_short=False)
+            assert claims.take(folder, watched.info, instance=lost.instance, cut_short=False)
         slurm.traces.clear()
         with dropfolder.opened(nas, instance=heir.instance, marker=heir.marker) as folder:
-            assert claims.strangers(folder, heir.instance) == {lost.instance: 2}
+            assert claims.other_instances(folder, heir.instance) == {lost.instance: 2}
             assert claims.adopt(folder, lost.instance) == 2
-            assert claims.strangers(folder, heir.instance) == {}
+            assert claims.other_instances(folder, heir.instance) == {}
         await heir.settle()
         intakes.assert_once(nas, slurm, ("a.sh", "b.sh"))
         assert slurm.asked
 
 
 class TestSeveral:
-    async def test_two_intakes_on_one_nas_do_not_double(self, nas: Path) -> None:
-        """Only one of them wins each rename, and each files away its own."""
+    async def test_two_intakes_on_one_nas_submit_each_file_once(self, nas: Path) -> None:
+        """Only one intake wins each rename, and each moves its own claims away."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        one, two = desk(nas, slurm, name="one"), desk(nas, slurm, name="two")
+        one, two = harness(nas, slurm, name="one"), harness(nas, slurm, name="two")
         names = tuple(f"{number}.sh" for number in range(40))
         for number, name in enumerate(names):
             intakes.drop(nas, name, uid=intakes.USERS[number % 3])
@@ -128,13 +128,15 @@ class TestSeveral:
             await one.look()
             await two.look()
         intakes.assert_once(nas, slurm, names)
-        states = collections.Counter(desk.clerk.journal.latest(99)[0].state for desk in (one, two))
+        states = collections.Counter(clerk.clerk.journal.latest(99)[0].state for clerk in (one, two))
         assert states == {"processed": 2}
 
-    async def test_both_may_have_seen_the_same_file(self, nas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Both lists have it, one rename fails."""
+    async def test_file_listed_by_two_intakes_is_claimed_once(
+        self, nas: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The rename of the second fails."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        one, two = desk(nas, slurm, name="one"), desk(nas, slurm, name="two")
+        one, two = harness(nas, slurm, name="one"), harness(nas, slurm, name="two")
         intakes.drop(nas, "a.sh")
         await one.look()
         await two.look()
@@ -148,10 +150,10 @@ class TestSeveral:
         intakes.assert_once(nas, slurm, ("a.sh",))
         assert two.clerk.claims == {}
 
-    async def test_ten_thousand_files_of_one_user_starve_nobody(self, nas: Path) -> None:
-        """Another's single file is among the first to be served."""
+    async def test_many_files_of_one_user_do_not_starve_others(self, nas: Path) -> None:
+        """Another user's single file is among the first to be submitted."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         for number in range(10_000):
             (nas / "submit" / f"{number}.sh").write_text(intakes.SCRIPT)
             os.chown(nas / "submit" / f"{number}.sh", intakes.USERS[0], -1)
@@ -161,9 +163,9 @@ class TestSeveral:
             await here.look()
         assert "mine.sh" in [job.name for job in slurm.jobs][: 4 * here.site.in_flight]
 
-    async def test_the_same_name_twice_keeps_both(self, nas: Path) -> None:
-        """Two users, or one who tries again: nothing is overwritten in failed/."""
-        here = desk(nas)
+    async def test_same_name_twice_overwrites_nothing(self, nas: Path) -> None:
+        """Files of two users, or a second try, get distinct names in failed/."""
+        here = harness(nas)
         for uid in (intakes.USERS[0], intakes.USERS[1], intakes.USERS[0]):
             intakes.drop(nas, "a.sh", uid=uid, text=f"#!/bin/sh\n#SBATCH --nonsense\n# {uid}\n")
             await here.settle()
@@ -173,12 +175,10 @@ class TestSeveral:
 
 
 class TestTroubles:
-    async def test_a_file_replaced_after_it_settled_becomes_one_job_with_the_new_bytes(
-        self, nas: Path
-    ) -> None:
-        """What was seen is compared with what was claimed."""
+    async def test_file_replaced_before_claim_is_submitted_with_new_content(self, nas: Path) -> None:
+        """The claimed file is compared with the one that settled."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         await here.look(step=0.6)
         await here.look(step=0.6)
@@ -190,10 +190,10 @@ class TestTroubles:
         await here.settle()
         assert [job.data for job in slurm.jobs] == [b"#!/bin/sh\necho new\n"]
 
-    async def test_a_file_deleted_before_it_is_claimed_is_nobodys_job(self, nas: Path) -> None:
-        """No error, no letter."""
+    async def test_file_deleted_before_claim_is_dropped(self, nas: Path) -> None:
+        """No job, no error text."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         path = intakes.drop(nas, "a.sh")
         await here.look(step=2)
         with dropfolder.opened(nas, instance=here.instance, marker=here.marker) as folder:
@@ -204,12 +204,12 @@ class TestTroubles:
         assert slurm.jobs == []
         assert list(intakes.filed(nas, "failed")) == []
 
-    async def test_a_folder_that_cannot_be_written_delays_and_never_doubles(
+    async def test_unwritable_processed_folder_delays_the_move(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Full or read-only after sbatch: the job is remembered, the file is moved when it can be."""
+        """After sbatch the job is in the journal; the file is moved when that is possible again."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         await here.look()
         await here.look()
@@ -228,12 +228,12 @@ class TestTroubles:
         await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_what_was_written_on_a_full_nas_is_sent_back(
+    async def test_file_written_to_full_nas_is_refused(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """With the reason; half a script is never run."""
+        """With the reason; a truncated script never runs."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         monkeypatch.setattr(dropfolder, "is_full", lambda folder: True)
         intakes.drop(nas, "a.sh")
         await here.look()
@@ -242,12 +242,12 @@ class TestTroubles:
         assert slurm.jobs == []
         assert "NAS was full" in intakes.letter(nas)[0]
 
-    async def test_a_file_that_cannot_be_read_holds_up_nobody(
+    async def test_unreadable_file_does_not_delay_others(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A damaged block is its owner's trouble, and over when it is repaired."""
+        """It is submitted once it can be read."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         real = inspection.inspect
 
         def broken(spot: renames.Spot, *, name: str, **more: Any) -> inspection.Found:
@@ -267,12 +267,12 @@ class TestTroubles:
         await here.settle()
         assert len(slurm.jobs) == 6
 
-    async def test_a_file_that_cannot_be_claimed_holds_up_nobody(
+    async def test_unclaimable_file_does_not_delay_others(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """When none can be claimed, that is said of the folder."""
+        """If no file can be claimed, the error is raised."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         real, stuck = renames.move, {"bad.sh"}
 
         def busy(source: renames.Spot, target: renames.Spot, *, inode: int = 0) -> bool:
@@ -292,10 +292,10 @@ class TestTroubles:
         await here.settle()
         assert len(slurm.jobs) == 2
 
-    async def test_a_users_folder_swapped_for_a_link_is_that_users_trouble(self, nas: Path) -> None:
-        """Nobody can make the NAS look unmounted."""
+    async def test_user_folder_replaced_by_link_does_not_delay_others(self, nas: Path) -> None:
+        """A user cannot make the NAS look unmounted."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm, user_folders=True)
+        here = harness(nas, slurm, user_folders=True)
         own = nas / "submit" / "nobody"
         own.mkdir()
         os.chown(own, intakes.USERS[0], -1)
@@ -310,20 +310,20 @@ class TestTroubles:
         await asyncio.sleep(0)
         assert [job.name for job in slurm.jobs] == ["other.sh"]
 
-    async def test_done_markers_are_removed_with_their_file(self, nas: Path) -> None:
-        """And end the wait."""
+    async def test_done_marker_completes_file_and_is_removed(self, nas: Path) -> None:
+        """The settle time is skipped."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm, settle_seconds=1000.0)
+        here = harness(nas, slurm, settle_seconds=1000.0)
         intakes.drop(nas, "a.sh")
         intakes.drop(nas, "a.sh.done", text="")
         await here.settle(looks=10)
         intakes.assert_once(nas, slurm, ("a.sh",))
         assert list((nas / "submit").iterdir()) == []
 
-    async def test_a_marker_that_came_too_late_says_nothing_of_the_next_upload(self, nas: Path) -> None:
-        """Half a script of that name is waited for; the marker goes with it when it is taken."""
+    async def test_late_marker_does_not_complete_next_upload(self, nas: Path) -> None:
+        """The next file of that name has to settle; the marker is removed with it."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         await here.settle()
         marker = intakes.drop(nas, "a.sh.done", text="")
@@ -337,10 +337,10 @@ class TestTroubles:
         assert [job.data for job in slurm.jobs[1:]] == [b"#!/bin/sh\ndate\n"]
         assert list((nas / "submit").iterdir()) == []
 
-    async def test_an_upload_broken_off_says_nothing_of_the_next_one(self, nas: Path) -> None:
-        """Even where the next file gets the inode of the one that was removed."""
+    async def test_reused_inode_does_not_complete_file(self, nas: Path) -> None:
+        """Also if the next file gets the inode of the removed one."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         part = intakes.drop(nas, "a.sh.part", text="#!/bin/sh\n")
         await here.look(step=0.05)
         part.rename(nas / "submit" / "a.sh")  # the same inode for certain
@@ -349,10 +349,10 @@ class TestTroubles:
             await here.look(step=0.05)
         assert slurm.jobs == []
 
-    async def test_anothers_marker_is_left_alone(self, nas: Path) -> None:
-        """It neither ends the wait nor is it ours to remove."""
+    async def test_marker_of_other_user_is_ignored(self, nas: Path) -> None:
+        """It neither completes the file nor is it removed."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
         intakes.drop(nas, "a.sh.done", uid=intakes.USERS[1], text="")
         for _ in range(6):
@@ -360,20 +360,20 @@ class TestTroubles:
         assert len(slurm.jobs) == 1
         assert [path.name for path in (nas / "submit").iterdir()] == ["a.sh.done"]
 
-    async def test_a_limit_that_stays_for_days_is_waited_for(self, nas: Path) -> None:
-        """However often Slurm has said no, the next try comes within a minute or so."""
+    async def test_retry_interval_is_bounded(self, nas: Path) -> None:
+        """After any number of refusals the next try comes within about a minute."""
         full = answers.Answer("later", words="QOSMaxSubmitJobPerUserLimit")
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full] * 10)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         here.clerk.refusals[intakes.USERS[0]] = 5000
         await here.settle(looks=2000)
         assert len(slurm.jobs) == 1
 
-    async def test_a_file_in_anothers_folder_is_refused(self, nas: Path) -> None:
-        """One's own folder is fine."""
+    async def test_file_in_other_users_folder_is_refused(self, nas: Path) -> None:
+        """A file in the owner's folder is accepted."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm, user_folders=True)
+        here = harness(nas, slurm, user_folders=True)
         own = nas / "submit" / "nobody"
         own.mkdir()
         os.chown(own, intakes.USERS[0], -1)

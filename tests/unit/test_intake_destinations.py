@@ -1,4 +1,4 @@
-"""Putting files away where others have left things in the way, and on a NAS that fails meanwhile."""
+"""Moving files away when names are taken, and on a NAS that fails meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from penstock.nas import renames
 from tests.unit import intakes
-from tests.unit.intakes import desk, nas
+from tests.unit.intakes import harness, nas
 
 __all__ = ["nas"]  # pytest finds the fixture by its name
 
@@ -22,8 +22,8 @@ BAD = "#!/bin/sh\n#SBATCH --no-such-option\n"
 
 
 @pytest.fixture
-def impatient() -> Iterator[None]:
-    """Whoever waits for a pipe here waits for ever."""
+def fail_when_blocked() -> Iterator[None]:
+    """Opening a pipe would block forever."""
 
     def stop(number: int, frame: object) -> None:
         raise AssertionError("the intake is held up")
@@ -45,14 +45,14 @@ def found(nas: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("fail_when_blocked")
 class TestObstacles:
     @pytest.mark.parametrize("make", [os.mkfifo, bind, lambda path: path.symlink_to("nowhere")])
-    async def test_what_lies_where_a_letter_belongs_holds_up_nobody(
+    async def test_name_of_error_text_taken_by_refused_file(
         self, nas: Path, make: Callable[[Path], None]
     ) -> None:
-        """A pipe that is called like a letter is refused as any other; the letter then gets another name."""
-        here = desk(nas)
+        """A pipe with that name is refused like any other; the error text gets another name."""
+        here = harness(nas)
         obstacle = nas / "submit" / "bad.sh.error.txt"
         make(obstacle)
         os.chown(obstacle, intakes.USERS[0], -1, follow_symlinks=False)
@@ -68,11 +68,11 @@ class TestObstacles:
 
 
 class TestTroubles:
-    async def test_a_letter_of_anothers_survives_a_look_that_fails(
+    async def test_error_text_of_other_file_survives_io_error(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A file that is called like a letter is put beside it, also when the NAS fails in between."""
-        here = desk(nas)
+        """A file named like an error text is put beside it, also if the NAS fails in between."""
+        here = harness(nas)
         intakes.drop(nas, "bad.sh", text=BAD)
         await here.settle()
         text, _ = intakes.letter(nas)
@@ -95,11 +95,11 @@ class TestTroubles:
         }
         assert found(nas, "bad.sh.error.txt").read_text() == text
 
-    async def test_the_same_bad_file_all_day_is_put_away_as_fast_as_the_first(
+    async def test_repeated_refused_file_finds_a_free_name_quickly(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A script that a timer copies every few seconds: neither its number nor its way to it runs out."""
-        here = desk(nas)
+        """A timer copies the same bad file every few seconds."""
+        here = harness(nas)
         intakes.drop(nas, "bad.sh", text=BAD)
         await here.settle()
         day = found(nas, "bad.sh").parent
@@ -117,9 +117,9 @@ class TestTroubles:
         await here.settle(looks=10)
         assert len(looks) < 1000
 
-    async def test_a_long_letter_is_written_once(self, nas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Longer than a mebibyte, since it repeats the script's words; the move after it fails at first."""
-        here = desk(nas)
+    async def test_long_error_text_is_written_once(self, nas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """More than 1 MiB, because it quotes the script; the following move fails at first."""
+        here = harness(nas)
         real, failing = renames.move, [OSError(errno.EIO, "Input/output error")]
 
         def move(source: renames.Spot, target: renames.Spot, *, inode: int = 0) -> bool:
@@ -134,9 +134,9 @@ class TestTroubles:
         assert len(intakes.letter(nas)[0]) > 1 << 20
         assert set(intakes.filed(nas, "failed")) == {"bad.sh", "bad.sh.error.txt"}
 
-    async def test_a_long_name_is_not_cut_within_a_character(self, nas: Path) -> None:
+    async def test_long_name_is_cut_at_whole_character(self, nas: Path) -> None:
         """Some servers refuse names that are not UTF-8, at every try."""
-        here = desk(nas)
+        here = harness(nas)
         intakes.drop(nas, f"x{120 * 'ä'}.sh", text=BAD)
         await here.settle()
         assert set(intakes.filed(nas, "failed")) == {f"x{99 * 'ä'}", f"x{99 * 'ä'}.error.txt"}

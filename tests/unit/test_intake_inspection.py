@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A file that is fine, owned by an ordinary user."""
+    """A valid file of an ordinary user."""
     path = tmp_path / "job.sh"
     path.write_bytes(b"#!/bin/sh\n")
     path.chmod(0o644)
@@ -38,36 +38,36 @@ def script(tmp_path: Path) -> Path:
 
 
 def inspect(
-    directory: int, name: str = "job.sh", *, shown: str = "job.sh", expected: listing.Sign | None = None
+    directory: int, name: str = "job.sh", *, shown: str = "job.sh", expected: listing.Stamp | None = None
 ) -> inspection.Found:
     return inspection.inspect(renames.Spot(directory, name), name=shown, limits=LIMITS, expected=expected)
 
 
-def refusal(directory: int, name: str = "job.sh", *, shown: str = "job.sh", passing: bool = False) -> str:
+def refusal(directory: int, name: str = "job.sh", *, shown: str = "job.sh", temporary: bool = False) -> str:
     found = inspect(directory, name, shown=shown)
     assert isinstance(found, inspection.Refusal)
     assert found.advice
-    assert found.passing == passing
+    assert found.temporary == temporary
     return found.reason
 
 
-def test_a_plain_file_of_a_users_is_read_whole(script: Path, directory: int) -> None:
-    """Owner from the file itself, content as it is."""
+def test_regular_file_is_read(script: Path, directory: int) -> None:
+    """With its owner, content and mode."""
     found = inspect(directory)
     assert isinstance(found, inspection.Script)
     assert (found.data, found.user.name, found.mode) == (b"#!/bin/sh\n", "nobody", 0o644)
 
 
-def test_links_are_not_followed(script: Path, tmp_path: Path, directory: int) -> None:
-    """Neither to secrets nor to harmless files; nothing of the target is in the answer."""
+def test_symbolic_link_is_refused(script: Path, tmp_path: Path, directory: int) -> None:
+    """Neither to secrets nor to harmless files; the answer shows nothing of the target."""
     secret = tmp_path / "secret"
     secret.write_text("root:$6$abc")
     (tmp_path / "link").symlink_to(secret)
     assert refusal(directory, "link") == "it is a symbolic link"
 
 
-def test_what_is_no_file_is_not_opened(tmp_path: Path, directory: int) -> None:
-    """A pipe would hold us for ever; a device may do anything."""
+def test_special_files_are_not_opened(tmp_path: Path, directory: int) -> None:
+    """A pipe would block forever, and opening a device can have any effect."""
     os.mkfifo(tmp_path / "pipe")
     os.mknod(tmp_path / "device", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     (tmp_path / "folder").mkdir()
@@ -79,20 +79,20 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, directory: int) -> None:
     assert refusal(directory, "socket") == "it is a socket"
 
 
-def test_a_second_name_is_refused(script: Path, tmp_path: Path, directory: int) -> None:
-    """Otherwise one user could drop another's file."""
+def test_hard_link_is_refused(script: Path, tmp_path: Path, directory: int) -> None:
+    """Otherwise one user could submit another's file."""
     os.link(script, tmp_path / "other")
     assert "hard link" in refusal(directory)
 
 
-def test_roots_files_are_refused(script: Path, directory: int) -> None:
-    """Nobody becomes root by a copy that root has made."""
+def test_file_of_root_is_refused(script: Path, directory: int) -> None:
+    """Nobody becomes root through a copy made by root."""
     os.chown(script, 0, 0)
     assert "belongs to root" in refusal(directory)
 
 
-def test_what_others_can_write_is_refused(script: Path, directory: int) -> None:
-    """Their words would run as the owner's."""
+def test_file_writable_by_others_is_refused(script: Path, directory: int) -> None:
+    """Otherwise their commands would run as the owner."""
     script.chmod(0o646)
     assert "everybody may write" in refusal(directory)
     script.chmod(0o664)
@@ -100,8 +100,8 @@ def test_what_others_can_write_is_refused(script: Path, directory: int) -> None:
     assert "group may write" in refusal(directory)
 
 
-def test_a_site_may_trust_its_groups(script: Path, directory: int) -> None:
-    """Where shared folders set the group on everything."""
+def test_group_writable_file_is_accepted_if_site_allows(script: Path, directory: int) -> None:
+    """Some sites set the group on all files of shared folders."""
     script.chmod(0o664)
     os.chown(script, NOBODY.pw_uid, pwd.getpwnam("games").pw_gid)
     trusting = inspection.Limits(largest_bytes=1000, group_writable=True)
@@ -111,31 +111,31 @@ def test_a_site_may_trust_its_groups(script: Path, directory: int) -> None:
     assert isinstance(found, inspection.Script)
 
 
-def test_a_group_of_the_users_own_is_nobody_else(script: Path, directory: int) -> None:
-    """Many systems make a group for each user and files that it may write."""
+def test_file_writable_by_private_group_is_accepted(script: Path, directory: int) -> None:
+    """Many systems create a private group for each user, with files writable by it."""
     games = pwd.getpwnam("games")
     script.chmod(0o664)
     os.chown(script, games.pw_uid, games.pw_gid)
     assert isinstance(inspect(directory), inspection.Script)
 
 
-def test_an_oversized_file_is_not_read(script: Path, directory: int) -> None:
-    """A gigabyte costs nothing: it is refused by its size."""
+def test_oversized_file_is_not_read(script: Path, directory: int) -> None:
+    """Refused by its size."""
     with script.open("r+b") as stream:
         stream.truncate(2**30)
     assert "1024.0 MiB" in refusal(directory)
 
 
-def test_an_owner_without_a_name_is_refused(script: Path, directory: int) -> None:
-    """A number that this host does not know is no identity; it may be the name service that is away."""
+def test_unknown_owner_is_refused_as_temporary(script: Path, directory: int) -> None:
+    """The name service may be unavailable."""
     os.chown(script, 4242424, 4242424)
-    assert "4242424" in refusal(directory, passing=True)
+    assert "4242424" in refusal(directory, temporary=True)
 
 
-def test_a_group_that_the_host_does_not_know_may_be_the_users_own(
+def test_unknown_group_is_refused_as_temporary(
     script: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is let through, and nothing held against the file for good."""
+    """It may be the user's private group."""
     games = pwd.getpwnam("games")
     script.chmod(0o664)
     os.chown(script, games.pw_uid, games.pw_gid)
@@ -144,28 +144,28 @@ def test_a_group_that_the_host_does_not_know_may_be_the_users_own(
         raise KeyError(gid)
 
     monkeypatch.setattr(grp, "getgrgid", away)
-    assert "group may write" in refusal(directory, passing=True)
+    assert "group may write" in refusal(directory, temporary=True)
 
 
-def test_names_that_cannot_be_a_jobs_are_refused(script: Path, directory: int) -> None:
-    """The reason is about the name."""
+def test_invalid_name_is_refused(script: Path, directory: int) -> None:
+    """With a reason about the name."""
     assert "control character" in refusal(directory, shown="a\nb")
 
 
-def test_a_file_that_is_not_as_it_was_when_it_settled_is_waited_for(script: Path, directory: int) -> None:
-    """It was replaced or written after the last look."""
-    before = listing.Sign.of(script.stat())
+def test_file_changed_since_it_settled_is_unsettled(script: Path, directory: int) -> None:
+    """Replaced or written after the last pass."""
+    before = listing.Stamp.of(script.stat())
     assert isinstance(inspect(directory, expected=before), inspection.Script)
     script.write_bytes(b"#!/bin/sh\necho more\n")
     found = inspect(directory, expected=before)
     assert isinstance(found, inspection.Unsettled)
-    assert found.sign == listing.Sign.of(script.stat())
+    assert found.stamp == listing.Stamp.of(script.stat())
 
 
-def test_a_file_that_changes_while_it_is_read_is_waited_for(
+def test_file_changed_while_read_is_unsettled(
     script: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is submitted was all there at one moment."""
+    """Submitted content existed as a whole at one moment."""
     real = os.read
 
     def read_and_write(descriptor: int, most: int) -> bytes:
@@ -178,6 +178,6 @@ def test_a_file_that_changes_while_it_is_read_is_waited_for(
     assert isinstance(inspect(directory), inspection.Unsettled)
 
 
-def test_a_file_that_is_gone_is_nothing(directory: int) -> None:
-    """No error: its owner has changed their mind."""
+def test_missing_file_is_no_error(directory: int) -> None:
+    """Its owner has removed it."""
     assert inspect(directory, "missing") is None

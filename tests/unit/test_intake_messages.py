@@ -1,4 +1,4 @@
-"""What people and service managers are told: letters, the inbox, settings, units."""
+"""Error texts, the inbox, settings and systemd units of the intake."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TYPOS = b"#!/bin/bash\n#SBATCH --tme=3\n#SBATCH --nodes=zwei\necho hi\n"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
-def test_a_name_that_nobody_knows_now_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name service may have been away for a moment."""
+def test_unknown_user_name_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name service may have been unavailable for a moment."""
     monkeypatch.setattr(status, "_known", {})
     with monkeypatch.context() as away:
         away.setattr(pwd, "getpwuid", {}.__getitem__)
@@ -45,7 +45,7 @@ def test_a_name_that_nobody_knows_now_is_asked_for_again(monkeypatch: pytest.Mon
     assert status.user_of(0) == "root"
 
 
-def test_a_letter_says_everything_that_is_wrong_and_what_to_do() -> None:
+def test_error_text_lists_all_findings() -> None:
     """The reviewed text, with the compiler's findings."""
     done = compiler.compile_script(TYPOS, name="typos.sh", variables={})
     found = messages.findings(TYPOS, done.diagnostics)
@@ -53,8 +53,8 @@ def test_a_letter_says_everything_that_is_wrong_and_what_to_do() -> None:
     assert text == goldens.reviewed("intake_letter.txt", text)
 
 
-def test_the_readmes_first_job_is_a_valid_script() -> None:
-    """Who copies it gets a job."""
+def test_example_in_readme_is_valid() -> None:
+    """A user who copies it gets a job."""
     lines = [line[4:] for line in messages.README.splitlines() if line.startswith("    ")]
     assert compiler.compile_script("\n".join(lines).encode(), name="first.sh", variables={}).ok
 
@@ -69,8 +69,8 @@ class TestInbox:
         (nas / wellknown.DROP_FOLDER).mkdir()
         (nas / wellknown.DROP_FOLDER / wellknown.DROP_INDEX).write_bytes(msgspec.json.encode(found))
 
-    def test_it_shows_ones_own_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And everybody's when asked, or for root; problems first."""
+    def test_inbox_shows_own_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All files with --all; the problem comes first."""
         self.put(tmp_path)
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
         run = clicks.CliRunner().invoke
@@ -80,47 +80,47 @@ class TestInbox:
         assert "other.sh" in everything
         assert "read-only" in everything
 
-    def test_no_inbox_is_said_in_a_line(self, tmp_path: Path) -> None:
-        """With what may be the matter."""
+    def test_missing_inbox_is_an_error(self, tmp_path: Path) -> None:
+        """One line."""
         result = clicks.CliRunner().invoke(inbox.inbox, ["--nas", str(tmp_path)])
         assert isinstance(result.exception, errors.PenstockError)
         assert "there is no inbox" in result.exception.message
 
     @as_root
-    async def test_it_is_written_when_something_has_changed(self, tmp_path: Path) -> None:
-        """Here and on the NAS; not on the NAS while something is wrong with it."""
+    async def test_inbox_is_written_after_a_change(self, tmp_path: Path) -> None:
+        """On this host and on the NAS, but not on a NAS that has a problem."""
         nas = tmp_path / "nas"
         nas.mkdir()
-        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        here = intakes.Harness(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
         reporter = publisher.Reporter(tmp_path / "local.json", nas / "inbox.json")
         intakes.drop(nas, "a.sh")
-        await desk.look()
-        reporter.report(desk.clerk, "read-only", desk.clock.now())
+        await here.look()
+        reporter.report(here.clerk, "read-only", here.clock.now())
         assert not (nas / "inbox.json").exists()
         said = msgspec.json.decode((tmp_path / "local.json").read_bytes(), type=status.Inbox)
         assert (said.problem, [item.state for item in said.waiting]) == ("read-only", ["arriving"])
-        await desk.settle()
-        reporter.report(desk.clerk, "", desk.clock.now() + 10)
+        await here.settle()
+        reporter.report(here.clerk, "", here.clock.now() + 10)
         said = msgspec.json.decode((nas / "inbox.json").read_bytes(), type=status.Inbox)
         assert [(item.name, item.job, item.state) for item in said.done] == [("a.sh", "1", "processed")]
 
     @as_root
-    async def test_a_folder_is_said_to_be_left_alone(self, tmp_path: Path) -> None:
-        """Its owner would wait for its files for ever; not where the site has folders for users."""
+    async def test_inbox_shows_ignored_folder(self, tmp_path: Path) -> None:
+        """Its owner would wait forever otherwise. Not where the site has user folders."""
         nas = tmp_path / "nas"
         nas.mkdir()
-        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
-        await desk.look()
+        here = intakes.Harness(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        await here.look()
         (nas / "submit" / "jobs").mkdir()
-        await desk.look()
-        (item,) = publisher.look(desk.clerk, "").waiting
+        await here.look()
+        (item,) = publisher.snapshot(here.clerk, "").waiting
         assert (item.name, item.state, item.uid) == ("jobs", "left", os.geteuid())
         assert "only files become jobs" in item.words
 
 
 class TestSettings:
-    def test_the_labs_settings_are_understood(self, tmp_path: Path) -> None:
-        """Every key is one, and a user's folder is on the NAS."""
+    def test_settings_of_lab_are_valid(self, tmp_path: Path) -> None:
+        """Every key is known, and the user's folder is on the NAS."""
         place = paths.LabPaths(Path("/tmp/x"))  # noqa: S108  # never made
         lab = spec.LabSpec(name="x", port_base=21000, user="alice", user_created=False)
         described = loader.loads(sitefile.render(place, lab, address=None).encode())
@@ -142,15 +142,15 @@ class TestSettings:
             ({"sbatch_seconds": 150}, "uncertain_seconds is 150, and sbatch_seconds 150"),
         ],
     )
-    def test_wrong_settings_are_named(self, tmp_path: Path, changes: dict[str, object], said: str) -> None:
-        """In one line."""
+    def test_wrong_settings_are_refused(self, tmp_path: Path, changes: dict[str, object], said: str) -> None:
+        """The message names the key."""
         plain = {"folder": "/nas", "state": "/var/lib/x", "slurm_conf": "/etc/slurm/slurm.conf"}
         (tmp_path / "c").write_text(json.dumps(plain | changes))
         with pytest.raises(errors.UsageError, match=said):
             settings.load(tmp_path / "c")
 
-    def test_only_root_can_run_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Said before anything is made."""
+    def test_intake_requires_root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Checked before anything is created."""
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
         site = settings.Settings(folder="/nas", state=str(tmp_path / "s"), slurm_conf="")
         with pytest.raises(errors.UsageError, match="only root"):
@@ -159,8 +159,8 @@ class TestSettings:
 
 
 class TestService:
-    def test_systemd_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Through the socket that it names; nothing happens without one."""
+    def test_systemd_is_notified(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Through $NOTIFY_SOCKET; without it nothing happens."""
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
         systemd.notify("READY=1")
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
@@ -171,8 +171,8 @@ class TestService:
             systemd.notify("READY=1", "STATUS=well")
             assert receiver.recv(100) == b"READY=1\nSTATUS=well"
 
-    def test_the_watchdog_hears_twice_as_often_as_it_wants(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And nobody is told when there is none."""
+    def test_watchdog_interval_is_half_of_watchdog_usec(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Zero without a watchdog."""
         monkeypatch.setenv("WATCHDOG_USEC", "30000000")
         assert systemd.watchdog_seconds() == 15.0
         monkeypatch.setenv("WATCHDOG_USEC", "nonsense")
@@ -181,8 +181,8 @@ class TestService:
 
 class TestUnits:
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    def test_units_are_hardened_and_watched(self, path: Path) -> None:
-        """What the operations manual promises."""
+    def test_units_are_hardened_and_have_a_watchdog(self, path: Path) -> None:
+        """As docs/operations.md promises."""
         unit = configparser.RawConfigParser(strict=False, comment_prefixes="#")
         unit.optionxform = str  # type: ignore[method-assign,assignment]  # systemd's keys have capitals
         unit.read(path)
@@ -196,7 +196,7 @@ class TestUnits:
         assert program == "/usr/bin/penstock"
         assert command in main.COMMANDS
 
-    def test_penstockd_has_no_capability_and_the_intake_no_more_than_it_uses(self) -> None:
+    def test_units_bound_capabilities(self) -> None:
         """The e2e test runs the intake with exactly these."""
         lines = [line for path in UNITS for line in path.read_text().splitlines()]
         sets = [line.partition("=")[2] for line in lines if line.startswith("CapabilityBoundingSet=")]
@@ -205,7 +205,7 @@ class TestUnits:
 
     @pytest.mark.needs("systemd-analyze", package="systemd")
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    def test_systemd_understands_them(self, path: Path, tmp_path: Path) -> None:
+    def test_units_pass_systemd_analyze(self, path: Path, tmp_path: Path) -> None:
         """No unknown key, no wrong value."""
         unit = tmp_path / path.name
         unit.write_text(path.read_text().replace("/usr/bin/penstock", "/bin/true"))
@@ -217,16 +217,16 @@ class TestUnits:
 
 @as_root
 class TestIntake:
-    async def test_a_nas_that_goes_and_comes_is_said_once_each(
+    async def test_unmounted_nas_is_logged_once(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Files wait; nothing is made where the NAS was."""
+        """Files wait; nothing is created at the mount point."""
         caplog.set_level("INFO")
         nas = tmp_path / "nas"
         nas.mkdir()
-        desk = intakes.Desk(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
-        site = msgspec.structs.replace(desk.site, status=str(tmp_path / "inbox.json"))
-        intake = intake_running.Intake(site, desk.clerk)
+        here = intakes.Harness(nas, tmp_path / "state", intakes.FakeSlurm(intakes.Faults()), intakes.Clock())
+        site = msgspec.structs.replace(here.site, status=str(tmp_path / "inbox.json"))
+        intake = intake_running.Intake(site, here.clerk)
         intake.tick()
         assert intake.problem == ""
         intakes.drop(nas, "a.sh")
@@ -241,19 +241,19 @@ class TestIntake:
         nas.rmdir()
         (tmp_path / "away").rename(nas)
         began = time.monotonic()
-        while desk.clerk.claims or any((nas / "submit").iterdir()):
-            desk.clock.time += 1
+        while here.clerk.claims or any((nas / "submit").iterdir()):
+            here.clock.time += 1
             intake.tick()
             await asyncio.sleep(0)
             assert time.monotonic() - began < 120
-        assert len(desk.slurm.jobs) == 1
+        assert len(here.slurm.jobs) == 1
         assert sum("marker is missing" in record.message for record in caplog.records) == 1
-        intake._unprepare()
+        intake._close_folder()
 
 
 class TestHealth:
-    def test_the_intake_is_well_when_the_one_that_lives_has_spoken(self, tmp_path: Path) -> None:
-        """Words of an earlier process, or old ones, count for nothing."""
+    def test_intake_is_healthy_if_its_inbox_is_recent(self, tmp_path: Path) -> None:
+        """An inbox of an earlier process, or an old one, does not count."""
         path = tmp_path / "inbox.json"
         assert "not said anything" in health.inbox(path)
         said = status.Inbox(NOW, "host", "read-only", (), (), pid=os.getpid())

@@ -1,4 +1,4 @@
-"""A NAS that answers late or wrongly, a host that stands still, a kill in between: each file is one job."""
+"""A NAS that answers late or wrongly, a host that stalls, a crash in between: each file becomes one job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.journal import entries
 from penstock.nas import dropfolder, listing
 from penstock.slurm import spools
 from tests.unit import intakes
-from tests.unit.intakes import desk, nas
+from tests.unit.intakes import harness, nas
 
 __all__ = ["nas"]  # pytest finds the fixture by its name
 
@@ -24,11 +24,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 class TestKilled:
-    async def test_a_claimed_file_that_is_still_being_written_is_waited_for_by_the_next_one(
-        self, nas: Path
-    ) -> None:
-        """A writer that had paused goes on after the claim; the intake that had seen it was killed."""
-        here = desk(nas)
+    async def test_claimed_file_still_being_written_has_to_settle_after_restart(self, nas: Path) -> None:
+        """The writer paused and went on after the claim; the intake that had seen it was killed."""
+        here = harness(nas)
         written = intakes.drop(nas, "a.sh")
         with written.open("a", buffering=1) as stream:
             written.rename(nas / ".work" / here.instance / f"{here.instance:0<32}.-.a.sh")
@@ -39,11 +37,9 @@ class TestKilled:
         intakes.assert_once(nas, here.slurm, ("a.sh",))
         assert here.slurm.jobs[0].data.decode() == intakes.SCRIPT + 3 * "true\n"
 
-    async def test_a_file_that_may_be_cut_short_is_one_also_for_the_next_intake(
-        self, nas: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Copied while the NAS was full, claimed, and then the intake is killed; there is room again."""
-        here = desk(nas)
+    async def test_truncated_mark_survives_restart(self, nas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Copied while the NAS was full and claimed before a crash; the NAS has room again."""
+        here = harness(nas)
         intakes.drop(nas, "a.sh")
         monkeypatch.setattr(dropfolder, "is_full", lambda folder: True)
         await here.look()
@@ -65,11 +61,11 @@ class TestKilled:
 
 
 class TestLateAnswers:
-    async def test_a_file_that_was_claimed_although_the_nas_said_no_is_not_forgotten(
+    async def test_claim_whose_rename_timed_out_is_found(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A soft mount gives up, its server does not, and where the file is can be seen later only."""
-        here = desk(nas)
+        """A soft mount gives up, its server completes the rename, and lstat works only later."""
+        here = harness(nas)
         intakes.drop(nas, "a.sh")
         rename, stat = os.rename, os.stat
         answered: list[str] = []
@@ -98,10 +94,10 @@ class TestLateAnswers:
 
 
 class TestStandstill:
-    async def test_an_old_answer_does_not_prove_that_slurm_never_had_it(self, nas: Path) -> None:
-        """Slurm is slow to tell; the host stands still while the second answer waits to be read."""
+    async def test_age_of_answer_counts_from_question(self, nas: Path) -> None:
+        """Slurm is slow to list the job, and the host stalls before the second answer is read."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, blind=2)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         await here.look()
         await here.look()
@@ -115,7 +111,7 @@ class TestStandstill:
 
 
 class Broken:
-    """An entry of a folder whose inode the NAS cannot read."""
+    """A directory entry whose inode the NAS cannot read."""
 
     def __init__(self, entry: os.DirEntry[str]) -> None:
         self.name = entry.name
@@ -140,27 +136,25 @@ class TestOneBrokenFile:
         self.broken = {"broken.sh", ".hidden"}
         monkeypatch.setattr(os, "scandir", scandir)
 
-    async def test_a_file_that_cannot_be_looked_at_holds_up_nobody_elses(
+    async def test_unreadable_entry_does_not_delay_others(
         self, nas: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It is said once, and it is taken when it can be read again."""
-        here = desk(nas)
+        """It is logged once, and submitted once it can be read."""
+        here = harness(nas)
         for name in ("broken.sh", ".hidden", "a.sh"):
             intakes.drop(nas, name)
         for _ in range(6):
             await here.look()
         assert [job.name for job in here.slurm.jobs] == ["a.sh"]
-        assert caplog.text.count("'broken.sh' cannot be looked at: Stale file handle") == 1
+        assert caplog.text.count("'broken.sh' cannot be read: Stale file handle") == 1
         self.broken = set()
         (nas / "submit" / ".hidden").unlink()
         await here.settle()
         intakes.assert_once(nas, here.slurm, ("a.sh", "broken.sh"))
 
-    async def test_what_is_known_of_a_file_is_not_forgotten_with_one_bad_look(
-        self, nas: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It was written while the NAS was full: it is still one that may be cut short."""
-        here = desk(nas)
+    async def test_failed_scan_keeps_state_of_file(self, nas: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It was written while the NAS was full, so it may still be truncated."""
+        here = harness(nas)
         self.broken = set()
         intakes.drop(nas, "broken.sh")
         intakes.drop(nas, ".other.sh")
@@ -176,16 +170,16 @@ class TestOneBrokenFile:
         assert "while the NAS was full" in intakes.letter(nas)[0]
 
     @pytest.mark.parametrize("boots", [False, True])
-    async def test_a_claimed_file_that_cannot_be_looked_at_holds_up_nobody_elses(
+    async def test_unreadable_claim_does_not_delay_others(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch, boots: bool
     ) -> None:
-        """After a restart it is not taken for one that is gone, nor for one that was never submitted."""
+        """After a restart it counts neither as removed nor as never submitted."""
         monkeypatch.setattr(claims, "LONGEST_WAIT", 5.0)
         spool, boot = nas.parent / "spool", nas.parent / "boot_id"
         boot.write_text("1")
         monkeypatch.setattr(spools, "BOOT_ID", boot)
         slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(spool))
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "b.sh")
         while not slurm.jobs:
             await here.look(step=0.6)
@@ -211,11 +205,11 @@ class TestOneBrokenFile:
 
 class TestPowerCuts:
     @pytest.mark.parametrize("failing", ["marker", "sync"])
-    async def test_nothing_is_submitted_before_its_claim_has_reached_the_disk(
+    async def test_claim_is_synced_before_submission(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch, failing: str
     ) -> None:
-        """Else a power cut of the NAS would lay it into submit/ again, to become a second job."""
-        here = desk(nas)
+        """Otherwise a power cut of the NAS would restore the file in submit/ and make a second job."""
+        here = harness(nas)
         intakes.drop(nas, "a.sh")
         sync, drop_marker, troubles = os.fsync, claims.drop_marker, [OSError(errno.EIO, "Input/output error")]
         synced: list[int] = []
@@ -226,10 +220,10 @@ class TestPowerCuts:
             sync(descriptor)
             synced.append(len(here.slurm.jobs))
 
-        def drop(folder: dropfolder.Folder, sight: listing.Sight) -> None:
+        def drop(folder: dropfolder.Folder, info: listing.FileInfo) -> None:
             if failing == "marker" and troubles:
                 raise troubles.pop()
-            drop_marker(folder, sight)
+            drop_marker(folder, info)
 
         monkeypatch.setattr(os, "fsync", fsync)
         monkeypatch.setattr(claims, "drop_marker", drop)
@@ -240,11 +234,11 @@ class TestPowerCuts:
             await here.look()
         assert synced[:2] == [0, 0]
 
-    async def test_nor_before_it_has_left_its_users_folder_there(
+    async def test_user_folder_is_synced_before_submission(
         self, nas: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The folder that it was taken from is one of the two that a rename changes."""
-        here = desk(nas, user_folders=True)
+        """A rename changes the source folder, too."""
+        here = harness(nas, user_folders=True)
         own = nas / "submit" / "alice"
         own.mkdir()
         os.chown(own, intakes.USERS[0], -1)
@@ -262,9 +256,9 @@ class TestPowerCuts:
         assert own.stat().st_ino in synced
 
 
-async def test_an_sbatch_that_waits_for_its_job_does_not_keep_the_next_intake_waiting(nas: Path) -> None:
-    """`#SBATCH --wait`, and a restart: it has named the job, and its end may be days away."""
-    here = desk(nas)
+async def test_sbatch_wait_does_not_delay_next_intake(nas: Path) -> None:
+    """`#SBATCH --wait`, then a restart: sbatch has printed the job id and may run for days."""
+    here = harness(nas)
     intakes.drop(nas, "a.sh")
     await here.look()
     await here.look()

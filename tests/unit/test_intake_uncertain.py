@@ -1,4 +1,4 @@
-"""What cannot be known is asked, what may pass is waited for: lost answers, reboots, hosts in trouble."""
+"""Unknown outcomes are looked up in Slurm, temporary problems of the host are waited out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.intake import cycle
 from penstock.journal import entries
 from penstock.slurm import answers, spools, submissions
 from tests.unit import intakes
-from tests.unit.intakes import desk, nas
+from tests.unit.intakes import harness, nas
 
 __all__ = ["nas"]  # pytest finds the fixture by its name
 
@@ -22,7 +22,7 @@ FILES = ("a.sh", "b.sh", "c.sh")
 
 
 class TestReboots:
-    """The power fails just after a submission: no trace is left, and the journal may lack its end."""
+    """A power cut just after a submission: the traces are lost, and maybe the last journal entries."""
 
     @pytest.fixture
     def boot(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -31,10 +31,10 @@ class TestReboots:
         monkeypatch.setattr(spools, "BOOT_ID", path)
         return path
 
-    async def submitted(self, nas: Path) -> intakes.Desk:
-        """One file is a job, and only slurmctld knows it."""
+    async def submitted(self, nas: Path) -> intakes.Harness:
+        """A submitted file whose job only slurmctld knows."""
         slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(nas.parent / "spool"))
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         await here.look()
         intakes.drop(nas, "a.sh")
         while not slurm.jobs:
@@ -45,12 +45,12 @@ class TestReboots:
     def reboot(self, boot: Path) -> None:
         boot.write_text("2")
 
-    def restart(self, here: intakes.Desk) -> None:
+    def restart(self, here: intakes.Harness) -> None:
         here.slurm.spool = spools.Spool(here.folder.parent / "spool")
         here.start()
 
-    async def test_the_second_start_doubts_what_the_first_one_doubted(self, nas: Path, boot: Path) -> None:
-        """Slurm could not be asked in between: the file still becomes one job."""
+    async def test_doubt_survives_second_start(self, nas: Path, boot: Path) -> None:
+        """Slurm could not be asked in between; the file still becomes one job."""
         here = await self.submitted(nas)
         self.reboot(boot)
         here.slurm.silent = 1000
@@ -64,8 +64,8 @@ class TestReboots:
         await here.settle()
         intakes.assert_once(nas, here.slurm, ("a.sh",))
 
-    async def test_a_start_without_the_nas_forgets_no_doubt(self, nas: Path, boot: Path) -> None:
-        """Nothing was looked at, so nothing is known."""
+    async def test_doubt_survives_start_without_nas(self, nas: Path, boot: Path) -> None:
+        """Nothing was read in between."""
         here = await self.submitted(nas)
         self.reboot(boot)
         self.restart(here)
@@ -73,8 +73,8 @@ class TestReboots:
         await here.settle()
         intakes.assert_once(nas, here.slurm, ("a.sh",))
 
-    async def test_what_the_journal_says_waits_may_have_been_tried_again(self, nas: Path, boot: Path) -> None:
-        """The power has taken back the entry of the try that succeeded."""
+    async def test_waiting_entry_is_looked_up_after_reboot(self, nas: Path, boot: Path) -> None:
+        """The power cut undid the entry of the try that succeeded."""
         here = await self.submitted(nas)
         (entry,) = here.clerk.journal.open()
         here.clerk.journal.put(msgspec.structs.replace(entry, state=entries.WAITING))
@@ -86,9 +86,9 @@ class TestReboots:
 
 class TestDoubt:
     @staticmethod
-    async def killed_after_submitting(nas: Path, slurm: intakes.FakeSlurm) -> intakes.Desk:
-        """An intake that was killed when Slurm had the job of a.sh, and has been started again."""
-        here = desk(nas, slurm)
+    async def killed_after_submitting(nas: Path, slurm: intakes.FakeSlurm) -> intakes.Harness:
+        """An intake that was killed after Slurm had the job of a.sh, and was restarted."""
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         while not slurm.jobs:
             await here.look()
@@ -97,15 +97,15 @@ class TestDoubt:
         return here
 
     @pytest.mark.parametrize("silent", [1, 9])
-    async def test_time_in_which_slurm_cannot_be_asked_does_not_count(self, nas: Path, silent: int) -> None:
-        """slurmdbd is back, and slurmctld has not yet sent it what it has itself forgotten."""
+    async def test_outage_of_slurm_restarts_the_uncertain_period(self, nas: Path, silent: int) -> None:
+        """slurmdbd is back, but slurmctld has not sent it the jobs that it has itself forgotten."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, silent=silent, blind=2)
         here = await self.killed_after_submitting(nas, slurm)
         await here.settle(looks=1000)
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_an_answer_from_before_such_a_time_does_not_count(self, nas: Path) -> None:
-        """Only answers in a row, over the whole time, say that Slurm has no such job."""
+    async def test_answers_before_outage_do_not_count(self, nas: Path) -> None:
+        """Only an unbroken series of answers proves that Slurm has no such job."""
         slurm = intakes.FakeSlurm(intakes.Faults(), traceless=True, blind=1)
         here = await self.killed_after_submitting(nas, slurm)
         while not slurm.asked:
@@ -114,27 +114,27 @@ class TestDoubt:
         await here.settle(looks=1000)
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_a_gres_that_only_slurm_conf_names_is_slurms_to_judge(self, nas: Path) -> None:
-        """The intake does not know its GresTypes, and sbatch does."""
+    async def test_gres_unknown_to_intake_is_left_to_sbatch(self, nas: Path) -> None:
+        """The intake does not know GresTypes, sbatch does."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh", text="#!/bin/sh\n#SBATCH --gres=lscratch:100\ntrue\n")
         await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_an_unknown_outcome_is_looked_up_before_it_is_tried_again(self, nas: Path) -> None:
-        """Not found for long enough means: there is no such job."""
+    async def test_unknown_outcome_is_looked_up_before_retry(self, nas: Path) -> None:
+        """Slurm has no such job if it is not found for long enough."""
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[answers.Answer("unknown")])
-        intakes_desk = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
-        await intakes_desk.settle()
+        await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
         assert slurm.asked >= 2
 
-    async def test_jobs_of_others_with_the_same_token_count_for_nothing(self, nas: Path) -> None:
-        """Nobody can make another's file vanish."""
+    async def test_jobs_of_other_users_with_same_token_are_ignored(self, nas: Path) -> None:
+        """No user can make another user's file vanish."""
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[answers.Answer("unknown")])
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
         for _ in range(3):
             await here.look()
@@ -144,11 +144,11 @@ class TestDoubt:
         await here.settle()
         assert [job.uid for job in slurm.jobs] == [intakes.USERS[1], intakes.USERS[0]]
 
-    async def test_not_now_is_tried_again_and_holds_up_nobody_else(self, nas: Path) -> None:
-        """A limit of one user's is that user's alone."""
+    async def test_limit_of_one_user_does_not_delay_others(self, nas: Path) -> None:
+        """The file is submitted once the limit is gone."""
         full = answers.Answer("later", words="AssocMaxSubmitJobLimit")
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full, full, full])
-        here = desk(nas, slurm, in_flight=1, in_flight_per_user=1)
+        here = harness(nas, slurm, in_flight=1, in_flight_per_user=1)
         intakes.drop(nas, "a.sh", uid=intakes.USERS[0])
         for _ in range(3):
             await here.look(step=0.7)
@@ -157,11 +157,11 @@ class TestDoubt:
         await here.settle()
         assert sorted(job.name for job in slurm.jobs) == ["a.sh", "b.sh"]
 
-    async def test_a_limit_that_stays_does_not_claim_the_whole_folder(self, nas: Path) -> None:
-        """Files wait where their owner put them."""
+    async def test_files_beyond_limit_stay_in_submit(self, nas: Path) -> None:
+        """Only a few files of a user at the limit are claimed."""
         full = answers.Answer("later", words="QOSMaxSubmitJobPerUserLimit")
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[full] * 1000)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         for number in range(50):
             intakes.drop(nas, f"{number}.sh")
         for _ in range(60):
@@ -177,11 +177,11 @@ class TestDoubt:
         await here.settle(looks=2000)
         assert len(slurm.jobs) == 51
 
-    async def test_words_that_a_user_has_put_into_an_answer_hold_up_nobody_else(self, nas: Path) -> None:
-        """What an answer means is not read from its words again."""
+    async def test_user_text_in_answer_is_not_interpreted(self, nas: Path) -> None:
+        """A partition name that looks like a connection failure does not delay others."""
         words = "invalid partition specified: connect failure"
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[answers.Answer("later", words=words)] * 9)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         for number in range(9):
             intakes.drop(nas, f"evil{number}.sh", uid=intakes.USERS[1])
         for _ in range(4):
@@ -192,11 +192,11 @@ class TestDoubt:
             await here.look(step=0.6)
         assert [job.name for job in slurm.jobs][:1] == ["good.sh"]
 
-    async def test_a_slurmctld_out_of_reach_is_asked_by_nobody_for_a_while(self, nas: Path) -> None:
-        """One sbatch that found nobody is enough."""
+    async def test_unreachable_slurmctld_delays_all_submissions(self, nas: Path) -> None:
+        """One sbatch that cannot connect is enough."""
         away = answers.Answer("later", words="Unable to contact slurm controller", away=True)
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[away])
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         for _ in range(3):
             await here.look(step=0.6)
@@ -208,21 +208,21 @@ class TestDoubt:
         await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh", "b.sh"))
 
-    async def test_a_script_that_asks_for_no_job_is_refused_with_its_line(self, nas: Path) -> None:
-        """sbatch --test-only answers and submits nothing: it would be looked for and asked again for ever."""
+    async def test_script_with_test_only_is_refused(self, nas: Path) -> None:
+        """sbatch --test-only submits nothing: the file would be looked up and submitted forever."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh", text="#!/bin/sh\n#SBATCH --time=1\n#SBATCH --test-only\ntrue\n")
         await here.settle()
         assert slurm.jobs == []
         letter, _ = intakes.letter(nas)
-        assert "line 3: with --test-only (a.sh:3) sbatch only says when a job could start" in letter
+        assert "line 3: with --test-only (a.sh:3) sbatch only reports when a job could start" in letter
         assert "      #SBATCH --test-only\n" in letter
 
-    async def test_what_slurm_refuses_is_explained(self, nas: Path) -> None:
-        """In Slurm's own words, beside the file."""
+    async def test_error_text_quotes_slurm(self, nas: Path) -> None:
+        """It is beside the file and belongs to its owner."""
         no = answers.Answer("rejected", words="Batch job submission failed: Invalid account")
-        here = desk(nas, intakes.FakeSlurm(intakes.Faults(), saying=[no]))
+        here = harness(nas, intakes.FakeSlurm(intakes.Faults(), saying=[no]))
         intakes.drop(nas, "a.sh")
         await here.settle()
         assert list(intakes.filed(nas, "failed")) == ["a.sh", "a.sh.error.txt"]
@@ -231,12 +231,12 @@ class TestDoubt:
         assert owner == intakes.USERS[0]
 
 
-class TestPatience:
-    """Troubles of the host that look like a mistake of the user's."""
+class TestGracePeriod:
+    """Problems of the host that look like a user's mistake."""
 
     @pytest.fixture
     def unknown(self, monkeypatch: pytest.MonkeyPatch) -> set[int]:
-        """Owners that the name service does not know at the moment."""
+        """Uids that the name service does not know now."""
         real, gone = pwd.getpwuid, {intakes.USERS[0]}
 
         def getpwuid(uid: int) -> pwd.struct_passwd:
@@ -252,39 +252,35 @@ class TestPatience:
             (nas / "submit" / name).write_text(intakes.SCRIPT)
             os.chown(nas / "submit" / name, uid, -1)
 
-    async def test_an_owner_that_nobody_knows_yet_is_waited_for(self, nas: Path, unknown: set[int]) -> None:
-        """As after a boot, while sssd starts; others are served, and the inbox says why it waits."""
+    async def test_unknown_owner_is_waited_for(self, nas: Path, unknown: set[int]) -> None:
+        """As after a boot, while sssd starts; other users are served, and the inbox shows the reason."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         self.put(nas, *FILES)
         self.put(nas, "other.sh", uid=intakes.USERS[1])
         for _ in range(500):
             await here.look()
         assert [job.name for job in slurm.jobs] == ["other.sh"]
-        assert all("is no user of this host" in claim.words for claim in here.clerk.claims.values())
+        assert all("is not a user of this host" in claim.words for claim in here.clerk.claims.values())
         unknown.clear()
         await here.settle()
         intakes.assert_once(nas, slurm, (*FILES, "other.sh"))
 
-    async def test_an_owner_that_nobody_knows_for_ten_minutes_is_refused(
-        self, nas: Path, unknown: set[int]
-    ) -> None:
-        """All of the files, not each ten minutes after the one before it."""
+    async def test_owner_unknown_for_ten_minutes_is_refused(self, nas: Path, unknown: set[int]) -> None:
+        """All files together, not one every ten minutes."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         self.put(nas, *(f"{number}.sh" for number in range(30)))
         await here.settle(looks=900)
         assert slurm.jobs == []
         assert len(list(intakes.filed(nas, "failed"))) == 2 * 30
         words = {entry.words for entry in here.clerk.journal.latest(99)}
-        assert words == {f"its owner, number {intakes.USERS[0]}, is no user of this host"}
+        assert words == {f"its owner, uid {intakes.USERS[0]}, is not a user of this host"}
 
-    async def test_each_trouble_of_the_name_service_has_its_own_time(
-        self, nas: Path, unknown: set[int]
-    ) -> None:
-        """Two short ones are not one long one, whether a file came between them or not."""
+    async def test_grace_period_restarts_after_recovery(self, nas: Path, unknown: set[int]) -> None:
+        """Two short outages are not one long outage, with or without a file between them."""
         slurm = intakes.FakeSlurm(intakes.Faults())
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         for number in range(3):
             unknown.add(intakes.USERS[0])
             self.put(nas, f"{number}.sh")
@@ -294,28 +290,28 @@ class TestPatience:
             await here.settle()
         assert len(slurm.jobs) == 3
 
-    async def test_a_home_that_comes_back_is_no_refusal(self, nas: Path) -> None:
-        """Also when the intake is started anew meanwhile."""
+    async def test_missing_home_is_waited_for(self, nas: Path) -> None:
+        """Also across a restart of the intake."""
         away = answers.Answer("rejected", words=f"{answers.NO_WORKDIR} /h: Stale file handle", passing=True)
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[away] * 5)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         while len(slurm.saying) > 2:
             await here.look()
         await here.look()
         (claim,) = here.clerk.claims.values()
-        assert claim.words.startswith("waits: penstock: cannot enter")
+        assert claim.words.startswith("waiting: penstock: cannot enter")
         await here.die()
         here.start()
         await here.settle()
         intakes.assert_once(nas, slurm, ("a.sh",))
 
-    async def test_a_home_that_stays_away_is_a_refusal(self, nas: Path) -> None:
-        """After ten minutes, in the words of any other folder that cannot be entered."""
+    async def test_home_missing_for_ten_minutes_is_refused(self, nas: Path) -> None:
+        """With the message of any folder that cannot be entered."""
         words = f"{answers.NO_WORKDIR} /h: No such file or directory"
         away = answers.Answer("rejected", words=words, passing=True)
         slurm = intakes.FakeSlurm(intakes.Faults(), saying=[away] * 100)
-        here = desk(nas, slurm)
+        here = harness(nas, slurm)
         intakes.drop(nas, "a.sh")
         began = here.clock.time
         await here.settle(looks=900)

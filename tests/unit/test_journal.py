@@ -1,4 +1,4 @@
-"""The journal: what it keeps, who may use it, where it may lie."""
+"""The journal: contents, locking, allowed file systems."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def journal(folder: Path) -> entries.Journal:
     return entries.Journal(database.connect(folder / "journal.db"))
 
 
-def test_entries_survive_and_change(tmp_path: Path) -> None:
-    """What was put is there for the next process, names as bytes."""
+def test_entries_persist_and_can_be_replaced(tmp_path: Path) -> None:
+    """For the next process; names are bytes."""
     entry = journal(tmp_path).put(entries.Entry("a" * 32, b"\xff job", 1000, entries.SUBMITTING))
     journal(tmp_path).put(msgspec.structs.replace(entry, state=entries.ACCEPTED, job_id="7"))
     found = journal(tmp_path).get("a" * 32)
@@ -34,8 +34,8 @@ def test_entries_survive_and_change(tmp_path: Path) -> None:
     assert (found.name, found.state, found.job_id, found.began) == (b"\xff job", "accepted", "7", entry.began)
 
 
-def test_open_entries_are_those_that_are_not_done(tmp_path: Path) -> None:
-    """And what is done can be forgotten."""
+def test_open_entries_are_not_done(tmp_path: Path) -> None:
+    """Done entries can be forgotten."""
     here = journal(tmp_path)
     for number, state in enumerate((*entries.OPEN, entries.PROCESSED, entries.FAILED)):
         here.put(entries.Entry(str(number), b"x", 1, state))
@@ -45,8 +45,8 @@ def test_open_entries_are_those_that_are_not_done(tmp_path: Path) -> None:
     assert (len(here.latest(10)), len(here.open())) == (0, len(entries.OPEN))
 
 
-def test_facts_are_set_once(tmp_path: Path) -> None:
-    """The instance's name stays the same."""
+def test_facts_are_stored_once(tmp_path: Path) -> None:
+    """The instance name never changes."""
     connection = database.connect(tmp_path / "journal.db")
     assert database.instance(connection) == database.instance(connection)
     assert database.fact(connection, "marker") == ""
@@ -54,30 +54,30 @@ def test_facts_are_set_once(tmp_path: Path) -> None:
     assert database.fact(connection, "marker", "n") == "m"
 
 
-def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is made there."""
+def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is created there."""
     monkeypatch.setattr(mounts, "kind_of", lambda path: "nfs4")
     with pytest.raises(errors.UsageError, match="nfs4"):
         database.connect(tmp_path / "journal.db")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_file_is_an_error_in_words(tmp_path: Path) -> None:
-    """No traceback of the library's."""
+def test_corrupt_file_is_a_journal_error(tmp_path: Path) -> None:
+    """No sqlite3 error escapes."""
     (tmp_path / "journal.db").write_bytes(b"not a database" * 100)
     with pytest.raises(errors.JournalError, match="cannot be used"):
         database.connect(tmp_path / "journal.db")
 
 
-def test_a_newer_form_is_left_alone(tmp_path: Path) -> None:
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
     """Rather than misread."""
     database.connect(tmp_path / "journal.db").execute("PRAGMA user_version=99")
     with pytest.raises(errors.JournalError, match="newer"):
         database.connect(tmp_path / "journal.db")
 
 
-def test_one_intake_at_a_time(tmp_path: Path) -> None:
-    """The second is told so; after the first has ended it may."""
+def test_state_is_locked(tmp_path: Path) -> None:
+    """A second intake is refused until the first has ended."""
     first = database.lock(tmp_path)
     with pytest.raises(errors.UsageError, match="another intake"):
         database.lock(tmp_path)
@@ -96,13 +96,13 @@ def test_one_intake_at_a_time(tmp_path: Path) -> None:
         ("/odd\u2028\x85\udcff/x", "xfs"),
     ],
 )
-def test_the_kind_is_that_of_the_deepest_mount(path: str, kind: str) -> None:
-    """Blanks in names and mounts over mounts included."""
+def test_kind_is_that_of_deepest_mount(path: str, kind: str) -> None:
+    """With blanks in names and mounts over mounts."""
     assert mounts.kind_in(TABLE, Path(path)) == kind
 
 
-def test_network_file_systems_are_known() -> None:
-    """Everything by FUSE counts as one, unless it is known to be local."""
+def test_network_file_systems_are_recognised() -> None:
+    """FUSE counts as one, unless it is known to be local."""
     assert mounts.is_network("nfs4")
     assert mounts.is_network("fuse.sshfs")
     assert not mounts.is_network("ext4")

@@ -1,1 +1,1 @@
-"""The drop folder's clerk: takes each file once, as its owner's, and says where it went."""
+"""The intake: submits each file of the drop folder exactly once, as its owner, and reports where it went."""

@@ -1,5 +1,5 @@
-"""A file that this intake has taken: its name in .work/<instance>/ says by itself which token and name it
-has, so that it is understood even when the journal is lost.
+"""Claimed files. The name in .work/<instance>/ holds the token and the original name, so a claim can be
+recovered even if the journal is lost.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Phase = Literal["check", "trace", "ask", "busy", "file"]
 _CUT_SHORT = "!"
 _WORK_NAME = re.compile(rf"([0-9a-f]{{32}})\.(\d+|-)({_CUT_SHORT}?)\.(.*)", re.DOTALL)
 LONGEST_WAIT = 60.0
-_UNSEEN = listing.Sign(inode=0, size=-1, mtime_ns=0)  # no file's: nobody knows for how long it is as it is
+_UNSEEN = listing.Stamp(inode=0, size=-1, mtime_ns=0)  # matches no file: the file has to settle first
 
 
 @dataclasses.dataclass
 class Claim:
-    """What is to be done next with a claimed file, and when.
+    """The next action for a claimed file, and when it is due.
 
-    check: look at it and submit it; trace: see what an earlier submission has left; ask: look for it in
-    Slurm; busy: something is under way; file: the verdict is known, move it.
+    check: inspect and submit; trace: read what an earlier submission left; ask: search Slurm for the token;
+    busy: a submission or question is under way; file: the verdict is known, move the file.
     """
 
     token: str
@@ -39,16 +39,16 @@ class Claim:
     uid: int
     folder_uid: int | None = None
     phase: Phase = "check"
-    sign: listing.Sign | None = None
+    stamp: listing.Stamp | None = None
     cut_short: bool = False
     mode: int = 0
     entry: entries.Entry | None = None
     due: float = 0.0
     tries: int = 0
     missed: float = math.inf
-    """Since when Slurm, asked again and again and always able to answer, has not known it."""
+    """Since when Slurm has answered every question and not known the token."""
     asked: float = 0.0
-    """When it was last asked: that is how old its answer is, whenever we come to read it."""
+    """Time of the last question: the age of its answer, whenever that is read."""
     words: str = ""
 
     @property
@@ -57,50 +57,50 @@ class Claim:
         kept = self.name if len(os.fsencode(self.name)) <= filenames.LONGEST else "overlong"
         return f"{self.token}.{owner}{_CUT_SHORT if self.cut_short else ''}.{kept}"
 
-    def later(self, now: float, *, least: float = 0.5) -> None:
-        """Try again after a while that grows, a little different for each."""
+    def retry_later(self, now: float, *, least: float = 0.5) -> None:
+        """Exponential backoff with jitter."""
         wait = min(least * 2 ** min(self.tries, 10), LONGEST_WAIT)
         self.due = now + wait * random.uniform(0.8, 1.2)  # noqa: S311  # spreads work, hides nothing
         self.tries += 1
 
 
-def take(folder: dropfolder.Folder, sight: listing.Sight, *, instance: str, cut_short: bool) -> Claim | None:
-    """Claim a file by one rename, which only one of many intakes can win; None when it is gone.
+def take(
+    folder: dropfolder.Folder, info: listing.FileInfo, *, instance: str, cut_short: bool
+) -> Claim | None:
+    """Claim a file by one rename, which only one intake can win; None if the file is gone.
 
-    The token begins with the intake's name: whoever finds the file later knows who has taken it.
+    The token begins with the intake's name, which tells others who has claimed the file.
     """
     token = instance + secrets.token_hex(16)[len(instance) :]
-    claim = Claim(token, sight.name, sight.uid, sign=sight.sign, cut_short=cut_short)
-    if not sight.folder:
-        return claim if _move(folder.submit, folder, claim) else None
-    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
-        claim.folder_uid = os.fstat(inner).st_uid
-        return claim if _move(inner, folder, claim) else None
-    return None  # its folder is gone, or its owner has put a link in its place
+    claim = Claim(token, info.name, info.uid, stamp=info.stamp, cut_short=cut_short)
+    with contextlib.suppress(errors.NasUnavailable), _directory_of(folder, info) as source:
+        if info.folder:
+            claim.folder_uid = os.fstat(source).st_uid
+        target = renames.Spot(folder.work, claim.work_name)
+        return claim if renames.move(renames.Spot(source, claim.name), target) else None
+    return None  # the user's folder was removed or replaced by a link
 
 
-def _move(source: int, folder: dropfolder.Folder, claim: Claim) -> bool:
-    return renames.move(renames.Spot(source, claim.name), renames.Spot(folder.work, claim.work_name))
+def _directory_of(
+    folder: dropfolder.Folder, info: listing.FileInfo
+) -> contextlib.AbstractContextManager[int]:
+    if info.folder:
+        return dropfolder.inside(folder.submit, info.folder)
+    return contextlib.nullcontext(folder.submit)
 
 
-def drop_marker(folder: dropfolder.Folder, sight: listing.Sight) -> None:
-    """Remove the <name>.done of a file that was taken, if it is the same user's."""
-    if not sight.folder:
-        _unlink_own(renames.Spot(folder.submit, sight.name + wellknown.DONE_SUFFIX), sight.uid)
-        return
-    with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, sight.folder) as inner:
-        _unlink_own(renames.Spot(inner, sight.name + wellknown.DONE_SUFFIX), sight.uid)
+def drop_marker(folder: dropfolder.Folder, info: listing.FileInfo) -> None:
+    """Remove the <name>.done of a claimed file if it belongs to the same user."""
+    with contextlib.suppress(errors.NasUnavailable), _directory_of(folder, info) as directory:
+        spot = renames.Spot(directory, info.name + wellknown.DONE_SUFFIX)
+        there = renames.look(spot)
+        if there is not None and there.st_uid == info.uid and stat.S_ISREG(there.st_mode):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(spot.name, dir_fd=directory)
 
 
-def _unlink_own(spot: renames.Spot, uid: int) -> None:
-    there = renames.look(spot)
-    if there is not None and there.st_uid == uid and stat.S_ISREG(there.st_mode):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(spot.name, dir_fd=spot.directory)
-
-
-def left(folder: dropfolder.Folder) -> tuple[list[Claim], dict[str, str]]:
-    """Everything in our part of .work/; and why files cannot be looked at now, by their tokens."""
+def existing(folder: dropfolder.Folder) -> tuple[list[Claim], dict[str, str]]:
+    """All claims in .work/<instance>/, and the errors of files that cannot be read, by token."""
     found, broken = [], {}
     for entry in os.scandir(folder.work):
         match = _WORK_NAME.fullmatch(entry.name)
@@ -116,8 +116,8 @@ def left(folder: dropfolder.Folder) -> tuple[list[Claim], dict[str, str]]:
     return found, broken
 
 
-def strangers(folder: dropfolder.Folder, instance: str) -> dict[str, int]:
-    """How many files each of the other intakes has taken and not yet put away."""
+def other_instances(folder: dropfolder.Folder, instance: str) -> dict[str, int]:
+    """Claimed files of other intakes, counted by instance."""
     found: dict[str, int] = {}
     with dropfolder.inside(folder.root, wellknown.DROP_WORK) as work:
         for entry in os.scandir(work):
@@ -127,12 +127,12 @@ def strangers(folder: dropfolder.Folder, instance: str) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def adopt(folder: dropfolder.Folder, stranger: str) -> int:
-    """Take over what an intake that is gone for good has left; how many files that were."""
+def adopt(folder: dropfolder.Folder, instance: str) -> int:
+    """Take over the claims of an intake that is gone for good; returns their number."""
     count = 0
     with (
         dropfolder.inside(folder.root, wellknown.DROP_WORK) as work,
-        dropfolder.inside(work, stranger) as other,
+        dropfolder.inside(work, instance) as other,
     ):
         for entry in list(os.scandir(other)):
             count += renames.move(renames.Spot(other, entry.name), renames.Spot(folder.work, entry.name))

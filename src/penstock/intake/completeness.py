@@ -1,9 +1,8 @@
-"""When is a file complete? When it has stopped changing, or its writer says so.
+"""Decides when a file is complete: it has stopped changing, or its writer says so (rename, <name>.done).
 
-Time is our own monotonic clock. The NAS's times are only compared with each other, so it does not matter how
-wrong its clock is. Whatever looks like a writer's word but may be about another file is none: a marker that
-is older than the file is left of an earlier one of that name, and an inode number alone says nothing, since
-file systems give the number of a file that was removed to the next one.
+Durations use our monotonic clock. Times of the NAS are compared only with each other, so its clock may be
+wrong. A marker older than the file is ignored: it belongs to an earlier file of that name. An inode number
+alone proves nothing, because file systems reuse the numbers of removed files.
 """
 
 from __future__ import annotations
@@ -15,82 +14,79 @@ from penstock.intake import filenames
 from penstock.nas import listing
 
 Key = tuple[str, str]
-EMPTY_SECONDS = 30.0  # an empty file is usually one whose content is still to come
+EMPTY_SECONDS = 30.0  # the content of an empty file usually follows
 
 
 @dataclasses.dataclass
 class Watched:
-    """A file in submit/ and since when it has been as it is."""
+    """A file in submit/ and since when it is unchanged."""
 
-    sight: listing.Sight
+    info: listing.FileInfo
     since: float
     first: float
     cut_short: bool = False
-    """It was written while the NAS was full."""
+    """Written while the NAS was full."""
     complete: bool = False
-    """Its writer says so."""
+    """Declared complete by its writer."""
 
     @property
     def key(self) -> Key:
-        return self.sight.folder, self.sight.name
+        return self.info.folder, self.info.name
 
 
-def _declares(marker: listing.Sight | None, sight: listing.Sight) -> bool:
-    """Whether the marker is of the file's owner and was made when the file was as it is now."""
-    if marker is None or marker.uid != sight.uid:
+def _declares(marker: listing.FileInfo | None, info: listing.FileInfo) -> bool:
+    """Whether the marker belongs to the file's owner and is not older than the file's last change."""
+    if marker is None or marker.uid != info.uid:
         return False
-    return marker.sign.mtime_ns >= sight.sign.mtime_ns and marker.changed_ns >= sight.changed_ns
+    return marker.stamp.mtime_ns >= info.stamp.mtime_ns and marker.changed_ns >= info.changed_ns
 
 
 class Tracker:
-    """Remembers what submit/ looked like."""
+    """Tracks the files of submit/ across scans."""
 
     def __init__(self, settle: float) -> None:
         self.settle = settle
         self.watched: dict[Key, Watched] = {}
-        self._hidden: frozenset[listing.Sign] = frozenset()
+        self._hidden: frozenset[listing.Stamp] = frozenset()
 
     def observe(
         self, found: listing.Listing, *, now: float, moved: Set[str] = frozenset(), full: bool = False
     ) -> None:
-        """Take in one look; what is no longer there is forgotten, but not what could not be looked at."""
-        markers = {
-            (sight.folder, filenames.marked(sight.name)): sight
-            for sight in found.sights
-            if filenames.marked(sight.name)
-        }
-        files = [sight for sight in found.sights if not filenames.marked(sight.name)]
+        """Merge one scan. Files that are gone are forgotten, files that could not be read are kept."""
         kept = {key: watched for key, watched in self.watched.items() if found.broken.keys() & set(key)}
-        self.watched = kept | {
-            watched.key: watched for watched in (self._updated(sight, now, full) for sight in files)
-        }
+        markers, present = {}, {}
+        for info in found.files:
+            if marked := filenames.marked(info.name):
+                markers[info.folder, marked] = info
+            else:
+                present[info.folder, info.name] = self._updated(info, now, full)
+        self.watched = kept | present
         for watched in self.watched.values():
-            sight = watched.sight
-            declared = _declares(markers.get(watched.key), sight)
-            renamed = sight.sign in self._hidden or (not sight.folder and sight.name in moved)
+            info = watched.info
+            declared = _declares(markers.get(watched.key), info)
+            renamed = info.stamp in self._hidden or (not info.folder and info.name in moved)
             watched.complete = watched.complete or declared or renamed
         self._hidden = found.hidden
 
-    def _updated(self, sight: listing.Sight, now: float, full: bool) -> Watched:
-        before = self.watched.get((sight.folder, sight.name))
-        if before is not None and before.sight.sign == sight.sign:
-            before.sight = sight
+    def _updated(self, info: listing.FileInfo, now: float, full: bool) -> Watched:
+        before = self.watched.get((info.folder, info.name))
+        if before is not None and before.info.stamp == info.stamp:
+            before.info = info
             return before
         first = before.first if before is not None else now
-        return Watched(sight=sight, since=now, first=first, cut_short=full)
+        return Watched(info=info, since=now, first=first, cut_short=full)
 
     def ready(self, now: float) -> Iterator[Watched]:
-        """Files to be taken, the longest known first."""
-        for watched in sorted(self.watched.values(), key=lambda one: (one.first, one.sight.name)):
+        """Complete files, the longest known first."""
+        for watched in sorted(self.watched.values(), key=lambda one: (one.first, one.info.name)):
             if self.is_ready(watched, now):
                 yield watched
 
     def is_ready(self, watched: Watched, now: float) -> bool:
-        empty = watched.sight.regular and not watched.sight.sign.size
+        empty = watched.info.regular and not watched.info.stamp.size
         if watched.complete and not empty:
             return True
         return now - watched.since >= (max(self.settle, EMPTY_SECONDS) if empty else self.settle)
 
     def forget(self, key: Key) -> None:
-        """It is not there any more: we have taken it."""
         self.watched.pop(key, None)

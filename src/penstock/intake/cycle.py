@@ -1,9 +1,8 @@
-"""What the intake does at each look: a finite function over what lies in the folder, what it has claimed, and
-what Slurm has answered since. Nothing here waits.
+"""One pass of the intake: a finite function of the folder, the claims and Slurm's answers. Nothing blocks.
 
-The order that makes it exactly once: a file is claimed by a rename that reaches the disk; the intent is in
-the journal before sbatch is started; sbatch carries the token into Slurm. Whatever is cut off after that is
-found again by its token and never submitted blindly.
+Exactly once, by this order: a file is claimed by a rename that reaches the disk; the intent is in the journal
+before sbatch starts; sbatch carries the token into Slurm. After an interruption at any point the submission
+is found again by its token, and never repeated blindly.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ Claim = claims.Claim
 EVERYBODY = -1
 _MONTH = 30 * 86400.0
 ASK_AGAIN = 1.0
-AHEAD = 3  # times as many files are claimed as are submitted at once
+AHEAD = 3  # files claimed for each that is submitted at once
 
 
 class Clerk:
-    """One intake's memory, rebuilt from journal, .work/ and spool after a crash."""
+    """The intake's state, rebuilt from journal, .work/ and spool after a crash."""
 
     def __init__(
         self,
@@ -62,32 +61,32 @@ class Clerk:
         self.judge = verdicts.Judge(site)
         self.tracker = completeness.Tracker(site.settle_seconds)
         self.turns: fairqueue.Turns[completeness.Watched] = fairqueue.Turns(AHEAD * site.in_flight_per_user)
-        self.lines: dict[int, deque[completeness.Watched]] = {}
+        self.queues: dict[int, deque[completeness.Watched]] = {}
         self.claims: dict[str, Claim] = {}
         self.submissions: dict[asyncio.Task[answers.Answer], Claim] = {}
         self.questions: dict[asyncio.Task[dict[str, str]], list[Claim]] = {}
         self.held: dict[int, float] = {}
         self.refusals: Counter[int] = Counter()
-        self.nameless, self.homeless = hosttrouble.Patience(), hosttrouble.Patience()
+        self.unknown_owners, self.missing_homes = hosttrouble.GracePeriod(), hosttrouble.GracePeriod()
         self.recovered = False
-        self._trouble: OSError | None = None
+        self._claim_error: OSError | None = None
         self._synced = False
         """Whether every claim has reached the disk, also those of an earlier process."""
         self._emptied: set[str] = set()
-        """Users' folders that claims since then were taken from."""
+        """Users' folders that files were claimed from since the last sync."""
         self._broken: frozenset[str] = frozenset()
-        self._doubted: frozenset[str] = frozenset()
-        """Tokens of files that could not be looked at after a boot: the journal may lack their last entry."""
-        self.folders: tuple[listing.Left, ...] = ()
-        """In submit/, where the site has none for its users: nobody looks into them."""
-        self._astray: float | None = None
-        """When a claim last failed, unless that is long ago: its rename may have been done all the same. Or
-        when a file of an earlier run could not be looked at.
+        self._unread: frozenset[str] = frozenset()
+        """Tokens of files that could not be read after a reboot: the journal may lack their last entry."""
+        self.folders: tuple[listing.Subfolder, ...] = ()
+        """Folders in submit/ that are ignored because the site has no user folders."""
+        self._stray_since: float | None = None
+        """When a claim last failed, whose rename may have been done all the same; or when a file of an
+        earlier run could not be read. None after a while without either.
         """
 
-    # -- what Slurm has answered -----------------------------------------------------------------------------
+    # -- Slurm's answers -------------------------------------------------------------------------------------
     def collect(self) -> None:
-        """Write down every answer that has come; needs no NAS."""
+        """Record every answer that has arrived; needs no NAS."""
         for task in [task for task in self.submissions if task.done()]:
             claim = self.submissions.pop(task)
             error = task.exception()
@@ -103,17 +102,17 @@ class Clerk:
     def _answered(self, claim: Claim, answer: answers.Answer) -> None:
         now = self.clock.now()
         if answer.kind != "unknown" and not answer.passing:
-            self.homeless.restore(claim.uid)
+            self.missing_homes.clear(claim.uid)
         if answer.kind == "accepted":
             self._note(claim, entries.ACCEPTED, words=answer.words, job_id=answer.job_id)
             log.info("%r of uid %d is job %s", claim.name, claim.uid, answer.job_id)
             claim.phase, claim.tries, claim.due = "file", 0, 0.0
             self.refusals.pop(claim.uid, None)
             self.refusals.pop(EVERYBODY, None)
-        elif answer.passing and not self.homeless.is_over(claim.uid, now):
+        elif answer.passing and not self.missing_homes.has_expired(claim.uid, now):
             self._note(claim, entries.WAITING, words=answer.words)
             claim.phase = "check"
-            self._delay(claim, f"waits: {answer.words}", now)
+            self._delay(claim, f"waiting: {answer.words}", now)
         elif answer.kind == "rejected":
             log.info("%r of uid %d is refused by Slurm: %s", claim.name, claim.uid, answer.words)
             lines = answer.words.split("\n")
@@ -122,11 +121,11 @@ class Clerk:
             self._refuse(claim, f"Slurm refused it: {lines[-1]}", letter)
         elif answer.kind == "later":
             self._note(claim, entries.WAITING, words=answer.words)
-            claim.phase, claim.words = "check", f"waits: {answer.words}"
+            claim.phase, claim.words = "check", f"waiting: {answer.words}"
             self._hold(EVERYBODY if answer.away else claim.uid, now)
         else:
             log.warning(
-                "%r of uid %d: not known whether it was submitted: %s", claim.name, claim.uid, answer.words
+                "%r of uid %d: unknown whether it was submitted: %s", claim.name, claim.uid, answer.words
             )
             claim.phase, claim.missed, claim.tries, claim.due = "ask", math.inf, 0, now
 
@@ -141,18 +140,18 @@ class Clerk:
             if claim.token in found:
                 self._answered(claim, answers.Answer("accepted", job_id=found[claim.token]))
             elif error is not None:
-                claim.words = f"waits: Slurm cannot be asked whether it has it: {error}"
-                claim.missed = math.inf  # an accounting that is back may not have been told yet
-                claim.later(now, least=ASK_AGAIN)
+                claim.words = f"waiting: cannot find out whether it was submitted: {error}"
+                claim.missed = math.inf  # accounting that has just come back may lag behind
+                claim.retry_later(now, least=ASK_AGAIN)
             elif claim.asked - claim.missed >= self.site.uncertain_seconds:
                 claim.phase, claim.tries = "check", 0
             else:
                 if claim.missed > now:
                     claim.missed, claim.tries = now, 0
-                claim.later(now, least=ASK_AGAIN)
+                claim.retry_later(now, least=ASK_AGAIN)
 
     def _hold(self, uid: int, now: float) -> None:
-        """Leave this user's files alone for a while that grows."""
+        """Submit no file of this user for a while that grows."""
         self.refusals[uid] += 1
         self.held[uid] = now + min(2.0 ** min(self.refusals[uid], 10), claims.LONGEST_WAIT)
 
@@ -161,23 +160,23 @@ class Clerk:
 
     # -- after a start ---------------------------------------------------------------------------------------
     def recover(self, folder: dropfolder.Folder) -> None:
-        """Understand what an earlier process has left, here and in the journal."""
-        left, broken = claims.left(folder)
+        """Take up the claims and journal entries of an earlier process."""
+        left, broken = claims.existing(folder)
         for claim in left:
             self._take_up(claim)
-        self._doubted = frozenset(broken if self.slurm.rebooted() else ())
+        self._unread = frozenset(broken if self.slurm.rebooted() else ())
         self.slurm.keep_doubt([*(claim.token for claim in left if claim.phase == "trace"), *broken])
         for entry in self.journal.open():
             if entry.token not in self.claims and entry.token not in broken:
                 self._close(entry)
         for token, words in broken.items():
-            log.warning("a file of an earlier run, %s, cannot be looked at: %s", token, words)
-            self._astray = self.clock.now()
+            log.warning("the claimed file %s of an earlier run cannot be read: %s", token, words)
+            self._stray_since = self.clock.now()
         self.recovered = True
         if left:
-            log.info("%d files of an earlier run are taken up again", len(left))
-        for stranger, count in claims.strangers(folder, self.instance).items():
-            log.warning("%d files are in the hands of intake %s: --adopt it if it is gone", count, stranger)
+            log.info("recovered %d claimed files of an earlier run", len(left))
+        for other, count in claims.other_instances(folder, self.instance).items():
+            log.warning("intake %s has %d claimed files; if it is gone, --adopt %s", other, count, other)
 
     def _take_up(self, claim: Claim) -> None:
         claim.entry = self.journal.get(claim.token)
@@ -185,50 +184,48 @@ class Clerk:
         state = claim.entry.state if claim.entry else ""
         if state in (entries.ACCEPTED, entries.PROCESSED, entries.REFUSED, entries.FAILED):
             claim.phase = "file"
-        elif state == entries.WAITING and not (self.slurm.rebooted() or claim.token in self._doubted):
-            claim.phase = "check"  # else a later try may be forgotten
-        elif not state and not claim.token.startswith(self.instance):  # another host has its traces
+        elif state == entries.WAITING and not (self.slurm.rebooted() or claim.token in self._unread):
+            claim.phase = "check"  # otherwise the journal may have lost a later try
+        elif not state and not claim.token.startswith(self.instance):  # its spool is on another host
             claim.phase = "ask"
 
     def _close(self, entry: entries.Entry) -> None:
-        """The file is not in .work/: it was moved just before the end, or somebody has removed it."""
+        """The file is no longer in .work/: moved just before the crash, or removed by somebody."""
         ended = entries.PROCESSED if entry.job_id else entries.FAILED
         words = entry.words or ("" if entry.job_id else "it was removed before it was submitted")
         self.journal.put(msgspec.structs.replace(entry, state=ended, words=words))
         self.slurm.clear(entry.token)
 
-    # -- one look at the folder ------------------------------------------------------------------------------
+    # -- one pass --------------------------------------------------------------------------------------------
     def scan(self, folder: dropfolder.Folder, moved: frozenset[str]) -> None:
-        """See what has come and what has settled."""
+        """List submit/ and queue the files that are complete."""
         now = self.clock.now()
-        if self._astray is not None:
-            self._find_astray(folder, since=self._astray, now=now)
+        if self._stray_since is not None:
+            self._find_stray_claims(folder, since=self._stray_since, now=now)
         found = listing.take(folder, hidden=filenames.is_hidden, user_folders=self.site.user_folders)
         for name, words in found.broken.items():
             if name not in self._broken:
-                log.warning("%r cannot be looked at: %s", name, words)
+                log.warning("%r cannot be read: %s", name, words)
         self._broken = frozenset(found.broken)
         self.folders = () if self.site.user_folders else found.folders
         self.tracker.observe(found, now=now, moved=moved, full=dropfolder.is_full(folder))
-        self.lines = {}
+        self.queues = {}
         for watched in self.tracker.ready(now):
-            self.lines.setdefault(watched.sight.uid, deque()).append(watched)
+            self.queues.setdefault(watched.info.uid, deque()).append(watched)
 
-    def _find_astray(self, folder: dropfolder.Folder, *, since: float, now: float) -> None:
-        """A server may do a rename whose answer nobody waited for, also a little later; and what could not be
-        looked at may be there again.
-        """
-        left, broken = claims.left(folder)
+    def _find_stray_claims(self, folder: dropfolder.Folder, *, since: float, now: float) -> None:
+        """A server may complete a rename after the client gave up; unreadable files may be readable again."""
+        left, broken = claims.existing(folder)
         for claim in left:
             if claim.token not in self.claims:
-                log.warning("%r of uid %d is in .work/, and is taken up", claim.name, claim.uid)
+                log.warning("%r of uid %d was claimed although its rename failed", claim.name, claim.uid)
                 self._take_up(claim)
                 self._synced = False
         if now - since >= claims.LONGEST_WAIT and not broken:
-            self._astray = None
+            self._stray_since = None
 
     def advance(self, folder: dropfolder.Folder) -> None:
-        """Move on everything that can be moved on now."""
+        """Do the next action of every claim that is due, and claim more files."""
         now = self.clock.now()
         for claim in [claim for claim in self.claims.values() if claim.due <= now]:
             if claim.phase == "trace":
@@ -236,7 +233,7 @@ class Clerk:
             if claim.phase == "file":
                 self._file(folder, claim, now)
         self._ask(now)
-        self._trouble = None
+        self._claim_error = None
         chosen = self._next(now)
         if len(chosen) < self._slots() and self._claim(folder, now):
             chosen = self._next(now)
@@ -246,17 +243,17 @@ class Clerk:
             try:
                 self._check(folder, claim, now)
             except OSError as error:
-                self._delay(claim, f"waits: it cannot be read: {error.strerror}", now)
-        if self._trouble is not None:
-            raise self._trouble
+                self._delay(claim, f"waiting: it cannot be read: {error.strerror}", now)
+        if self._claim_error is not None:
+            raise self._claim_error
 
     def _sync(self, folder: dropfolder.Folder) -> None:
-        """No power cut brings a file back to where it was taken from."""
+        """Sync the directories, so that a power cut does not undo a claim."""
         os.fsync(folder.work)
         os.fsync(folder.submit)
         for name in self._emptied:
             with contextlib.suppress(errors.NasUnavailable), dropfolder.inside(folder.submit, name) as inner:
-                os.fsync(inner)  # unless it was removed, or made a link, since
+                os.fsync(inner)  # unless it was removed or replaced by a link since
         self._emptied, self._synced = set(), True
 
     def _trace(self, claim: Claim, now: float) -> None:
@@ -270,7 +267,7 @@ class Clerk:
             self._answered(claim, answer)
 
     def _ask(self, now: float) -> None:
-        """One question for each user with doubtful files, one at a time."""
+        """One question at a time for each user with uncertain submissions."""
         asking = {claim.uid for group in self.questions.values() for claim in group}
         groups: dict[int, list[Claim]] = {}
         for claim in self.claims.values():
@@ -284,7 +281,7 @@ class Clerk:
                 claim.phase, claim.asked = "busy", now
 
     def _next(self, now: float) -> list[Claim]:
-        """Claimed files whose time has come, as many as can be submitted now."""
+        """Claimed files that are due, as many as can be submitted now."""
         busy = self._in_phase("busy")
         chosen: list[Claim] = []
         for claim in self.claims.values():
@@ -295,38 +292,38 @@ class Clerk:
         return chosen
 
     def _claim(self, folder: dropfolder.Folder, now: float) -> bool:
-        """Claim a few more files than can be submitted now, users in turn: their renames reach the disk
-        together. Nobody has more than a few claimed, so whoever comes next is served next.
+        """Claim a few more files than can be submitted now, users in turn: one sync serves all renames.
+        Nobody has more than a few claimed, so a user who comes next is served next.
         """
         busy = self._in_phase("check")
-        lines = {uid: line for uid, line in self.lines.items() if not self._is_held(uid, now)}
-        taken, trouble = False, None
-        for watched in itertools.islice(self.turns.order(lines, busy), AHEAD * self.site.in_flight):
+        queues = {uid: queue for uid, queue in self.queues.items() if not self._is_held(uid, now)}
+        taken, failure = False, None
+        for watched in itertools.islice(self.turns.order(queues, busy), AHEAD * self.site.in_flight):
             try:
                 claim = self._take(folder, watched)
-            except OSError as error:  # of this file, or of all: others are tried before it is said
-                trouble, self._astray = error, now
+            except OSError as error:  # it may concern one file or all: try the others first
+                failure, self._stray_since = error, now
                 continue
             if claim is not None:
                 busy[claim.uid] += 1
                 taken = True
-        self._trouble = None if taken else trouble
+        self._claim_error = None if taken else failure
         return taken
 
     def _take(self, folder: dropfolder.Folder, watched: completeness.Watched) -> Claim | None:
         suspect = watched.cut_short and not watched.complete
         self._synced = False
-        self._emptied |= {watched.sight.folder} - {""}
-        claim = claims.take(folder, watched.sight, instance=self.instance, cut_short=suspect)
+        self._emptied |= {watched.info.folder} - {""}
+        claim = claims.take(folder, watched.info, instance=self.instance, cut_short=suspect)
         self.tracker.forget(watched.key)
         if claim is not None:
             self.claims[claim.token] = claim
-            claims.drop_marker(folder, watched.sight)
+            claims.drop_marker(folder, watched.info)
         return claim
 
-    def _in_phase(self, *phases: claims.Phase) -> Counter[int]:
-        """How many claims each user has there."""
-        return Counter(claim.uid for claim in self.claims.values() if claim.phase in phases)
+    def _in_phase(self, phase: claims.Phase) -> Counter[int]:
+        """Claims in this phase, counted by user."""
+        return Counter(claim.uid for claim in self.claims.values() if claim.phase == phase)
 
     def _slots(self) -> int:
         return self.site.in_flight - len(self.submissions)
@@ -339,23 +336,21 @@ class Clerk:
             if claim.entry is not None:
                 self._close(claim.entry)
         elif isinstance(verdict, inspection.Unsettled):
-            claim.sign, claim.due = verdict.sign, now + self.site.settle_seconds
+            claim.stamp, claim.due = verdict.stamp, now + self.site.settle_seconds
             claim.words = "still being written"
-        elif isinstance(verdict, verdicts.Refused) and self._may_pass(verdict, now):
-            self._delay(claim, f"waits: {verdict.words}", now)
         elif isinstance(verdict, verdicts.Refused):
+            if verdict.temporary and not self.unknown_owners.has_expired(verdict.uid, now):
+                self._delay(claim, f"waiting: {verdict.words}", now)
+                return
             claim.uid, claim.mode = verdict.uid, verdict.mode
             log.warning("%r of uid %d is refused: %s", claim.name, claim.uid, verdict.words)
             self._refuse(claim, verdict.words, verdict.letter)
         else:
             claim.uid, claim.mode, claim.words = verdict.submission.uid, verdict.mode, ""
-            self.nameless.restore(claim.uid)
+            self.unknown_owners.clear(claim.uid)
             self._note(claim, entries.SUBMITTING, sha256=verdict.sha256)
             claim.phase = "busy"
             self.submissions[asyncio.ensure_future(self.slurm.submit(verdict.submission))] = claim
-
-    def _may_pass(self, verdict: verdicts.Refused, now: float) -> bool:
-        return verdict.passing and not self.nameless.is_over(verdict.uid, now)
 
     def _refuse(self, claim: Claim, words: str, letter: str) -> None:
         self._note(claim, entries.REFUSED, words=words, letter=letter)
@@ -364,25 +359,24 @@ class Clerk:
     def _file(self, folder: dropfolder.Folder, claim: Claim, now: float) -> None:
         entry = claim.entry
         if entry is None:
-            raise AssertionError("a verdict is always in the journal")
+            raise AssertionError("every verdict is in the journal")
         try:
             if entry.job_id:
                 destinations.processed(self.journal, folder, entry, claim.work_name)
             else:
                 destinations.failed(self.journal, folder, entry, claim.work_name, mode=claim.mode)
         except OSError as error:
-            self._delay(claim, f"waits to be moved: {error.strerror}", now)
+            self._delay(claim, f"waiting: it cannot be moved: {error.strerror}", now)
             return
         self.claims.pop(claim.token)
         self.slurm.clear(claim.token)
 
     def _delay(self, claim: Claim, words: str, now: float) -> None:
-        """One file's trouble is nobody else's."""
         claim.words = words
-        claim.later(now)
-        log.warning("%r of uid %d %s", claim.name, claim.uid, words)
+        claim.retry_later(now)
+        log.warning("%r of uid %d: %s", claim.name, claim.uid, words)
 
     def _note(self, claim: Claim, state: str, **fields: str) -> None:
-        """Write it to the journal; on return it survives us."""
+        """Write the state to the journal; on return it survives a crash of the intake."""
         entry = claim.entry or entries.Entry(claim.token, os.fsencode(claim.name), claim.uid, state)
         claim.entry = self.journal.put(msgspec.structs.replace(entry, state=state, uid=claim.uid, **fields))

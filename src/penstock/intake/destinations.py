@@ -1,7 +1,7 @@
-"""Putting a file where its verdict belongs; after a crash it can be done again without a second copy.
+"""Moves a claimed file to processed/ or failed/. Repeating a move after a crash makes no second copy.
 
-A file that is no longer in .work/ has been moved: the journal is written afterwards. The text beside a
-refused file gets its name by a link, which never replaces anything: who has that name has the file's, too.
+A file that is no longer in .work/ has been moved: the journal is written afterwards. The error text of a
+refused file gets its name by link(2), which never replaces anything and so also reserves the file's name.
 """
 
 from __future__ import annotations
@@ -32,23 +32,20 @@ def processed(
     """Move the file to processed/<day>/<name>.<job>."""
     day = entry.day or today()
     with dropfolder.inside(folder.processed, day, make=0o755) as place:
-        target = _free(place, f"{os.fsdecode(entry.name)}.{entry.job_id}", entry.token)
+        target = _free_name(place, f"{os.fsdecode(entry.name)}.{entry.job_id}", entry.token)
         _move(renames.Spot(folder.work, work_name), renames.Spot(place, target))
-    done = msgspec.structs.replace(
-        entry, state=entries.PROCESSED, day=day, target=os.fsencode(target), letter=""
-    )
-    return journal.put(done)
+    changes = {"state": entries.PROCESSED, "day": day, "target": os.fsencode(target), "letter": ""}
+    return journal.put(msgspec.structs.replace(entry, **changes))
 
 
 def failed(
     journal: entries.Journal, folder: dropfolder.Folder, entry: entries.Entry, work_name: str, *, mode: int
 ) -> entries.Entry:
-    """Write the letter and move the file to failed/<day>/<name>."""
+    """Write the error text and move the file to failed/<day>/<name>."""
     day = entry.day or today()
-    source = renames.Spot(folder.work, work_name)
     with dropfolder.inside(folder.failed, day, make=0o755) as place:
-        target = _with_letter(place, entry, mode)
-        _move(source, renames.Spot(place, target))
+        target = _write_letter(place, entry, mode)
+        _move(renames.Spot(folder.work, work_name), renames.Spot(place, target))
     done = msgspec.structs.replace(entry, state=entries.FAILED, day=day, target=os.fsencode(target))
     return journal.put(done)
 
@@ -59,28 +56,29 @@ def _move(source: renames.Spot, target: renames.Spot) -> None:
         renames.move(source, target, inode=there.st_ino)
 
 
-def _free(place: int, name: str, token: str) -> str:
-    """The name, or the first of its likes that nobody has."""
-    for candidate in _alike(name, token):
+def _free_name(place: int, name: str, token: str) -> str:
+    for candidate in _candidates(name, token):
         if renames.look(renames.Spot(place, candidate)) is None:
             return candidate
     raise FileExistsError(name)
 
 
-def _alike(name: str, token: str) -> Iterator[str]:
-    """Numbered ones first; whoever sends the same file all day gets a name that nobody else can have."""
+def _candidates(name: str, token: str) -> Iterator[str]:
+    """The name, then numbered ones; the last, with the token, is always free."""
     yield name
     yield from (f"{name}.{number}" for number in range(2, _MOST_ALIKE))
     yield f"{name}.{token}"
 
 
-def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
-    """Write the letter under the first free name; the file's name there."""
+def _write_letter(place: int, entry: entries.Entry, mode: int) -> str:
+    """Write the error text beside the first free file name; returns that name."""
     content = entry.letter.encode(errors="replace")
     draft = f".{entry.token}"
     _write(place, draft, content, uid=entry.uid, mode=0o600 | (mode & 0o044))
+    # Cut to leave room for the suffix, at a whole character: not every NAS accepts a part of one.
+    name = os.fsencode(filenames.shown(os.fsdecode(entry.name)))[:200].decode(errors="ignore")
     try:
-        for target in _alike(_short(filenames.shown(os.fsdecode(entry.name))), entry.token):
+        for target in _candidates(name, entry.token):
             if _reserve(place, draft, target, content):
                 return target
         raise FileExistsError(entry.name)
@@ -89,15 +87,10 @@ def _with_letter(place: int, entry: entries.Entry, mode: int) -> str:
             os.unlink(draft, dir_fd=place)
 
 
-def _short(name: str) -> str:
-    """Room for the ending, whatever the name was; no half a character, which not every NAS takes."""
-    return os.fsencode(name)[:200].decode(errors="ignore")
-
-
 def _reserve(place: int, draft: str, target: str, content: bytes) -> bool:
-    """Give the draft this target's letter name; True also when an earlier attempt of ours has done so.
+    """Link the draft as this target's error text; True also if an earlier attempt of ours has done so.
 
-    It has the name only if the target was free before: an attempt that was cut off has taken nobody's place.
+    Only if the target was free before: an interrupted attempt has not overwritten another file.
     """
     letter = target + wellknown.ERROR_SUFFIX
     if _has(place, letter, content):
@@ -106,7 +99,7 @@ def _reserve(place: int, draft: str, target: str, content: bytes) -> bool:
         return False
     try:
         os.link(draft, letter, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
-    except FileExistsError:  # another's, or our own whose answer got lost
+    except FileExistsError:  # another file's, or our own link whose answer got lost
         return _has(place, letter, content)
     return True
 
@@ -122,7 +115,7 @@ def _write(place: int, name: str, content: bytes, *, uid: int, mode: int) -> Non
 
 
 def _has(place: int, name: str, content: bytes) -> bool:
-    """Whether that is a file with this content: refused pipes and links lie here, too, under users' names."""
+    """Whether it is a regular file with this content: failed/ also holds refused pipes and links."""
     there = renames.look(renames.Spot(place, name))
     if there is None or not stat.S_ISREG(there.st_mode):
         return False

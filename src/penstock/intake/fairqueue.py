@@ -1,4 +1,4 @@
-"""Whose turn is it? The one who has waited longest since being served, however many files each has."""
+"""Fair queueing: the user who was served least recently is next, however many files each has."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ Item = TypeVar("Item")
 
 
 class Turns(Generic[Item]):
-    """Waiting items in a line per owner; owners are served in turn, with a limit for each."""
+    """Round robin over owners, with a limit for each."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._served: dict[Hashable, int] = {}
         self._turn = 0
 
-    def order(self, lines: dict[int, deque[Item]], busy: dict[int, int]) -> Iterable[Item]:
-        """Take items from the lines, one from each owner in turn, until all are empty or at their limit.
+    def order(self, queues: dict[int, deque[Item]], busy: dict[int, int]) -> Iterable[Item]:
+        """Pop one item of each owner in turn until all queues are empty or their owners at the limit.
 
-        `busy` counts what each owner has under way; the caller adds to it what it takes up.
+        `busy` counts the items of each owner under way; the caller updates it.
         """
         while True:
-            free = [owner for owner, line in lines.items() if line and busy.get(owner, 0) < self.limit]
+            free = [owner for owner, queue in queues.items() if queue and busy.get(owner, 0) < self.limit]
             if not free:
                 return
             owner = min(free, key=lambda one: self._served.get(one, 0))
             self._turn += 1
             self._served[owner] = self._turn
-            yield lines[owner].popleft()
+            yield queues[owner].popleft()

@@ -1,8 +1,7 @@
-"""Troubles of the host that look like a user's own mistake: a name service that is not up yet does not know
-the owner, a home that is not mounted yet is not there. They are waited out, and held against a file only when
-they have lasted.
+"""Host problems that look like a user's mistake: a name service that is not up yet does not know the owner, a
+home that is not mounted yet does not exist. A file is refused only after such a problem has lasted.
 
-What lasts is one owner's trouble, not one file's: whoever has a hundred files waits once for all.
+The grace period is per owner, not per file: an owner of a hundred files waits once for all of them.
 """
 
 from __future__ import annotations
@@ -10,23 +9,22 @@ from __future__ import annotations
 from penstock.intake import claims
 
 SECONDS = 600.0
-_GAP = 3 * claims.LONGEST_WAIT  # seen again after longer than any pause between two tries: another trouble
+_GAP = 3 * claims.LONGEST_WAIT  # longer than any pause between two tries: it is a new problem
 
 
-class Patience:
-    """Since when one kind of trouble has lasted for each owner, without a moment in which it was over."""
+class GracePeriod:
+    """Since when one kind of problem has lasted without a break, by owner."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[float, float]] = {}
 
-    def is_over(self, uid: int, now: float) -> bool:
-        """Whether the trouble, which is there now, has lasted so long that it will not pass by itself."""
+    def has_expired(self, uid: int, now: float) -> bool:
+        """Whether the problem, which is present now, has lasted for the whole grace period."""
         began, last = self._seen.get(uid, (now, now))
         if now - last > _GAP:
             began = now
         self._seen[uid] = began, now
         return now - began >= SECONDS
 
-    def restore(self, uid: int) -> None:
-        """Nothing is wrong with this owner."""
+    def clear(self, uid: int) -> None:
         self._seen.pop(uid, None)

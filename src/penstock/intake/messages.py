@@ -1,4 +1,4 @@
-"""What people read: the text beside a refused file, and the folder's own README."""
+"""The error text beside a refused file, and the README of the drop folder."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ README = """\
 Jobs by copying a file
 ======================
 
-submit/      copy a job file here; it is taken when it has stopped changing for a moment
-processed/   <date>/<name>.<JOB_ID>: it became this job
-failed/      <date>/<name>: it did not; <name>.error.txt beside it says why and what to do
+submit/      copy a job file here; it is submitted as soon as it has stopped changing
+processed/   <date>/<name>.<JOB_ID>: submitted as this job
+failed/      <date>/<name>: refused; <name>.error.txt beside it says why and what to do
 
-What is left of a job that has ended is in the folder of its number in results/ on this NAS.
+The results of a job that has ended are in results/<JOB_ID>/ on this NAS.
 
-A job file is what sbatch takes, for instance first.sh:
+A job file is a script for sbatch, for instance first.sh:
 
     #!/bin/bash
     #SBATCH --time=10
     echo "hello from $(hostname)"
 
-Your job runs as you. Nothing but plain files of your own is taken: no links, no folders,
-nothing that others can write. If your program copies slowly or in parts, copy to a name that
-begins with a dot and rename it, or make an empty <name>.done when you are finished.
-`penstock inbox` lists where every file of yours is.
+Your job runs as you. Only regular files of your own are accepted: no links, no folders, nothing
+that others can write. If your program copies slowly or in parts, copy to a name that begins with
+a dot and rename it, or create an empty <name>.done when the copy is complete.
+`penstock inbox` shows where each of your files is.
 """
 
 
@@ -40,7 +40,7 @@ def refusal(name: str, token: str, reason: str, advice: str, details: Sequence[s
 
 
 def findings(data: bytes, diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """The compiler's findings, errors first, each with its line of the script."""
+    """Diagnostics as text, errors first, each with its line of the script."""
     ordered = sorted(diagnostics, key=lambda one: (one.severity != "error", one.line))
     source = data.decode(errors="replace").split("\n")
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What the intake may ask of Slurm."""
+"""The intake's interface to Slurm."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from penstock.slurm import answers, spools, submissions, tokensearch
 
 
 class Slurm(Protocol):
-    """Submits once, and finds again what was submitted."""
+    """Submits with a token, and finds the job of a token again."""
 
     async def submit(self, wanted: submissions.Submission) -> answers.Answer: ...
 
     async def find(self, uid: int, tokens: Collection[str], *, since: float) -> dict[str, str]: ...
 
     def trace(self, token: str) -> answers.Answer | None:
-        """What is known of an earlier submission; None when there was none."""
+        """The answer to an earlier submission, as far as known; None if there was none."""
 
     def running(self, token: str) -> bool: ...
 
     def rebooted(self) -> bool:
-        """Whether traces, and the last writes to the journal, may have been lost with the power."""
+        """Whether the host has rebooted: traces and the last journal writes may be lost."""
 
     def keep_doubt(self, tokens: Collection[str]) -> None:
-        """Whoever comes next must know, too, that these may have been submitted before the host's boot."""
+        """Record, for later starts too, that these may have been submitted before the reboot."""
 
     def clear(self, token: str) -> None: ...
 
 
 class RealSlurm:
-    """sbatch, squeue and sacct of this host."""
+    """The commands of this host."""
 
     def __init__(self, spool: spools.Spool, *, slurm_conf: str, seconds: float) -> None:
         self.spool, self.slurm_conf, self.seconds = spool, slurm_conf, seconds

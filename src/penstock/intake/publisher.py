@@ -1,4 +1,4 @@
-"""Keeps the inbox's text up to date: on this host always, on the NAS for users of other hosts when it can."""
+"""Writes the inbox file: always on this host, and on the NAS, for users of other hosts, while that works."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import wellknown
 from penstock.intake import cycle, status
 from penstock.nas import atomic
 
 log = logging.getLogger(__name__)
 LOCAL_SECONDS, NAS_SECONDS = 1.0, 3.0
 HEARTBEAT = 5.0
-SHARE = 20  # with many files, making the text may take a twentieth of the time
+SHARE = 20  # with many files, rendering may take a twentieth of the time
 
 
 class Reporter:
-    """Writes what has changed, seldom enough not to be a load."""
+    """Writes the inbox when it has changed, rate-limited."""
 
     def __init__(self, local: Path, shared: Path) -> None:
         self.local, self.shared = local, shared
@@ -30,28 +29,24 @@ class Reporter:
         self._cost = 0.0
         self._last: dict[Path, tuple[object, ...]] = {}
 
-    def report(self, desk: cycle.Clerk, problem: str, now: float) -> None:
-        """Write the inbox where it is due; the NAS's only while nothing is wrong with it."""
-        due = [
-            path
-            for path, gap in ((self.local, LOCAL_SECONDS), (self.shared, NAS_SECONDS))
-            if self._due(path, gap, now)
-        ]
-        if problem and self.shared in due:
-            due.remove(self.shared)
+    def report(self, clerk: cycle.Clerk, problem: str, now: float) -> None:
+        """Write the files that are due; that on the NAS only while the NAS has no problem."""
+        due = [self.local] if self._is_due(self.local, LOCAL_SECONDS, now) else []
+        if not problem and self._is_due(self.shared, NAS_SECONDS, now):
+            due.append(self.shared)
         if not due:
             return
-        began = desk.clock.now()
-        inbox = look(desk, problem)
-        self._cost = desk.clock.now() - began
-        content = (inbox.problem, inbox.waiting, inbox.done)
+        began = clerk.clock.now()
+        inbox = snapshot(clerk, problem)
+        self._cost = clerk.clock.now() - began
         for path in due:
-            self._write(path, inbox, content, now)
+            self._write(path, inbox, now)
 
-    def _due(self, path: Path, gap: float, now: float) -> bool:
+    def _is_due(self, path: Path, gap: float, now: float) -> bool:
         return now - self._written[path] >= max(gap, SHARE * self._cost)
 
-    def _write(self, path: Path, inbox: status.Inbox, content: tuple[object, ...], now: float) -> None:
+    def _write(self, path: Path, inbox: status.Inbox, now: float) -> None:
+        content = (inbox.problem, inbox.waiting, inbox.done)
         unchanged = self._last.get(path) == content
         if unchanged and (path == self.shared or now - self._written[path] < HEARTBEAT):
             return
@@ -64,17 +59,12 @@ class Reporter:
             self._last[path] = content
 
 
-def look(desk: cycle.Clerk, problem: str) -> status.Inbox:
-    """Every file there is, as it is now."""
-    now = desk.clock.now()
-    waiting = [status.of_claim(claim) for claim in desk.claims.values()]
-    for watched in desk.tracker.watched.values():
-        waiting.append(status.of_watched(watched, ready=desk.tracker.is_ready(watched, now)))
-    waiting += map(status.of_folder, desk.folders)
-    done = tuple(status.of_entry(entry) for entry in desk.journal.latest(status.LATEST))
+def snapshot(clerk: cycle.Clerk, problem: str) -> status.Inbox:
+    now = clerk.clock.now()
+    waiting = [status.of_claim(claim) for claim in clerk.claims.values()]
+    for watched in clerk.tracker.watched.values():
+        waiting.append(status.of_watched(watched, ready=clerk.tracker.is_ready(watched, now)))
+    waiting += map(status.of_folder, clerk.folders)
+    done = tuple(status.of_entry(entry) for entry in clerk.journal.latest(status.LATEST))
     at = datetime.datetime.fromtimestamp(int(time.time()), datetime.UTC)
     return status.Inbox(at, socket.gethostname(), problem, tuple(waiting), done, os.getpid())
-
-
-def shared_path(folder: str) -> Path:
-    return Path(folder) / wellknown.DROP_INDEX

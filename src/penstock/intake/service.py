@@ -1,5 +1,5 @@
-"""The intake from start to end: opens journal and spool, looks at the folder when something may have changed,
-and ends when it is told to, without leaving an answer of Slurm's unwritten.
+"""The intake's main loop: opens journal and spool, scans the folder when something may have changed, and on
+SIGTERM waits a moment for submissions under way.
 """
 
 from __future__ import annotations
@@ -22,68 +22,68 @@ from penstock.nas import dropfolder, events
 from penstock.slurm import spools
 
 log = logging.getLogger(__name__)
-LAST_WORDS_SECONDS = 10.0
+FINISH_SECONDS = 10.0
 FORGET_SECONDS = 3600.0
 BREATH_SECONDS = 0.05
-SCAN_SHARE = 10  # looking may take a tenth of the time at most, however many files there are
+SCAN_SHARE = 10  # scans take at most a tenth of the time, however many files there are
 
 
 class Intake:
-    """The folder, the clerk, and what is wrong at the moment."""
+    """The drop folder, its clerk, and the current problem."""
 
-    def __init__(self, site: settings.Settings, desk: cycle.Clerk, *, adopt: str = "") -> None:
-        self.site, self.desk, self.instance, self.adopt = site, desk, desk.instance, adopt
+    def __init__(self, site: settings.Settings, clerk: cycle.Clerk, *, adopt: str = "") -> None:
+        self.site, self.clerk, self.instance, self.adopt = site, clerk, clerk.instance, adopt
         self.path = Path(site.folder)
-        self.marker = database.fact(desk.journal.connection, "marker")
+        self.marker = database.fact(clerk.journal.connection, "marker")
         self.prepared = False
         self.problem = ""
-        self.reporter = publisher.Reporter(Path(site.status), publisher.shared_path(site.folder))
+        self.reporter = publisher.Reporter(Path(site.status), self.path / wellknown.DROP_INDEX)
         self.wake = asyncio.Event()
         self.watch: events.Watch | None = None
         self._next_scan = self._earliest_scan = 0.0
         self._next_tidying = 0.0
 
     def tick(self) -> None:
-        """One look; what keeps us from looking is remembered in words and said once."""
-        self.desk.collect()
+        """One pass; a problem that prevents it is logged once and shown in the inbox."""
+        self.clerk.collect()
         try:
-            self._look()
+            self._process()
         except errors.NasUnavailable as error:
-            self._unprepare()
-            self._give_up(error.message)
+            self._close_folder()
+            self._fail(error.message)
         except OSError as error:
-            self._give_up(f"{self.path}: {error.strerror or error}")
+            self._fail(f"{self.path}: {error.strerror or error}")
         else:
-            self._say("")
-        now = self.desk.clock.now()
+            self._set_problem("")
+        now = self.clerk.clock.now()
         if now >= self._next_tidying:
-            self.desk.journal.forget(before=time.time() - self.site.remember_days * 86400)
+            self.clerk.journal.forget(before=time.time() - self.site.remember_days * 86400)
             self._next_tidying = now + FORGET_SECONDS
-        self.reporter.report(self.desk, self.problem, now)
+        self.reporter.report(self.clerk, self.problem, now)
 
-    def _look(self) -> None:
+    def _process(self) -> None:
         if not self.prepared:
             self._prepare()
         with dropfolder.opened(self.path, instance=self.instance, marker=self.marker) as folder:
-            if not self.desk.recovered:
+            if not self.clerk.recovered:
                 if self.adopt:
                     count = claims.adopt(folder, self.adopt)
-                    log.info("%d files of intake %s are ours now", count, self.adopt)
-                self.desk.recover(folder)
-            began = self.desk.clock.now()
+                    log.info("took over %d files of intake %s", count, self.adopt)
+                self.clerk.recover(folder)
+            began = self.clerk.clock.now()
             if began >= self._next_scan or (self.wake.is_set() and began >= self._earliest_scan):
                 self.wake.clear()
-                self.desk.scan(folder, self._moved())
-                took = self.desk.clock.now() - began
+                self.clerk.scan(folder, self._moved())
+                took = self.clerk.clock.now() - began
                 self._earliest_scan = began + max(BREATH_SECONDS, SCAN_SHARE * took)
                 self._next_scan = max(began + self.site.poll_seconds, self._earliest_scan)
-            self.desk.advance(folder)
+            self.clerk.advance(folder)
 
     def _prepare(self) -> None:
         marker = dropfolder.prepare(
             self.path, instance=self.instance, known=self.marker, readme=messages.README
         )
-        self.marker = database.fact(self.desk.journal.connection, "marker", marker)
+        self.marker = database.fact(self.clerk.journal.connection, "marker", marker)
         self.watch = events.watch(self.path / wellknown.DROP_SUBMIT)
         self._listen()
         self.prepared = True
@@ -93,67 +93,67 @@ class Intake:
             asyncio.get_running_loop().add_reader(self.watch.descriptor, self._woken)
 
     def _woken(self) -> None:
-        """Once: the news stay readable until they are read, which is at the next look."""
+        """Stop listening: the events stay readable until the next scan reads them."""
         if self.watch:
             asyncio.get_running_loop().remove_reader(self.watch.descriptor)
         self.wake.set()
 
     def _moved(self) -> frozenset[str]:
-        """Read the news, and listen for more."""
+        """Read the events, and listen again."""
         moved = self.watch.moved() if self.watch else frozenset()
         self._listen()
         return moved
 
-    def _unprepare(self) -> None:
-        """What comes back may be another mount of it: nothing of the old one is watched any longer."""
+    def _close_folder(self) -> None:
+        """Stop watching: the folder may come back as another mount."""
         if self.watch is not None:
             asyncio.get_running_loop().remove_reader(self.watch.descriptor)
             self.watch.close()
         self.watch, self.prepared = None, False
 
-    def _give_up(self, problem: str) -> None:
-        """Until the next poll: what woke us cannot be looked at, and must not wake us for ever."""
+    def _fail(self, problem: str) -> None:
+        """Wait for the next poll: an event that cannot be read must not wake us forever."""
         self.wake.clear()
         self._next_scan = 0.0
-        self._say(problem)
+        self._set_problem(problem)
 
-    def _say(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         if problem == self.problem:
             return
         if problem:
-            log.error("%s; nothing is done until that is over", problem)
+            log.error("%s; no file is submitted until this is fixed", problem)
         else:
-            log.info("the folder %s is well", self.path)
+            log.info("the folder %s is available", self.path)
         self.problem = problem
-        systemd.notify(f"STATUS={problem or 'looking at ' + str(self.path)}")
+        systemd.notify(f"STATUS={problem or 'watching ' + str(self.path)}")
 
     async def pause(self, stop: asyncio.Event) -> None:
-        """Until something may have changed, or a moment has passed; we breathe however much changes."""
+        """Wait for a change or the next poll; at least BREATH_SECONDS between scans, whatever changes."""
         timeout, events = self.site.poll_seconds, [stop, self.wake]
         if self.wake.is_set():
-            timeout, events = max(0.0, self._earliest_scan - self.desk.clock.now()), [stop]
+            timeout, events = max(0.0, self._earliest_scan - self.clerk.clock.now()), [stop]
         waiting = [asyncio.ensure_future(event.wait()) for event in events]
-        tasks = [*self.desk.submissions, *self.desk.questions]
+        tasks = [*self.clerk.submissions, *self.clerk.questions]
         try:
             await asyncio.wait((*waiting, *tasks), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
 
-    async def last_words(self) -> None:
-        """Let what is under way end, if it does so soon; whoever comes next finds the rest."""
-        tasks = [*self.desk.submissions, *self.desk.questions]
+    async def finish(self) -> None:
+        """Wait a moment for submissions under way; the next start recovers the rest."""
+        tasks = [*self.clerk.submissions, *self.clerk.questions]
         if tasks:
-            await asyncio.wait(tasks, timeout=LAST_WORDS_SECONDS)
-        for question in self.desk.questions:
+            await asyncio.wait(tasks, timeout=FINISH_SECONDS)
+        for question in self.clerk.questions:
             question.cancel()
-        await asyncio.gather(*self.desk.questions, return_exceptions=True)
-        self.desk.questions.clear()
+        await asyncio.gather(*self.clerk.questions, return_exceptions=True)
+        self.clerk.questions.clear()
         self.tick()
 
 
 def start(site: settings.Settings, *, adopt: str = "", fingerprint: str = "") -> None:
-    """Run until SIGTERM or SIGINT; only root can. `fingerprint` is that of its settings file."""
+    """Run until SIGTERM or SIGINT, as root. `fingerprint` is that of the settings file."""
     if os.geteuid() != 0:
         raise errors.UsageError("only root can submit jobs as their files' owners")
     os.umask(0o022)
@@ -167,26 +167,29 @@ def start(site: settings.Settings, *, adopt: str = "", fingerprint: str = "") ->
         journal = entries.Journal(connection)
         instance = database.instance(connection)
         if adopt and (adopt == instance or not re.fullmatch("[0-9a-f]+", adopt)):
-            raise errors.UsageError(f"{adopt!r} is not another intake", hint="Its log and .work/ name it.")
-        desk = cycle.Clerk(site, journal, slurm, clocks.SystemClock(), instance=instance)
-        asyncio.run(_run(site, desk, adopt))
+            raise errors.UsageError(
+                f"--adopt: {adopt!r} is not the name of another intake",
+                hint="Its log shows it, and its folder in .work/ has this name.",
+            )
+        clerk = cycle.Clerk(site, journal, slurm, clocks.SystemClock(), instance=instance)
+        asyncio.run(_run(site, clerk, adopt))
     os.close(lock)
 
 
-async def _run(site: settings.Settings, desk: cycle.Clerk, adopt: str) -> None:
-    if sys.version_info < (3, 12):  # later ones choose it by themselves; no threads beside our forks
+async def _run(site: settings.Settings, clerk: cycle.Clerk, adopt: str) -> None:
+    if sys.version_info < (3, 12):  # the default from 3.12 on; no threads, because we fork
         watcher = asyncio.PidfdChildWatcher()
         watcher.attach_loop(asyncio.get_running_loop())
         asyncio.set_child_watcher(watcher)
-    intake = Intake(site, desk, adopt=adopt)
+    intake = Intake(site, clerk, adopt=adopt)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    log.info("intake %s looks at %s", desk.instance, site.folder)
+    log.info("intake %s watches %s", clerk.instance, site.folder)
     intake.tick()
     systemd.notify("READY=1")
     while not stop.is_set():
         await intake.pause(stop)
         intake.tick()
         systemd.notify("WATCHDOG=1")
-    await intake.last_words()
+    await intake.finish()

@@ -15,20 +15,18 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the intake must be told about its site."""
-
     folder: str
     """The drop folder, <nas>/slurm-jobs; it must exist."""
     state: str
-    """A local folder for the journal and for what sbatch answers."""
+    """A local folder for the journal and sbatch's answers."""
     slurm_conf: str
     site: str = ""
-    """The view of the site (JSON) that scripts are held against, where it is there."""
+    """The site's view (JSON), against which scripts are checked if it exists."""
     status: str = "/run/penstock/inbox.json"
     workdir: str = "{home}"
-    """Where jobs run and relative output files land; may hold {home}, {user} and {uid}."""
+    """Working directory of jobs; may contain {home}, {user} and {uid}."""
     environment: dict[str, str] = {}
-    """Variables that jobs start with, beside HOME, USER, LOGNAME, SHELL, PATH and LANG."""
+    """Variables of jobs, besides HOME, USER, LOGNAME, SHELL, PATH and LANG."""
     settle_seconds: Positive = 2.0
     poll_seconds: Positive = 0.5
     largest_bytes: AtLeastOne = 4 * 1024 * 1024
@@ -37,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: AtLeastOne = 4
     in_flight_per_user: AtLeastOne = 3
     uncertain_seconds: Positive = 150.0
-    """How long Slurm must know nothing of a doubtful file before it is submitted again."""
+    """How long Slurm must not know the token of an uncertain submission before it is repeated."""
     sbatch_seconds: Positive = 120.0
     slurm_release: str = "22.05"
     remember_days: Positive = 30.0
@@ -45,12 +43,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_format: str = "text"
 
     def workdir_of(self, user: asuser.User) -> str:
-        """This user's working directory."""
         return self.workdir.format(home=user.home, user=user.name, uid=user.uid)
 
 
 def load(path: Path) -> Settings:
-    """Settings from the file; UsageError names what is wrong with it."""
+    """Read and check the settings. Raises UsageError."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Settings)
         found.workdir.format(home="", user="", uid=0)
@@ -60,12 +57,12 @@ def load(path: Path) -> Settings:
         raise errors.UsageError(f"{path}: {error}") from error
     except (KeyError, IndexError, ValueError) as error:
         raise errors.UsageError(
-            f"{path}: workdir is no pattern: {error!r}", hint="It may hold {home}, {user} and {uid}."
+            f"{path}: invalid workdir pattern: {error!r}", hint="It may contain {home}, {user} and {uid}."
         ) from error
     if found.uncertain_seconds <= found.sbatch_seconds:
         raise errors.UsageError(
             f"{path}: uncertain_seconds is {found.uncertain_seconds:g},"
             f" and sbatch_seconds {found.sbatch_seconds:g}",
-            hint="Make it longer: an sbatch that is under way would be taken for one that never was.",
+            hint="Make uncertain_seconds longer, or a file is submitted again while its sbatch still runs.",
         )
     return found

@@ -1,7 +1,4 @@
-"""Where every file is: the text that `penstock inbox` shows, written beside the folder and on this host.
-
-docs/reference/json.md describes it.
-"""
+"""The inbox file, which `penstock inbox` shows: the state of every dropped file (docs/reference/json.md)."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from penstock.journal import entries
 from penstock.nas import listing
 
 LATEST = 200
-_FOLDER = "a folder: only files become jobs, put them into submit/ itself"
+_FOLDER = "a folder: only files become jobs; copy them directly into submit/"
 _WORDS = {
-    "check": "taken: about to be submitted",
-    "trace": "taken: an earlier attempt is looked into",
-    "ask": "taken: looking for it in Slurm, so that it is not submitted twice",
-    "busy": "taken: being submitted",
-    "file": "decided: about to be moved",
+    "check": "about to be submitted",
+    "trace": "reading the result of an earlier submission",
+    "ask": "searching Slurm for it, so that it is not submitted twice",
+    "busy": "being submitted",
+    "file": "about to be moved to processed/ or failed/",
 }
 
 
@@ -36,13 +33,13 @@ class Item(msgspec.Struct, frozen=True):
     words: str = ""
     job: str = ""
     path: str = ""
-    """Where the file is now, below the drop folder; empty while it waits."""
+    """Path below the drop folder; empty while it waits."""
     at: datetime.datetime | None = None
-    """When it got there; None when that is not known."""
+    """Since when it is there; None if unknown."""
 
 
 class Inbox(msgspec.Struct, frozen=True):
-    """Every file that waits, and the latest that do not."""
+    """All files that wait, and the latest that were submitted or refused."""
 
     at: datetime.datetime
     host: str
@@ -50,7 +47,7 @@ class Inbox(msgspec.Struct, frozen=True):
     waiting: tuple[Item, ...]
     done: tuple[Item, ...]
     pid: int = 0
-    """Of the intake that wrote it, on that host."""
+    """Of the intake, on that host."""
     version: int = wellknown.JSON_VERSION
 
 
@@ -58,14 +55,14 @@ def moment(seconds: float) -> datetime.datetime | None:
     return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC) if seconds else None
 
 
-def of_folder(folder: listing.Left) -> Item:
+def of_folder(folder: listing.Subfolder) -> Item:
     return Item(filenames.shown(folder.name), user_of(folder.uid), folder.uid, "left", _FOLDER)
 
 
 def of_watched(watched: completeness.Watched, *, ready: bool) -> Item:
-    sight = watched.sight
-    words = "waits for its turn" if ready else "waits until it stops changing"
-    return Item(filenames.shown(sight.name), user_of(sight.uid), sight.uid, "arriving", words)
+    info = watched.info
+    words = "waiting for its turn" if ready else "waiting until it stops changing"
+    return Item(filenames.shown(info.name), user_of(info.uid), info.uid, "arriving", words)
 
 
 def of_claim(claim: claims.Claim) -> Item:
@@ -86,7 +83,7 @@ _known: dict[int, str] = {}
 
 
 def user_of(uid: int) -> str:
-    """The user's name, asked once; the number while nobody knows it, which may be over soon."""
+    """The user's name, cached; the uid while the host does not know it."""
     if uid not in _known:
         try:
             _known[uid] = pwd.getpwuid(uid).pw_name

@@ -1,4 +1,4 @@
-"""From a claimed file to a submission or a refusal: everything that is decided before Slurm is asked."""
+"""Turns a claimed file into a submission or a refusal: all checks that need no Slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from penstock import errors
 from penstock.intake import claims, filenames, inspection, messages, settings
 from penstock.model import siteview
-from penstock.nas import asuser, dropfolder, renames
+from penstock.nas import dropfolder, renames
 from penstock.sbatch import compiler, diagnostics, getopt, options, siteviews
 from penstock.slurm import submissions
 
@@ -20,26 +20,24 @@ AGAIN = "Correct it and copy it to submit/ again."
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """No job: why in a few words, the whole letter, whose file it is."""
+    """`words` is the reason in short, `letter` the text of <name>.error.txt."""
 
     words: str
     letter: str
     uid: int
     mode: int
-    passing: bool = False
-    """It may be over soon: to be waited for before it is said."""
+    temporary: bool = False
+    """Refused only after a grace period."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A job, please."""
-
+class ToSubmit(msgspec.Struct, frozen=True):
     submission: submissions.Submission
     sha256: str
     mode: int
 
 
 def _no_jobs(name: str, given: Sequence[getopt.Setting]) -> Iterator[diagnostics.Diagnostic]:
-    """Lines with which sbatch makes no job of the script: it would be asked for one for ever."""
+    """Options with which sbatch submits no job; the intake would repeat the submission forever."""
     for setting in given:
         if setting.option.key == "test-only":
             place = setting.provenance
@@ -48,56 +46,56 @@ def _no_jobs(name: str, given: Sequence[getopt.Setting]) -> Iterator[diagnostics
                 place.line,
                 place.column,
                 "no-job",
-                f"with --test-only ({name}:{place.line}) sbatch only says when a job could start, "
-                "and submits none",
-                "remove --test-only; `sbatch --test-only` on a login node answers at once",
+                f"with --test-only ({name}:{place.line}) sbatch only reports when a job could start "
+                "and submits nothing",
+                "remove --test-only, or run `sbatch --test-only` on a login node",
             )
 
 
 class Judge:
-    """Looks at claimed files by the site's rules."""
+    """Checks claimed files by the site's rules."""
 
     def __init__(self, site: settings.Settings) -> None:
         self.site = site
         self.limits = inspection.Limits(site.largest_bytes, site.group_writable)
 
     def _context(self) -> compiler.Context:
-        """The rules of the site as they are now: `penstock apply` writes its view anew."""
+        """Read anew for each file, since `penstock apply` replaces the site's view."""
         view = self._view()
         return compiler.Context(
             release=options.release_of(self.site.slurm_release),
             gres_types=view.gres_types if view else compiler.DEFAULT_CONTEXT.gres_types,
-            other_gres=view is None or not view.complete,  # sbatch reads slurm.conf and says no itself
+            other_gres=view is None or not view.complete,  # sbatch refuses unknown ones by slurm.conf
             site=view,
             as_root=False,
         )
 
     def _view(self) -> siteview.SiteView | None:
-        """None where there is none: Slurm will say no, later and in fewer words."""
+        """None if there is none; then Slurm refuses what the site does not allow, in fewer words."""
         try:
             return siteviews.read(self.site.site) if self.site.site else None
         except errors.UsageError as error:
-            log.warning("scripts are not held against the site: %s", error.message)
+            log.warning("scripts are not checked against the site: %s", error.message)
             return None
 
     def judge(
         self, folder: dropfolder.Folder, claim: claims.Claim
-    ) -> Wanted | Refused | inspection.Unsettled | None:
-        """None when the file is gone."""
+    ) -> ToSubmit | Refused | inspection.Unsettled | None:
+        """None if the file is gone."""
         spot = renames.Spot(folder.work, claim.work_name)
-        found = inspection.inspect(spot, name=claim.name, limits=self.limits, expected=claim.sign)
+        found = inspection.inspect(spot, name=claim.name, limits=self.limits, expected=claim.stamp)
         if found is None or isinstance(found, inspection.Unsettled):
             return found
         if isinstance(found, inspection.Refusal):
             letter = messages.refusal(claim.name, claim.token, found.reason, found.advice)
-            return Refused(found.reason, letter, found.uid, found.mode, found.passing)
-        return self._against(claim, found) or self._wanted(claim, found)
+            return Refused(found.reason, letter, found.uid, found.mode, found.temporary)
+        return self._refusal(claim, found) or self._accept(claim, found)
 
-    def _against(self, claim: claims.Claim, script: inspection.Script) -> Refused | None:
+    def _refusal(self, claim: claims.Claim, script: inspection.Script) -> Refused | None:
         if claim.folder_uid not in (None, script.user.uid):
-            return self._refused(claim, script, "it lies in another user's folder", "Use your own folder.")
+            return self._refused(claim, script, "it is in another user's folder", "Use your own folder.")
         if claim.cut_short:
-            reason = "it was copied while the NAS was full and may be cut short"
+            reason = "it was copied while the NAS was full and may be truncated"
             return self._refused(claim, script, reason, "Copy it again.")
         if not script.data:
             return self._refused(claim, script, "it is empty", AGAIN)
@@ -122,22 +120,8 @@ class Judge:
         letter = messages.refusal(claim.name, claim.token, reason, advice, details or ())
         return Refused(reason, letter, script.user.uid, script.mode)
 
-    def _wanted(self, claim: claims.Claim, script: inspection.Script) -> Wanted:
+    def _accept(self, claim: claims.Claim, script: inspection.Script) -> ToSubmit:
         user = script.user
-        submission = submissions.Submission(
-            token=claim.token,
-            name=filenames.for_slurm(claim.name),
-            data=script.data,
-            uid=user.uid,
-            gid=user.gid,
-            groups=user.groups,
-            workdir=self.site.workdir_of(user),
-            environment=self._environment(user),
-        )
-        return Wanted(submission, hashlib.sha256(script.data).hexdigest(), script.mode)
-
-    def _environment(self, user: asuser.User) -> dict[str, str]:
-        """What a job starts with: the user's own few variables, none of ours."""
         own = {
             "HOME": user.home,
             "USER": user.name,
@@ -146,4 +130,14 @@ class Judge:
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
         }
-        return own | self.site.environment | {"SLURM_CONF": self.site.slurm_conf}
+        submission = submissions.Submission(
+            token=claim.token,
+            name=filenames.for_slurm(claim.name),
+            data=script.data,
+            uid=user.uid,
+            gid=user.gid,
+            groups=user.groups,
+            workdir=self.site.workdir_of(user),
+            environment=own | self.site.environment | {"SLURM_CONF": self.site.slurm_conf},
+        )
+        return ToSubmit(submission, hashlib.sha256(script.data).hexdigest(), script.mode)

@@ -1,1 +1,1 @@
-"""What the intake means to do and has done, so that a crash at any point can be understood."""
+"""The intake's journal: its intents and results, from which it recovers after a crash at any point."""

@@ -1,8 +1,8 @@
-"""The journal's file: SQLite with a write-ahead log, for one process at a time.
+"""The journal's file: SQLite in WAL mode, for one process at a time.
 
-A write-ahead log lives in memory that processes of one host share, so a network file system is refused.
-Commits survive the death of the process at once and a power cut after the next checkpoint; what a power cut
-takes back is found again in Slurm, because the token is also in the name of the claimed file.
+WAL needs shared memory on one host, so a network file system is refused. A commit survives a crash of the
+process at once, and a power cut after the next checkpoint; what a power cut undoes is found again in Slurm,
+because the name of the claimed file also holds the token.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ VERSION = 1
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open or make the journal; one clear line when it cannot be used."""
+    """Open or create the journal. Raises UsageError or JournalError if it cannot be used."""
     kind = mounts.kind_of(path.parent)
     if mounts.is_network(kind):
         raise errors.UsageError(
-            f"the journal cannot lie on a network file system: {path.parent} is {kind}",
-            hint="Choose a folder on a local disk for `state`.",
+            f"the journal cannot be on a network file system: {path.parent} is {kind}",
+            hint="Set `state` to a folder on a local disk.",
         )
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # only root reads it
@@ -52,7 +52,7 @@ def connect(path: Path) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise errors.JournalError(
             f"the journal {path} cannot be used: {error}",
-            hint="Move it away to begin a new one: files already claimed are looked up in Slurm.",
+            hint="Move it away to start a new one: files already claimed are looked up in Slurm.",
         ) from error
     return connection
 
@@ -60,13 +60,15 @@ def connect(path: Path) -> sqlite3.Connection:
 def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
-        raise errors.JournalError(f"the journal {path} was written by a newer penstock (form {version})")
+        raise errors.JournalError(
+            f"the journal {path} was written by a newer release of Penstock (schema {version})"
+        )
     connection.executescript(SCHEMA)
     connection.execute(f"PRAGMA user_version={VERSION}")
 
 
 def fact(connection: sqlite3.Connection, name: str, default: str = "") -> str:
-    """Something remembered about this site, set to `default` when it is not known yet."""
+    """A stored value; if there is none, `default` is stored and returned."""
     row = connection.execute("SELECT value FROM facts WHERE name=?", (name,)).fetchone()
     if row is None and default:
         connection.execute("INSERT INTO facts VALUES (?, ?)", (name, default))
@@ -74,15 +76,15 @@ def fact(connection: sqlite3.Connection, name: str, default: str = "") -> str:
 
 
 def instance(connection: sqlite3.Connection) -> str:
-    """The name of this intake among others on the same NAS: made once, kept with the journal."""
+    """This intake's name among those on the same NAS: generated once, kept with the journal."""
     return fact(connection, "instance", secrets.token_hex(6))
 
 
 def lock(folder: Path, *, settings: str = "") -> int:
-    """Be the only intake with this state; the lock ends with the process, and names its settings."""
+    """Lock the state folder until the process ends; the lock file holds the settings' fingerprint."""
     try:
         return presence.hold(folder / wellknown.INTAKE_LOCK, settings)
     except BlockingIOError:
         raise errors.UsageError(
-            f"another intake uses {folder}", hint="One intake for each `state` folder: stop the other one."
+            f"another intake uses {folder}", hint="Stop it: only one intake may use a `state` folder."
         ) from None

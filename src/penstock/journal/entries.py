@@ -1,4 +1,4 @@
-"""The journal's entries: one a file, from the moment before sbatch until it is filed away."""
+"""The journal's entries: one for each file, from just before sbatch until the file is moved away."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 from penstock import errors
 
-SUBMITTING = "submitting"  # sbatch is about to be asked, or was: Slurm must be looked at before asking again
-WAITING = "waiting"  # Slurm has said "not now": ask again later
-ACCEPTED = "accepted"  # the job's number is known; the file is to be moved to processed/
-REFUSED = "refused"  # there will be no job; the file is to be moved to failed/
+SUBMITTING = "submitting"  # sbatch may have run: search Slurm for the token before a retry
+WAITING = "waiting"  # Slurm cannot accept it now: retry later
+ACCEPTED = "accepted"  # the job id is known; the file is to be moved to processed/
+REFUSED = "refused"  # no job; the file is to be moved to failed/
 PROCESSED = "processed"  # done
 FAILED = "failed"  # done
 OPEN = (SUBMITTING, WAITING, ACCEPTED, REFUSED)
@@ -21,7 +21,7 @@ _COLUMNS = "token, name, uid, state, job_id, sha256, words, letter, day, target,
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One file's story; `day` and `target` say where it goes, written before it is moved there."""
+    """One file; `day` and `target` tell where it was moved."""
 
     token: str
     name: bytes
@@ -38,13 +38,13 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """Entries in a database; every call is one transaction."""
+    """Every call is one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
     def put(self, entry: Entry) -> Entry:
-        """Write the entry, new or changed, with the time."""
+        """Insert or replace the entry, with the time of the change."""
         now = time.time()
         stamped = msgspec.structs.replace(entry, began=entry.began or now, changed=now)
         values = tuple(getattr(stamped, name) for name in Entry.__struct_fields__)
@@ -56,26 +56,25 @@ class Journal:
         return stamped
 
     def get(self, token: str) -> Entry | None:
-        """The entry of this token."""
         found = self._select("WHERE token=?", (token,))
         return found[0] if found else None
 
     def open(self) -> list[Entry]:
-        """Everything that is not done."""
+        """Entries that are not done, the oldest first."""
         marks = ", ".join("?" * len(OPEN))
         return self._select(f"WHERE state IN ({marks}) ORDER BY began", OPEN)
 
     def latest(self, most: int) -> list[Entry]:
-        """What was done last, the newest first."""
+        """The entries done last, the newest first."""
         found = [
             entry
-            for state in (PROCESSED, FAILED)  # one after the other, each along the index
+            for state in (PROCESSED, FAILED)  # two queries, because each can use the index
             for entry in self._select("WHERE state=? ORDER BY changed DESC LIMIT ?", (state, most))
         ]
         return sorted(found, key=lambda entry: -entry.changed)[:most]
 
     def forget(self, *, before: float) -> None:
-        """Remove what was done before that time."""
+        """Remove entries done before that time."""
         self.connection.execute(
             "DELETE FROM entries WHERE state IN (?, ?) AND changed < ?", (PROCESSED, FAILED, before)
         )

@@ -1,1 +1,1 @@
-"""Files of users on shared storage: written whole or not at all, touched only as the user they belong to."""
+"""Users' files on shared storage: written atomically, touched only as the user who owns them."""

@@ -1,9 +1,9 @@
-"""Doing something as another user: in a child process that has given up everything else.
+"""Runs a function as another user, in a forked child that has dropped all other privileges.
 
-A root process must not open, link or rename what a user names: a symbolic link or a swapped file would make
-it act on somebody else's. So it forks, the child becomes the user for good, and the kernel decides what may
-be done. Callers are single-threaded programs (the intake, the collector): fork is safe there and costs a
-millisecond, which a new interpreter would not.
+A root process must not open, link or rename a path that a user controls: a symbolic link or a swapped file
+would redirect it to somebody else's file. The child becomes the user for good, so the kernel checks the
+access. Callers are single-threaded (the intake, the collector): there a fork is safe and takes 1 ms, much
+less than a new interpreter.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _CHUNK = 1 << 16
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who somebody is on this host."""
-
     uid: int
     gid: int
     name: str
@@ -39,11 +37,11 @@ class User(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, uid: int) -> User:
-        """The user with this number; UsageError when the host knows none."""
+        """The user with this uid. Raises UsageError if the host does not know it."""
         try:
             entry = pwd.getpwuid(uid)
         except KeyError:
-            raise errors.UsageError(f"no user of this host has the number {uid}") from None
+            raise errors.UsageError(f"no user of this host has uid {uid}") from None
         groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
         return cls(
             uid=uid,
@@ -56,7 +54,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct):
-    """What a child says at its end: a result, an OSError, or an error of ours in words."""
+    """The child's answer: a result, an OSError, or a PenstockError."""
 
     result: Any = None
     errno: int = 0
@@ -66,10 +64,10 @@ class _Answer(msgspec.Struct):
 
 
 def run_as(user: User, function: Callable[[], Result], *, type: type[Result], timeout: float) -> Result:  # noqa: A002  # as msgspec calls it
-    """Call `function` as `user` and return what it returned.
+    """Call `function` as `user` and return its result, which is passed as JSON.
 
-    The result crosses as JSON. An OSError or PenstockError there is raised here; so is ActingError when the
-    child broke otherwise, or was still busy after `timeout` seconds and was killed.
+    An OSError or PenstockError of the child is raised here; ActingError if the child failed otherwise, or was
+    killed after `timeout` seconds.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -77,20 +75,20 @@ def run_as(user: User, function: Callable[[], Result], *, type: type[Result], ti
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _be_the_child(user, function, writing)
+        _run_child(user, function, writing)
     os.close(writing)
     try:
-        said = _read_all(reading, deadline=time.monotonic() + timeout)
+        reply = _read_all(reading, deadline=time.monotonic() + timeout)
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)  # it has said everything, or said it too late
+            os.kill(child, signal.SIGKILL)  # it has answered, or is late
         os.waitpid(child, 0)
-    return _unpack(said, user, type)
+    return _unpack(reply, user, type)
 
 
 def become(user: User) -> None:
-    """Be this user for good: groups first, since only root may set them."""
+    """Drop privileges for good: groups first, since only root may set them."""
     if os.geteuid() == 0:
         os.setgroups(user.groups)
         os.setresgid(user.gid, user.gid, user.gid)
@@ -99,8 +97,8 @@ def become(user: User) -> None:
         raise errors.ActingError(f"only root can act as {user.name}")
 
 
-def _be_the_child(user: User, function: Callable[[], Any], writing: int) -> NoReturn:
-    """Never returns into the caller's code, whatever happens."""
+def _run_child(user: User, function: Callable[[], Any], writing: int) -> NoReturn:
+    """Never returns into the caller's code."""
     try:
         os.setsid()
         become(user)
@@ -109,8 +107,8 @@ def _be_the_child(user: User, function: Callable[[], Any], writing: int) -> NoRe
         answer = _Answer(errno=error.errno or 5, message=str(error))
     except errors.PenstockError as error:
         answer = _Answer(message=error.message, hint=error.hint)
-    except BaseException:  # noqa: BLE001  # it is passed on whole; nothing may unwind past the fork
-        answer = _Answer(message="the step broke", trace=traceback.format_exc())
+    except BaseException:  # noqa: BLE001  # passed on with its traceback; nothing may unwind past the fork
+        answer = _Answer(message="the child process failed", trace=traceback.format_exc())
     try:
         _write_all(writing, _packed(answer))
     finally:
@@ -118,13 +116,13 @@ def _be_the_child(user: User, function: Callable[[], Any], writing: int) -> NoRe
 
 
 def _packed(answer: _Answer) -> bytes:
-    """Words may have names of files in them, which need not be text."""
-    said = (answer.message, answer.hint, answer.trace)
-    words = (text.encode(errors="backslashreplace").decode() for text in said)
+    """As JSON. Messages may contain file names that are not UTF-8."""
+    texts = (answer.message, answer.hint, answer.trace)
+    escaped = (text.encode(errors="backslashreplace").decode() for text in texts)
     try:
-        return msgspec.json.encode(_Answer(answer.result, answer.errno, *words))
+        return msgspec.json.encode(_Answer(answer.result, answer.errno, *escaped))
     except (TypeError, ValueError):
-        return msgspec.json.encode(_Answer(message="the step broke", trace=traceback.format_exc()))
+        return msgspec.json.encode(_Answer(message="the child process failed", trace=traceback.format_exc()))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -134,7 +132,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _read_all(descriptor: int, *, deadline: float) -> bytes | None:
-    """Everything until the other end closes; None when the time is over first."""
+    """Read to the end of file; None if the deadline passes first."""
     parts: list[bytes] = []
     while True:
         left = deadline - time.monotonic()
@@ -146,12 +144,12 @@ def _read_all(descriptor: int, *, deadline: float) -> bytes | None:
         parts.append(part)
 
 
-def _unpack(said: bytes | None, user: User, type: type[Result]) -> Result:  # noqa: A002  # as msgspec calls it
-    if said is None:
-        raise errors.ActingError(f"a step as {user.name} took too long and was stopped")
-    if not said:
-        raise errors.ActingError(f"a step as {user.name} was killed")
-    answer = msgspec.json.decode(said, type=_Answer)
+def _unpack(reply: bytes | None, user: User, type: type[Result]) -> Result:  # noqa: A002  # as msgspec calls it
+    if reply is None:
+        raise errors.ActingError(f"a child process of {user.name} took too long and was killed")
+    if not reply:
+        raise errors.ActingError(f"a child process of {user.name} was killed")
+    answer = msgspec.json.decode(reply, type=_Answer)
     if answer.errno:
         raise OSError(answer.errno, answer.message)
     if answer.message:

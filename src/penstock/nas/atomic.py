@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, also after a crash and over NFS.
+"""Atomic writes, also across a crash and over NFS.
 
-The content is written under another name in the same directory, reaches the disk, and only then gets its
-name; then the directory reaches the disk, too.
+The content is written to a temporary file in the same directory, synced and renamed; then the directory is
+synced.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def write(
     owner: tuple[int, int] | None = None,
     durable: bool = True,
 ) -> None:
-    """Put `content` at `path` in one step; owner and mode are right before anything can be read.
+    """Replace `path` atomically; owner and mode are set before the content is written.
 
-    What is written again every few seconds need not be durable: it is whole, but may be lost with the power.
+    Without `durable` a power cut may lose the file: enough for one that is rewritten every few seconds.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     try:
@@ -44,7 +44,7 @@ def write(
 
 
 def sync_directory(path: Path) -> None:
-    """Make what was renamed or made in this directory survive a power cut."""
+    """Make renames and new files in this directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""The drop folder: opened anew for every look, known by its marker, safe by its owners and modes.
+"""The drop folder: opened anew for every pass, recognised by its marker, protected by owners and modes.
 
-Nothing is kept open between looks, so that the NAS can be unmounted. Everything done during one look is
-relative to the directories opened at its beginning: a path that changes its meaning meanwhile changes
-nothing. A mount point without its NAS has no marker, and is never taken for a NAS whose files are all gone.
+Nothing stays open between passes, so the NAS can be unmounted. Everything in a pass is relative to the
+directories opened at its start, so paths that change meanwhile do no harm. A mount point without its NAS has
+no marker, so it is never mistaken for a NAS that lost all its files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARKER_BYTES = 200
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """The directories of the drop folder, open."""
+    """Descriptors of the drop folder's directories."""
 
     root: int
     submit: int
@@ -34,13 +34,13 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def prepare(path: Path, *, instance: str, known: str, readme: str) -> str:
-    """Make what is missing in the folder, which must exist itself; the name in its marker."""
+    """Create what is missing in the folder, which must exist itself; returns its marker."""
     with contextlib.ExitStack() as stack:
         root = _open(stack, path)
         marker = _marker(root)
         if known and marker != known:
-            raise _another(path, marker)
-        _require_own(root, path)  # before anything is made in it: its modes are set by name
+            raise _wrong_marker(path, marker)
+        _require_own(root, path)  # before anything is created in it: modes are set by name
         if not marker:
             marker = secrets.token_hex(16)
             atomic.write(path / wellknown.DROP_MARKER, f"{marker}\n".encode())
@@ -56,12 +56,12 @@ def prepare(path: Path, *, instance: str, known: str, readme: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, *, instance: str, marker: str) -> Iterator[Folder]:
-    """The folder for one look; NasUnavailable when it is not there or not safe."""
+    """The folder for one pass. Raises NasUnavailable if it is missing or not safe."""
     with contextlib.ExitStack() as stack:
         root = _open(stack, path)
         found = _marker(root)
         if found != marker:
-            raise _another(path, found)
+            raise _wrong_marker(path, found)
         work = _open(stack, wellknown.DROP_WORK, root)
         folder = Folder(
             root=root,
@@ -76,7 +76,7 @@ def opened(path: Path, *, instance: str, marker: str) -> Iterator[Folder]:
 
 @contextlib.contextmanager
 def inside(directory: int, name: str, *, make: int = 0) -> Iterator[int]:
-    """An open directory below an open one; made with this mode if it is missing."""
+    """Open a directory below an open one; with `make`, create it with that mode if it is missing."""
     if make:
         _make(directory, name, make)
     with contextlib.ExitStack() as stack:
@@ -84,7 +84,7 @@ def inside(directory: int, name: str, *, make: int = 0) -> Iterator[int]:
 
 
 def is_full(folder: Folder) -> bool:
-    """Whether nothing more can be written by ordinary users."""
+    """Whether users can write nothing more."""
     room = os.fstatvfs(folder.submit)
     return room.f_blocks > 0 and room.f_bavail == 0
 
@@ -95,7 +95,7 @@ def _open(stack: contextlib.ExitStack, path: Path | str, below: int | None = Non
     except OSError as error:
         raise errors.NasUnavailable(
             f"cannot open the folder {path}: {error.strerror}",
-            hint="Is the NAS mounted? If it is and this is its first use, make the folder there.",
+            hint="Is the NAS mounted? If it is, and this is its first use, create the folder there.",
         ) from error
     stack.callback(os.close, descriptor)
     return descriptor
@@ -112,15 +112,15 @@ def _marker(root: int) -> str:
         os.close(descriptor)
 
 
-def _another(path: Path, found: str) -> errors.NasUnavailable:
+def _wrong_marker(path: Path, found: str) -> errors.NasUnavailable:
     what = "another NAS than before" if found else "not the NAS: its marker is missing"
     return errors.NasUnavailable(
-        f"{path} is {what}", hint="Is it mounted? Nothing is done until it is back; no file is given up."
+        f"{path} is {what}", hint="Is it mounted? No file is submitted until it is back, and none is lost."
     )
 
 
 def _make(directory: int, name: str, mode: int) -> None:
-    """With its mode from the first moment: what is there is never changed, so it must not be half made."""
+    """Created with its final mode: an existing directory is never changed, also not a half-made one."""
     before = os.umask(0)
     try:
         os.mkdir(name, mode, dir_fd=directory)
@@ -128,11 +128,11 @@ def _make(directory: int, name: str, mode: int) -> None:
         return
     finally:
         os.umask(before)
-    os.chmod(name, mode, dir_fd=directory)  # where a default ACL has its say
+    os.chmod(name, mode, dir_fd=directory)  # a default ACL may have changed it
 
 
 def _require_safe(folder: Folder, path: Path) -> None:
-    """Whoever may write a directory may swap what is in it: only submit/ is open, and it is sticky."""
+    """Who may write a directory may swap files in it: only submit/ is open to users, and it is sticky."""
     for name in ("root", "processed", "failed", "work"):
         _require_own(getattr(folder, name), path if name == "root" else path / name)
     submit = os.fstat(folder.submit)

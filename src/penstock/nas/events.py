@@ -1,6 +1,6 @@
-"""inotify, as an accelerator: it says at once that something was closed or renamed into a local directory.
+"""inotify as an accelerator: reports files closed after writing or renamed into a local directory.
 
-It is never relied upon: it knows nothing of other hosts' writes, and whatever it misses the next look finds.
+Never relied upon: it does not see writes of other hosts, and the next scan finds what it misses.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _BUFFER = 1 << 16
 
 
 class Watch:
-    """One directory watched; `descriptor` becomes readable when something has happened."""
+    """A watched directory; `descriptor` becomes readable when there are events."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     def moved(self) -> frozenset[str]:
-        """Names that were renamed into the directory since the last call; all other news is dropped."""
+        """Names renamed into the directory since the last call; other events are dropped."""
         found: set[str] = set()
         while True:
             try:
@@ -39,7 +39,7 @@ class Watch:
 
 
 def watch(path: Path) -> Watch | None:
-    """Watch a directory; None where that would be of no use or is not possible."""
+    """Watch a directory; None on a network file system, or without inotify."""
     try:
         if mounts.is_network(mounts.kind_of(path)):
             return None

@@ -1,4 +1,4 @@
-"""What lies in the drop folder at one moment."""
+"""One listing of the drop folder."""
 
 from __future__ import annotations
 
@@ -12,96 +12,91 @@ from penstock import errors
 from penstock.nas import dropfolder
 
 
-class Sign(msgspec.Struct, frozen=True):
-    """What changes when a file is written or replaced; the NAS's times are compared with each other only."""
+class Stamp(msgspec.Struct, frozen=True):
+    """Changes when a file is written or replaced; times of the NAS are compared only with each other."""
 
     inode: int
     size: int
     mtime_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Sign:
+    def of(cls, found: os.stat_result) -> Stamp:
         return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """One file: in which folder below submit/ (empty for submit/ itself), its name, its sign, its owner."""
-
+class FileInfo(msgspec.Struct, frozen=True):
     folder: str
+    """Below submit/; empty for submit/ itself."""
     name: str
-    sign: Sign
+    stamp: Stamp
     uid: int
     regular: bool = True
     changed_ns: int = 0
-    """When the NAS last saw it change; a program that copies can set mtime to anything, and this never."""
+    """ctime: copying programs can set mtime to anything, but not this."""
 
 
-class Left(msgspec.Struct, frozen=True):
-    """A folder in submit/, and whose it is."""
-
+class Subfolder(msgspec.Struct, frozen=True):
     name: str
     uid: int
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Everything there: files that count, signs of those that do not, and folders nobody asked for; and what
-    could not be looked at, with the reason.
-    """
-
-    sights: tuple[Sight, ...]
-    hidden: frozenset[Sign] = frozenset()
-    folders: tuple[Left, ...] = ()
+    files: tuple[FileInfo, ...]
+    hidden: frozenset[Stamp] = frozenset()
+    """Of temporary files: one that gets its final name by a rename is complete."""
+    folders: tuple[Subfolder, ...] = ()
     broken: Mapping[str, str] = {}
+    """Errors of entries that could not be read, by name."""
 
 
 def take(folder: dropfolder.Folder, *, hidden: Callable[[str], bool], user_folders: bool) -> Listing:
-    """List submit/ and, if the site wants it, users' folders in it; one file's trouble is no other's."""
-    sights: list[Sight] = []
-    unseen: set[Sign] = set()
-    folders: list[Left] = []
+    """List submit/ and, if the site has them, the users' folders in it."""
+    files: list[FileInfo] = []
+    unseen: set[Stamp] = set()
+    folders: list[Subfolder] = []
     broken: dict[str, str] = {}
     for entry in os.scandir(folder.submit):
         try:
             if hidden(entry.name):
                 unseen.update(_signs(entry))
             elif entry.is_dir(follow_symlinks=False):
-                folders.append(Left(entry.name, entry.stat(follow_symlinks=False).st_uid))
+                folders.append(Subfolder(entry.name, entry.stat(follow_symlinks=False).st_uid))
             else:
-                sights.extend(_sight("", entry))
+                files.extend(_info("", entry))
         except OSError as error:
             broken[entry.name] = error.strerror or str(error)
-    for name in (left.name for left in folders) if user_folders else ():
+    for name in (subfolder.name for subfolder in folders) if user_folders else ():
         try:
-            sights.extend(_below(folder, name, hidden, unseen))
+            files.extend(_below(folder, name, hidden, unseen))
         except OSError as error:
             broken[name] = error.strerror or str(error)
-    return Listing(tuple(sights), frozenset(unseen), tuple(folders), broken)
+    return Listing(tuple(files), frozenset(unseen), tuple(folders), broken)
 
 
 def _below(
-    folder: dropfolder.Folder, name: str, hidden: Callable[[str], bool], unseen: set[Sign]
-) -> Iterator[Sight]:
+    folder: dropfolder.Folder, name: str, hidden: Callable[[str], bool], unseen: set[Stamp]
+) -> Iterator[FileInfo]:
     try:
         with dropfolder.inside(folder.submit, name) as inner:
             for entry in os.scandir(inner):
                 if hidden(entry.name):
                     unseen.update(_signs(entry))
                 elif not entry.is_dir(follow_symlinks=False):
-                    yield from _sight(name, entry)
+                    yield from _info(name, entry)
     except errors.NasUnavailable:
-        return  # removed, or made a link, since it was listed
+        return  # removed, or replaced by a link, since it was listed
 
 
-def _signs(entry: os.DirEntry[str]) -> Iterator[Sign]:
+def _signs(entry: os.DirEntry[str]) -> Iterator[Stamp]:
     if not entry.is_dir(follow_symlinks=False):
-        yield from (seen.sign for seen in _sight("", entry))
+        yield from (seen.stamp for seen in _info("", entry))
 
 
-def _sight(folder: str, entry: os.DirEntry[str]) -> Iterator[Sight]:
+def _info(folder: str, entry: os.DirEntry[str]) -> Iterator[FileInfo]:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return  # deleted since it was listed
     if not stat.S_ISDIR(found.st_mode):
         regular = stat.S_ISREG(found.st_mode)
-        yield Sight(folder, entry.name, Sign.of(found), found.st_uid, regular, found.st_ctime_ns)
+        yield FileInfo(folder, entry.name, Stamp.of(found), found.st_uid, regular, found.st_ctime_ns)

@@ -1,7 +1,7 @@
-"""Renaming on a file system whose answers may get lost.
+"""Renames over NFS, where the server's answer may get lost.
 
-An NFS client that has not heard the answer asks again, and the server, which has done it already, says that
-there is no such file. So after an error we look whether the thing is where it should go.
+A client that misses the answer repeats the request, and the server, which has already renamed the file,
+replies ENOENT. So after an error we check whether the file is at the target.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ log = logging.getLogger(__name__)
 
 
 class Spot(NamedTuple):
-    """A name in an open directory: nothing on the way to it can be swapped for a link."""
+    """A name in an open directory: no part of the path to it can be swapped for a link."""
 
     directory: int
     name: str
 
 
 def move(source: Spot, target: Spot, *, inode: int = 0) -> bool:
-    """Rename; False when there is nothing to rename.
+    """Rename; False if the source does not exist.
 
-    With `inode`, only that file at the target counts as moved; without it, any, for names that nobody else
-    can have chosen.
+    After an error, only `inode` at the target counts as moved; without it any file does, for target names
+    that nobody else can choose.
     """
     try:
         os.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
     except OSError as error:
         if _arrived(source, target, inode):
-            log.warning("renaming %r was answered %r but is done", source.name, error.strerror)
+            log.warning("the rename of %r failed with %r, but was done", source.name, error.strerror)
             return True
         if isinstance(error, FileNotFoundError):
             return False
@@ -39,7 +39,7 @@ def move(source: Spot, target: Spot, *, inode: int = 0) -> bool:
 
 
 def look(spot: Spot) -> os.stat_result | None:
-    """What is there itself, not what it points to; None when there is nothing."""
+    """lstat(2); None if there is nothing."""
     try:
         return os.stat(spot.name, dir_fd=spot.directory, follow_symlinks=False)
     except FileNotFoundError:
