@@ -181,7 +181,7 @@ def test_outputs_of_both_kinds(lab: Lab, ended: dict[str, Ended]) -> None:
     folder = ended["outputs"].folder / "outputs"
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert found == {"data/a b.csv", "data/deep/x.log", "model", "sub/x"}
-    assert "data/link.csv: a link, not followed" in ended["outputs"].summary["notes"]
+    assert "data/link.csv: symbolic link, not followed" in ended["outputs"].summary["notes"]
     ours = {one.job_id for one in ended.values()}
     left = [path.name for path in (lab.place.nas_results / ".outputs").iterdir()]
     assert [name for name in left if name.partition("-")[0] in ours] == []

@@ -140,5 +140,5 @@ def test_a_site_may_let_such_jobs_run_in_tmp(lenient: Lab, outside: Path) -> Non
     testing.until((results / "checksums.txt").exists, seconds=60)
     summary = json.loads((results / "job_summary.json").read_text())
     assert (summary["workdir"], summary["lost_workdir"]) == (workdirs.TMP, str(outside))
-    words = f"{workdirs.TMP} of the pod, gone with it: pods do not see {outside}"
+    words = f"{workdirs.TMP} in the pod, removed with it: {outside} is not mounted in pods"
     assert words in (results / "job_summary.txt").read_text()

@@ -1,4 +1,4 @@
-"""A stage for every test; its folders can be passed by all users, as a NAS can."""
+"""A stage for every test, in folders that all users can enter, as on a NAS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A results folder, a state directory and a user's home: a stage for tests of the collector's parts."""
+"""A results folder, a state directory and a user's home for tests of the collector's parts."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Stage:
         return self.base / "results"
 
     def own(self, path: Path, user: asuser.User = USER) -> Path:
-        """Give it to the user."""
+        """Change the owner."""
         os.chown(path, user.uid, user.gid, follow_symlinks=False)
         return path
 
     def file(self, name: str, content: str = "content\n") -> Path:
-        """A file of the user's, in the home."""
+        """A file in the user's home."""
         path = self.home / name
         for parent in reversed(path.relative_to(self.home).parents[:-1]):
             if not (self.home / parent).exists():
@@ -55,7 +55,7 @@ class Stage:
     def attempt(
         self, job_id: int = 17, *, restart: int = 0, out: str = "hello\n", **more: Any
     ) -> attempts.Attempt:
-        """An attempt that has ended, with an output file."""
+        """An ended attempt with an output file."""
         self.file(f"slurm-{job_id}.out", out)
         path = os.fsencode(self.home / f"slurm-{job_id}.out")
         token = more.pop("token", f"{job_id:016x}{restart:016x}"[::-1])
@@ -80,7 +80,7 @@ class Stage:
         return msgspec.structs.replace(found, **more)
 
     def output_folder(self, attempt: attempts.Attempt, **files: str) -> Path:
-        """What the agent makes in the pod, with files in it."""
+        """The folder that the agent creates in the pod, with files."""
         folder = Path(attempt.output_dir)
         folder.parent.mkdir(exist_ok=True)
         folder.mkdir(mode=0o700)
@@ -90,13 +90,13 @@ class Stage:
         return self.own(folder)
 
     def leave(self, attempt: attempts.Attempt) -> Path:
-        """penstockd's record of it."""
+        """Write penstockd's record."""
         path = self.settings.state / "ended" / attempt.name
         path.write_bytes(msgspec.json.encode(attempt))
         return path
 
     def collect(self, attempt: attempts.Attempt, *, shown: str = "") -> bool:
-        """Leave the record unless it is there, and work on it once."""
+        """Write the record unless it exists, and collect once."""
         path = self.settings.state / "ended" / attempt.name
         if not path.exists():
             self.leave(attempt)
@@ -108,7 +108,7 @@ class Stage:
         )
 
     def names(self) -> list[str]:
-        """Of results, without what is always there."""
+        """Entries of the results folder, without those that always exist."""
         always = (".outputs", ".penstock-results")
         return sorted(path.name for path in self.results.iterdir() if path.name not in always)
 
@@ -141,19 +141,19 @@ def make(base: Path, **changes: Any) -> Stage:
 
 
 def full(*arguments: object, **options: object) -> NoReturn:
-    """In place of whatever writes to a storage that has no room."""
+    """Replaces a function that writes, on a storage without space."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def sha256sum(folder: Path) -> str:
-    """What the real program says: nothing when all is well."""
+    """Output of the real program; empty if all checksums match."""
     argv = ["sha256sum", "--check", "--strict", "--quiet", "checksums.txt"]
     result = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     return result.stdout + result.stderr
 
 
 def uncovered(folder: Path) -> set[str]:
-    """Regular files that checksums.txt does not name."""
+    """Regular files missing in checksums.txt."""
     listed = {line[66:] for line in (folder / "checksums.txt").read_text().splitlines()}
     there = {
         str(path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""checksums.txt: what we write, the real `sha256sum` reads, whatever the names."""
+"""checksums.txt can be read by the real `sha256sum`, whatever the names."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def fill(folder: Path, names: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_sha256sum_accepts_nasty_names(tmp_path: Path, name: bytes) -> None:
-    """Blanks, line breaks, backslashes, bytes that are no text."""
+def test_sha256sum_accepts_special_names(tmp_path: Path, name: bytes) -> None:
+    """Blanks, line breaks, backslashes, invalid UTF-8."""
     fill(tmp_path, [name])
     result = sha256sum(tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
@@ -53,7 +53,7 @@ def test_sha256sum_accepts_nasty_names(tmp_path: Path, name: bytes) -> None:
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(strategies.sets(NAMES, min_size=1, max_size=6))
 def test_sha256sum_accepts_any_names(names: set[bytes]) -> None:
-    """A whole folder of them, and notices when one changes."""
+    """And notices when one file changes."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         names -= {checksums.NAME.encode()}
@@ -68,20 +68,20 @@ def test_sha256sum_accepts_any_names(names: set[bytes]) -> None:
 
 @hypothesis.settings(deadline=None, derandomize=True)
 @hypothesis.given(strategies.dictionaries(NAMES, strategies.just("ab" * 32), max_size=5))
-def test_what_is_written_is_read_back(entries: dict[bytes, str]) -> None:
+def test_lines_are_parsed_back(entries: dict[bytes, str]) -> None:
     """No name is lost or mistaken for another."""
     text = b"".join(checksums.line(digest, name) for name, digest in entries.items())
     assert checksums.parse(text) == entries
 
 
 @hypothesis.given(strategies.binary(max_size=200))
-def test_no_text_breaks_the_reader(text: bytes) -> None:
-    """It is a file of the user's by then; what is read is a digest or nothing."""
+def test_parser_accepts_any_text(text: bytes) -> None:
+    """The file belongs to the user by then; a parsed value is a digest or nothing."""
     assert all(len(digest) == 64 for digest in checksums.parse(text).values())
 
 
-def test_verify_tells_all_kinds_of_difference(tmp_path: Path) -> None:
-    """Changed, missing and unlisted files are told apart; folders below count."""
+def test_verify_reports_changed_missing_and_unlisted(tmp_path: Path) -> None:
+    """Also in subfolders."""
     (tmp_path / "sub").mkdir()
     fill(tmp_path, [b"a", b"b", b"sub/c"])
     (tmp_path / "a").write_text("changed")
@@ -93,10 +93,10 @@ def test_verify_tells_all_kinds_of_difference(tmp_path: Path) -> None:
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
-    """Neither to files nor to folders, and a FIFO keeps nobody waiting."""
+    """Neither to files nor to folders, and a FIFO does not block."""
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "folder").symlink_to("/etc")
     os.mkfifo(tmp_path / "pipe")
     assert checksums.of_folder(tmp_path) == b""
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="no longer a regular file"):
         checksums.digest_of(os.fsencode(tmp_path / "pipe"))

@@ -1,4 +1,4 @@
-"""`penstock results` and `penstock logs`, with Slurm and penstockd played."""
+"""`penstock results` and `penstock logs`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def call(stage: Stage, *arguments: str) -> Result:
     return CliRunner().invoke(command, [*arguments[1:], "--results", str(stage.results)])
 
 
-def test_results_for_people_and_programs(stage: Stage, say: Say) -> None:
-    """The summary, where it lies, and whether it is unchanged."""
+def test_results_as_text_and_json(stage: Stage, say: Say) -> None:
+    """The summary, the folder, and whether it is unchanged."""
     say()
     assert stage.collect(stage.attempt())
     shown = call(stage, "results", "17", "--verify")
@@ -61,7 +61,7 @@ def test_results_for_people_and_programs(stage: Stage, say: Say) -> None:
     assert (found["summary"]["job_id"], found["checked"]) == (17, None)
 
 
-def test_changed_results_are_told_file_by_file(stage: Stage, say: Say) -> None:
+def test_verify_lists_changed_files(stage: Stage, say: Say) -> None:
     """Exit code 1."""
     say()
     assert stage.collect(stage.attempt())
@@ -76,8 +76,8 @@ def test_changed_results_are_told_file_by_file(stage: Stage, say: Say) -> None:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "CANCELLED"])
-def test_no_results_yet(stage: Stage, say: Say, state: str) -> None:
-    """Exit code 3, and what Slurm says of the job."""
+def test_missing_results(stage: Stage, say: Say, state: str) -> None:
+    """Exit code 3, with the state of the job in Slurm."""
     say(record(state))
     error = call(stage, "results", "17").exception
     assert isinstance(error, NoResults)
@@ -89,14 +89,14 @@ def test_no_results_yet(stage: Stage, say: Say, state: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["", "x", "17;ls", "../17", "17_", "1_2_3"])
-def test_what_is_no_job_is_refused(stage: Stage, say: Say, job: str) -> None:
-    """Before anything is looked at."""
+def test_invalid_job_id_is_refused(stage: Stage, say: Say, job: str) -> None:
+    """Before anything is read."""
     say()
     assert isinstance(call(stage, "results", job).exception, errors.UsageError)
     assert isinstance(call(stage, "logs", job).exception, errors.UsageError)
 
 
-def test_results_folder_must_be_known(say: Say) -> None:
+def test_results_folder_is_required(say: Say) -> None:
     """From the option or the environment."""
     say()
     error = CliRunner().invoke(results.results, ["17"]).exception
@@ -104,8 +104,8 @@ def test_results_folder_must_be_known(say: Say) -> None:
     assert "PENSTOCK_RESULTS" in error.hint
 
 
-def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None:
-    """Exit code 1 behind all of its output; without -f the output is all that was asked for."""
+def test_following_a_failed_job_exits_1(stage: Stage, say: Say) -> None:
+    """After all of its output; without -f the exit code is 0."""
     out = stage.file("live.txt", "as far as it came\n")
     failed = record(state="FAILED", exit_code=7, signal=0, stdout=str(out))
     say(record(state="RUNNING", stdout=str(out)), failed)
@@ -117,8 +117,8 @@ def test_who_follows_a_job_that_fails_is_told_so(stage: Stage, say: Say) -> None
     assert call(stage, "logs", "17").exit_code == 0
 
 
-def test_logs_of_one_stream_go_to_standard_output(stage: Stage, say: Say) -> None:
-    """As they are, byte by byte; of nothing that is there the exit code is 3."""
+def test_logs_are_written_unchanged(stage: Stage, say: Say) -> None:
+    """Byte by byte; exit code 3 if there is no output."""
     out = stage.file("out", "to stdout\n")
     say(record("RUNNING", stdout=str(out), stderr="/nonexistent/err"))
     assert call(stage, "logs", "17").stdout_bytes == b"to stdout\n"
@@ -127,10 +127,8 @@ def test_logs_of_one_stream_go_to_standard_output(stage: Stage, say: Say) -> Non
     assert (error.exit_code, error.message) == (3, "/nonexistent/err is not there: job 17 is RUNNING")
 
 
-def test_a_job_that_begins_again_is_told_beside_its_output(
-    stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On standard error, so that what is piped is the job's alone."""
+def test_requeue_is_reported_on_stderr(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe gets only the job's output."""
 
     async def twice(*_: object, **__: object) -> AsyncIterator[view.Piece]:
         for piece in (view.Piece(b"first\n"), view.Piece(began_again=True), view.Piece(b"second\n")):
@@ -142,8 +140,8 @@ def test_a_job_that_begins_again_is_told_beside_its_output(
     assert (shown.stdout, shown.stderr) == ("first\nsecond\n", "penstock: the job began again\n")
 
 
-def test_logs_of_services_in_a_lab(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """penstockd's without a name."""
+def test_logs_of_daemons_in_lab(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """penstockd's by default."""
     say()
     (stage.base / "log").mkdir()
     (stage.base / "log" / "penstockd.log").write_text("listening\n")

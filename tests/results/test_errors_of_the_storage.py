@@ -1,4 +1,4 @@
-"""A storage that answers with an error for a moment: nothing is taken for not there because of that."""
+"""A temporary error of the storage never counts as "does not exist"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PASSING = [errno.EIO, errno.ESTALE, errno.ETIMEDOUT]
 def broken(
     original: Callable[..., Any], number: int, end: str, *, times: float = math.inf
 ) -> Callable[..., Any]:
-    """The same, but for paths that end so, the first times."""
+    """The same function, which first fails a few times for paths with this ending."""
     left = [times]
 
     def call(path: Any, *arguments: Any, **options: Any) -> Any:
@@ -42,10 +42,10 @@ def broken(
         ("data/a.csv", "stat", "/home/data"),
     ],
 )
-def test_outputs_that_cannot_be_looked_at_now_are_waited_for(
+def test_error_on_output_folder_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, pattern: str, what: str, end: str, number: int
 ) -> None:
-    """Their folder is not empty because the server has not answered."""
+    """The folder is not empty because the server did not answer."""
     attempt = stage.attempt(outputs=(pattern,))
     stage.file("data/a.csv")
     with monkeypatch.context() as patch:
@@ -58,10 +58,10 @@ def test_outputs_that_cannot_be_looked_at_now_are_waited_for(
 
 
 @pytest.mark.parametrize("number", PASSING)
-def test_incomplete_folder_that_cannot_be_looked_at_now_is_waited_for(
+def test_error_on_partial_folder_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """It has this attempt's outputs already: one begun anew would be called whole without them."""
+    """It already has this attempt's outputs: a new one would be complete without them."""
     attempt = stage.attempt()
     stage.output_folder(attempt, model="precious")
     with monkeypatch.context() as patch:
@@ -76,10 +76,10 @@ def test_incomplete_folder_that_cannot_be_looked_at_now_is_waited_for(
 
 
 @pytest.mark.parametrize("number", PASSING)
-def test_other_jobs_folder_that_cannot_be_looked_at_now_is_not_mixed_in(
+def test_error_on_folder_of_other_job_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """A job that had the number before: that is no earlier attempt, whatever the server says."""
+    """A job that had the same id is no earlier attempt, whatever the server answers."""
     assert stage.collect(stage.attempt(out="of another job\n", submission="1"))
     attempt = stage.attempt(submission="2", token="f" * 32)
     with monkeypatch.context() as patch:
@@ -91,10 +91,8 @@ def test_other_jobs_folder_that_cannot_be_looked_at_now_is_not_mixed_in(
     assert not list((stage.results / "17").glob("attempt-*"))
 
 
-def test_output_that_cannot_be_looked_at_now_is_not_overwritten(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a file of the working directory that has its name."""
+def test_error_on_existing_output_overwrites_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a file of the working directory with the same name."""
     attempt = stage.attempt(outputs=("a.csv",))
     stage.output_folder(attempt, **{"a.csv": "from the output folder"})
     stage.file("a.csv", "from the working directory")

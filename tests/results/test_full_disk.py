@@ -1,4 +1,4 @@
-"""A results folder on a disk that is really full, and one that fills while it is written."""
+"""A results folder on a full disk, and on one that fills up during a write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOM = 1 << 20
 
 @pytest.fixture
 def small(stage: Stage) -> Iterator[Stage]:
-    """The results on a file system of one megabyte."""
+    """The results on a file system of 1 MiB."""
     if not staging.IS_ROOT:
         pytest.skip("only root can mount")
     argv = ["mount", "-t", "tmpfs", "-o", f"size={ROOM},mode=755", "tmpfs", str(stage.results)]
@@ -37,7 +37,7 @@ def fill(folder: Path, *, leave: int) -> Path:
 
 
 def fill_up(folder: Path) -> Path:
-    """To the last byte, whatever is there already."""
+    """To the last byte."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
         while True:
@@ -46,8 +46,8 @@ def fill_up(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("leave", [16 << 10, 64 << 10, 200 << 10])
-def test_results_come_when_there_is_room(small: Stage, leave: int) -> None:
-    """However much was left: what is there is marked, nothing is called whole, and later everything is."""
+def test_results_are_completed_when_there_is_space(small: Stage, leave: int) -> None:
+    """Whatever space was left: what exists is marked incomplete until all is collected."""
     attempt = small.attempt(out="x" * 300_000, outputs=("*.csv",))
     small.file("a.csv", "y" * 100_000)
     small.output_folder(attempt, model="precious")
@@ -69,8 +69,8 @@ def test_results_come_when_there_is_room(small: Stage, leave: int) -> None:
     assert small.names() == ["17"]
 
 
-def test_folder_whose_summary_had_no_room_is_not_taken_for_another_jobs(small: Stage) -> None:
-    """Outputs are moved in, nothing can be written beside them: later they are whole in one place."""
+def test_folder_without_summary_is_recognised(small: Stage) -> None:
+    """Outputs were moved in, but no summary could be written beside them."""
     assert small.collect(small.attempt(5))
     attempt = small.attempt(out="")
     small.output_folder(attempt, model="precious")
@@ -86,8 +86,8 @@ def test_folder_whose_summary_had_no_room_is_not_taken_for_another_jobs(small: S
     assert staging.sha256sum(small.results / "17") == ""
 
 
-def test_storage_that_cannot_even_be_marked_is_said(small: Stage) -> None:
-    """Full to the last byte from the first day on."""
+def test_full_storage_without_mark_is_reported(small: Stage) -> None:
+    """Full to the last byte from the start."""
     fill(small.results, leave=0)
     attempt = small.attempt()
     with pytest.raises(Exception, match="No space left"):

@@ -1,4 +1,4 @@
-"""The site's hook and webhook: told of every job, bounded in time and tries, and powerless."""
+"""The site's hook and webhook: called for every job, limited in time and tries, without privileges."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ def program(stage: Stage, text: str) -> str:
     return str(path)
 
 
-def tell(stage: Stage, **changes: object) -> None:
-    """Tell one piece of news."""
+def send(stage: Stage, **changes: object) -> None:
+    """Send one notice."""
     chosen = msgspec.structs.replace(stage.settings, **changes)
-    notify.leave(chosen.state, "23-0.json", folder=stage.results / "20_3", summary=SUMMARY)
-    notify.tell(chosen, "23-0.json")
+    notify.enqueue(chosen.state, "23-0.json", folder=stage.results / "20_3", summary=SUMMARY)
+    notify.send(chosen, "23-0.json")
     assert list((chosen.state / "telling").iterdir()) == []
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait between tries."""
+    """No delay between tries."""
     monkeypatch.setattr(notify, "_FIRST_DELAY", 0.0)
 
 
-def test_hook_gets_the_summary_and_the_facts(stage: Stage) -> None:
-    """On standard input and in its environment, and nothing else of ours."""
+def test_hook_gets_summary_and_environment(stage: Stage) -> None:
+    """And nothing else of ours."""
     out = stage.base / "home" / "out"
     stage.home.chmod(0o777)
     hook = program(
         stage, f'cat >{out}; echo "$PENSTOCK_JOB $PENSTOCK_USER $PENSTOCK_STATE" >>{out}; id -un >>{out}\n'
     )
-    tell(stage, hook=hook)
+    send(stage, hook=hook)
     user = "nobody" if staging.IS_ROOT else pwd.getpwuid(os.geteuid()).pw_name
     assert out.read_text() == f"{SUMMARY}20_3 alice COMPLETED\n{user}\n"
 
 
-def test_failing_hook_is_tried_a_few_times_and_heard(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """Its last words are in the log; then it is given up."""
+def test_failing_hook_is_retried_and_logged(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Its last output is in the log; then it is given up."""
     count = stage.base / "home" / "count"
     stage.home.chmod(0o777)
     caplog.set_level("INFO")
-    tell(stage, hook=program(stage, f"echo x >>{count}; echo no luck; exit 3\n"), hook_tries=3)
+    send(stage, hook=program(stage, f"echo x >>{count}; echo no luck; exit 3\n"), hook_tries=3)
     assert count.read_text() == "x\n" * 3
     assert "no luck" in caplog.text
     assert "the hook failed, 0 tries left: exit code 3" in caplog.text
 
 
-def test_hook_that_hangs_is_ended_with_all_it_started(stage: Stage) -> None:
-    """Also when it ignores signals."""
+def test_hanging_hook_is_killed_with_its_children(stage: Stage) -> None:
+    """Also if it ignores signals."""
     mark = f"{10_000_000 + os.getpid()}"
-    tell(stage, hook=program(stage, f"trap '' TERM; sleep {mark} & wait\n"), hook_seconds=0.5, hook_tries=1)
+    send(stage, hook=program(stage, f"trap '' TERM; sleep {mark} & wait\n"), hook_seconds=0.5, hook_tries=1)
     deadline = time.monotonic() + 60
     while any(mark in process.argv for process in processes.snapshot()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_hook_that_cannot_be_started_harms_nobody(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """Gone since the collector was started, or not for this user."""
-    tell(stage, hook="/nonexistent/hook", hook_tries=1)
+def test_hook_that_cannot_be_started_is_logged(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Removed since the collector was started, or not executable for this user."""
+    send(stage, hook="/nonexistent/hook", hook_tries=1)
     assert "No such file" in caplog.text
-    tell(stage, hook=program(stage, "true\n"), hook_user="no-such-user", hook_tries=1)
+    send(stage, hook=program(stage, "true\n"), hook_user="no-such-user", hook_tries=1)
     assert "there is no user 'no-such-user'" in caplog.text
 
 
@@ -119,21 +119,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def test_webhook_is_posted_to(stage: Stage, server: Server) -> None:
-    """With the site's own headers; a server in trouble is asked again."""
+def test_webhook_is_posted(stage: Stage, server: Server) -> None:
+    """With the site's headers; a failing server is tried again."""
     server.codes = [503, 200]
-    tell(stage, webhook=f"http://127.0.0.1:{server.server_port}/x", webhook_headers={"X-Token": "t"})
+    send(stage, webhook=f"http://127.0.0.1:{server.server_port}/x", webhook_headers={"X-Token": "t"})
     assert server.posted == [("t", SUMMARY.encode())] * 2
 
 
-def test_webhook_that_never_works_is_given_up(
-    stage: Stage, server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """After so many tries, also when nobody listens."""
+def test_failing_webhook_is_given_up(stage: Stage, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """After the configured tries, also if nothing listens."""
     server.codes = [500]
-    tell(stage, webhook=f"http://127.0.0.1:{server.server_port}/", hook_tries=2)
+    send(stage, webhook=f"http://127.0.0.1:{server.server_port}/", hook_tries=2)
     assert len(server.posted) == 2
-    tell(stage, webhook="http://127.0.0.1:1/", hook_tries=1)
+    send(stage, webhook="http://127.0.0.1:1/", hook_tries=1)
     assert "the webhook failed, 0 tries left" in caplog.text
 
 
@@ -144,38 +142,38 @@ def config(stage: Stage, **more: object) -> Path:
     return path
 
 
-def test_settings_are_read(stage: Stage) -> None:
-    """With their defaults."""
+def test_settings_have_defaults(stage: Stage) -> None:
+    """Of optional keys."""
     found = settings.load(config(stage, limits={"output_files": 5}))
-    assert (found.hook_user, found.limits.output_files, found.tells) == ("nobody", 5, False)
+    assert (found.hook_user, found.limits.output_files, found.notifies) == ("nobody", 5, False)
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         ({"colour": 1}, "colour"),
-        ({"webhook": "file:///etc/passwd"}, "only http and https"),
+        ({"webhook": "file:///etc/passwd"}, "http or https"),
         ({"workers": 0}, "at least 1"),
         ({"hook": "/nonexistent"}, "No such file"),
-        ({"hook": "/etc/passwd"}, "no absolute path of a program"),
+        ({"hook": "/etc/passwd"}, "not the absolute path of an executable file"),
         ({"limits": {"files": 1}}, "files"),
     ],
 )
-def test_wrong_settings_are_refused_in_words(stage: Stage, more: dict[str, object], words: str) -> None:
+def test_wrong_settings_are_refused(stage: Stage, more: dict[str, object], words: str) -> None:
     """Before anything is done."""
     with pytest.raises(errors.UsageError, match=words):
         settings.load(config(stage, **more))
 
 
-def test_hook_that_others_may_write_is_refused(stage: Stage) -> None:
-    """It would be their way to what the hook's user may do."""
+def test_writable_hook_is_refused(stage: Stage) -> None:
+    """Otherwise others could run commands as the hook's user."""
     hook = program(stage, "true\n")
     Path(hook).chmod(0o777)
-    with pytest.raises(errors.UsageError, match="others than its owner may write"):
+    with pytest.raises(errors.UsageError, match="writable by group or others"):
         settings.load(config(stage, hook=hook))
 
 
-def test_missing_settings_are_said(stage: Stage) -> None:
-    """In one line."""
+def test_missing_settings_file_is_an_error(stage: Stage) -> None:
+    """One line."""
     with pytest.raises(errors.UsageError, match="cannot read"):
         settings.load(stage.base / "none.json")

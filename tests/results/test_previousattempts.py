@@ -1,4 +1,4 @@
-"""Earlier attempts in the folder of the next one: whole, once, and with all that their owner put there."""
+"""Earlier attempts in the folder of the next one: complete, once, with everything their owner added."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.results.stage import Stage
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]) -> None:
-    """Let the owner do something while the next attempt is being collected, after the last was linked."""
+    """Run `deed` as the owner during the collection of the next attempt, after the last one was linked."""
     original = checksums.of_folder
 
     def of_folder(folder: Path) -> bytes:
@@ -30,8 +30,8 @@ def texts(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in found}
 
 
-def test_what_the_owner_adds_meanwhile_is_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files, folders, links and pipes, at the top and further down, in the last attempt and earlier ones."""
+def test_entries_added_during_collection_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files, folders, links and pipes, at the top and deeper, of the last and earlier attempts."""
     for restart in (0, 1):
         attempt = stage.attempt(restart=restart)
         stage.output_folder(attempt, model=f"model {restart}")
@@ -60,8 +60,8 @@ def test_what_the_owner_adds_meanwhile_is_kept(stage: Stage, monkeypatch: pytest
     assert [staging.sha256sum(folder / name) for name in (".", "attempt-0", "attempt-1")] == ["", "", ""]
 
 
-def test_what_the_owner_changes_meanwhile_is_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As editors write, under a new name first: both versions are there, for nobody knows which is wanted."""
+def test_files_changed_during_collection_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As editors write, by rename: both versions are kept, since either may be wanted."""
     assert stage.collect(stage.attempt())
     folder = stage.results / "17"
     stage.own(folder / "stdout.log").with_name("notes").write_text("first")
@@ -78,8 +78,8 @@ def test_what_the_owner_changes_meanwhile_is_kept(stage: Stage, monkeypatch: pyt
     assert stage.names() == ["17"]
 
 
-def test_storage_without_links(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There earlier attempts are copied; copies are known by their content, and nothing is there twice."""
+def test_storage_without_hard_links(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier attempts are copied; copies are recognised by content, so nothing is duplicated."""
     monkeypatch.setattr(filecopy, "_linked", lambda source, target: False)
     for restart in range(3):
         attempt = stage.attempt(restart=restart)
@@ -93,7 +93,7 @@ def test_storage_without_links(stage: Stage, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.skipif(not staging.IS_ROOT, reason="needs a user that is not root, and root to become it")
 def test_protected_outputs_of_earlier_attempts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They stay protected in their new place, and nothing of the old one is left over."""
+    """They stay protected in their new place, and the old folder is removed."""
     for restart in range(3):
         attempt = stage.attempt(restart=restart)
         folder = stage.output_folder(attempt, model=f"model {restart}")
@@ -110,8 +110,8 @@ def test_protected_outputs_of_earlier_attempts(stage: Stage, monkeypatch: pytest
     assert texts(stage.results / "17" / "attempt-0")["outputs/model"] == "model 0"
 
 
-def test_old_folder_without_a_summary(tmp_path: Path) -> None:
-    """Its owner has removed it meanwhile: what else is there goes where the last attempt is."""
+def test_old_folder_without_summary(tmp_path: Path) -> None:
+    """Its owner removed it: everything else goes to the folder of the last attempt."""
     old, new = tmp_path / "old", tmp_path / "new"
     for folder in (old, new, new / "attempt-0", new / "attempt-3"):
         folder.mkdir()
@@ -122,8 +122,8 @@ def test_old_folder_without_a_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
-def test_what_only_has_the_name_of_the_checksums(stage: Stage, kind: str) -> None:
-    """An owner may put anything there: it is kept as what it is."""
+def test_entry_named_like_checksums_is_kept(stage: Stage, kind: str) -> None:
+    """An owner may put anything there."""
     assert stage.collect(stage.attempt())
     path = stage.results / "17" / "checksums.txt"
     path.unlink()
@@ -139,10 +139,8 @@ def test_what_only_has_the_name_of_the_checksums(stage: Stage, kind: str) -> Non
 
 
 @pytest.mark.skipif(not staging.IS_ROOT, reason="needs a user that is not root, and root to become it")
-def test_results_that_their_owner_protected(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`chmod -R a-w` of a job's whole folder, which is then sent back: nothing is left over under a hidden
-    name.
-    """
+def test_write_protected_results_of_requeued_job(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `chmod -R a-w` of the job's folder no hidden folder is left over."""
     assert stage.collect(stage.attempt())
     folder = stage.results / "17"
     stage.own(folder).chmod(0o555)
@@ -158,10 +156,8 @@ def test_results_that_their_owner_protected(stage: Stage, monkeypatch: pytest.Mo
     assert texts(folder)["attempt-0/notes"] == "hours of work"
 
 
-def test_what_the_owner_added_is_kept_when_the_storage_fails_for_a_moment(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is moved at the next try, not left under a hidden name for ever."""
+def test_added_entries_survive_storage_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are moved at the next try, and no hidden folder is left over."""
     assert stage.collect(stage.attempt())
     folder, second = stage.results / "17", stage.attempt(restart=1)
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""What the collector adds to Slurm's accounting."""
+"""Comments that the collector adds to Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.results.stage import Stage
         ({}, []),
     ],
 )
-def test_a_reason_that_slurmctld_did_not_take_goes_into_the_accounting(
+def test_reason_is_added_to_accounting(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, end: dict[str, Any], said: list[str]
 ) -> None:
-    """Of a job that has ended, and not of one that was sent back to the queue."""
+    """For a job that has ended, not for a requeued one."""
     told: list[str] = []
 
     async def note(slurm_conf: str, job_id: int, text: str) -> None:

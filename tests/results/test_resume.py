@@ -1,4 +1,4 @@
-"""The collector stopped at every step it takes: it goes on, and nothing is lost or mixed."""
+"""The collector is stopped at every step; after a restart nothing is lost or mixed up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = ("mkdir", "rename", "replace", "link", "unlink", "rmdir", "chown", "syml
 
 
 class Stopped(BaseException):
-    """As if killed: nothing catches it."""
+    """Like a kill: nothing catches it."""
 
 
 class Saboteur:
@@ -43,12 +43,12 @@ class Saboteur:
 
 
 def directly(user: asuser.User, function: Callable[[], Any], *, type: Any, timeout: float) -> Any:  # noqa: A002  # as the original
-    """In this process, where the saboteur is."""
+    """Run in this process, where the saboteur works."""
     return function()
 
 
 def setup(base: Path) -> tuple[Stage, list[Any]]:
-    """A requeued job with outputs of both kinds, a link among them, in both attempts."""
+    """A requeued job with both kinds of outputs, one a link, in both attempts."""
     stage = staging.make(base)
     made = []
     for restart in (0, 1):
@@ -67,7 +67,7 @@ def setup(base: Path) -> tuple[Stage, list[Any]]:
 
 
 def owner_at_work(stage: Stage) -> Callable[[Path], bytes]:
-    """In place of checksums.of_folder: the owner writes to the first attempt's folder in the last moment."""
+    """Replaces checksums.of_folder: the owner writes to the first attempt's folder at the last moment."""
     original, notes = checksums.of_folder, stage.results / "17" / "notes"
 
     def of_folder(folder: Path) -> bytes:
@@ -108,8 +108,8 @@ def run(stage: Stage, made: list[Any]) -> None:
             assert stage.collect(attempt)
 
 
-def test_stopped_anywhere_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For every single step: stop there, start anew, and all is as if nothing had happened."""
+def test_collection_resumes_after_stop_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result equals that of an undisturbed run."""
     monkeypatch.setattr(asuser, "run_as", directly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     for at in itertools.count(1):

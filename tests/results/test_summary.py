@@ -1,4 +1,4 @@
-"""Summaries against golden files, and what goes into them."""
+"""Summaries, compared with golden files."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def whole() -> summary.Summary:
     found = summary.summarise(ATTEMPT, RECORD, user="alice", now=1_800_000_080.0)
     counted = summary.Outputs(patterns=("*.csv",), files=3, bytes=4096)
     return msgspec.structs.replace(
-        found, outputs=counted, complete=True, notes=("a.csv: a link, not followed",)
+        found, outputs=counted, complete=True, notes=("a.csv: symbolic link, not followed",)
     )
 
 
-def test_whole_summary() -> None:
+def test_summary_of_failed_array_task() -> None:
     """A requeued array task on two nodes that ran out of memory."""
     data, text = summary.as_json(whole()).decode(), summary.as_text(whole())
     assert data == reviewed("job_summary.json", data)
     assert text == reviewed("job_summary.txt", text)
 
 
-def test_summary_of_what_nobody_knows() -> None:
+def test_summary_with_unknown_values() -> None:
     """Nothing is invented."""
     bare = attempts.Attempt(job_id=5, restart=0, uid=1001, token="a" * 32, launched=1.0, partition="gpu")
     found = summary.summarise(bare, None, user="alice", now=1_800_000_080.0)
@@ -93,14 +93,14 @@ def test_summary_of_what_nobody_knows() -> None:
     assert text == reviewed("unknown_summary.txt", text)
 
 
-def test_an_error_number_of_slurmd_is_no_signal() -> None:
-    """0:53 of a job without a pod: nothing ran that could have been killed."""
+def test_error_number_of_slurmd_is_not_a_signal() -> None:
+    """0:53 of a job without a pod: nothing ran that could be killed."""
     never = msgspec.structs.replace(whole(), state="FAILED", exit_code=0, signal=53, pods=())
     assert "state      FAILED, not started (0:53)\n" in summary.as_text(never)
 
 
-def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:
-    """A job's name with a line break and an escape sequence in it stays one line of plain text."""
+def test_user_text_is_sanitised() -> None:
+    """A job name with a line break and an escape sequence stays one line of plain text."""
     text = summary.as_text(msgspec.structs.replace(whole(), name="x\nstate      COMPLETED\x1b[2J"))
     assert "x?state      COMPLETED?[2J" in text
     assert text.count("\nstate ") == 1
@@ -119,8 +119,8 @@ def test_text_of_users_cannot_forge_lines_or_drive_a_terminal() -> None:
         ("the script's own last words", None),
     ],
 )
-def test_processor_time_from_the_agents_last_words(words: str, seconds: float | None) -> None:
-    """As dash, bash and busybox print it, in any locale; unknown rather than wrong."""
+def test_cpu_seconds_from_termination_message(words: str, seconds: float | None) -> None:
+    """As dash, bash and busybox print it, in any locale; None rather than wrong."""
     assert summary.cpu_seconds(words) == seconds
 
 
@@ -135,8 +135,8 @@ def test_processor_time_from_the_agents_last_words(words: str, seconds: float | 
         ("", None),
     ],
 )
-def test_memory_is_believed_only_of_the_containers_own_cgroup(words: str, found: int | None) -> None:
-    """Where the agent sees another's, the limit is another; there memory is unknown."""
+def test_memory_counts_only_for_own_cgroup(words: str, found: int | None) -> None:
+    """In another cgroup the limit differs, and memory is unknown."""
     assert summary.memory_bytes(words, limit=4_096_000) == found
 
 
@@ -150,10 +150,10 @@ def test_memory_is_believed_only_of_the_containers_own_cgroup(words: str, found:
         (None, "", (None, None)),
     ],
 )
-def test_exit_code_is_the_containers(
+def test_exit_code_comes_from_container(
     end: attempts.End | None, record: str, expected: tuple[int | None, int | None]
 ) -> None:
-    """Slurm's only where ours is not known."""
+    """From Slurm only if the container's is unknown."""
     found = summary.summarise(
         msgspec.structs.replace(ATTEMPT, end=end),
         msgspec.structs.replace(RECORD, end=record),

@@ -1,4 +1,4 @@
-"""Results and output of jobs as views: what Slurm, penstockd and the results folder say, joined."""
+"""Results and output as values: found, read, followed."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def reader(stage: Stage) -> Reader:
     return Reader(stage)
 
 
-async def test_earlier_attempts_and_array_tasks(stage: Stage) -> None:
-    """By the array's number, in the order of tasks; by Slurm's own number of a task."""
+async def test_array_tasks_and_earlier_attempts(stage: Stage) -> None:
+    """By the array's id, in the order of tasks; by the id of a task."""
     for restart in (0, 1):
         assert stage.collect(stage.attempt(31, restart=restart), shown="20_10")
     assert stage.collect(stage.attempt(32), shown="20_9")
@@ -86,8 +86,8 @@ async def test_earlier_attempts_and_array_tasks(stage: Stage) -> None:
     assert task == found.results[1]
 
 
-async def test_results_are_good_until_they_are_seen_to_be_changed(stage: Stage) -> None:
-    """Who does not verify sees no change."""
+async def test_changes_are_found_by_verify_only(stage: Stage) -> None:
+    """Without verify results are good if they are complete."""
     assert stage.collect(stage.attempt())
     assert (await results.results(slurm(), stage.results, "17", verify=True)).are_good
     (stage.results / "17" / "stdout.log").write_text("changed")
@@ -96,10 +96,8 @@ async def test_results_are_good_until_they_are_seen_to_be_changed(stage: Stage) 
 
 
 @pytest.mark.parametrize("state", ["PENDING", "CANCELLED"])
-async def test_an_array_that_never_started_has_neither_results_nor_output(
-    stage: Stage, reader: Reader, state: str
-) -> None:
-    """Slurm has one record of all its tasks, whose name is no folder's."""
+async def test_array_that_never_started_has_no_results(stage: Stage, reader: Reader, state: str) -> None:
+    """Slurm has one record of all its tasks, whose name is not a folder's."""
     known = slurm(record(state, job="17_[5-9]"))
     with pytest.raises(results.NoResults, match=f"no results of job 17, which is {state}"):
         await results.results(known, stage.results, "17", verify=False)
@@ -107,27 +105,27 @@ async def test_an_array_that_never_started_has_neither_results_nor_output(
         await reader.read(known)
 
 
-async def test_broken_results_are_said(stage: Stage) -> None:
-    """Their owner has changed the summary, or removed it."""
+async def test_broken_results_are_an_error(stage: Stage) -> None:
+    """The owner has changed or removed the summary."""
     assert stage.collect(stage.attempt())
     (stage.results / "17" / "job_summary.json").write_text("{")
-    with pytest.raises(errors.PenstockError, match="has been changed"):
+    with pytest.raises(errors.PenstockError, match="is not valid"):
         await results.results(slurm(), stage.results, "17", verify=False)
     (stage.results / "17" / "job_summary.json").unlink()
     with pytest.raises(errors.PenstockError, match=r"it has no job_summary\.json"):
         await results.results(slurm(), stage.results, "17", verify=False)
 
 
-async def test_output_of_a_collected_job(stage: Stage, reader: Reader) -> None:
-    """From the results, also when the original is gone."""
+async def test_output_of_collected_job(stage: Stage, reader: Reader) -> None:
+    """From the results, also if the original is gone."""
     assert stage.collect(stage.attempt(out="collected\n"))
     (stage.home / "slurm-17.out").unlink()
     assert await reader.read(slurm(record())) == "collected\n"
     assert await reader.read(slurm(record()), stream="stderr") == ""
 
 
-async def test_output_of_a_running_job(stage: Stage, reader: Reader) -> None:
-    """From the file that penstockd names, or Slurm when that is away."""
+async def test_output_of_running_job(stage: Stage, reader: Reader) -> None:
+    """From the path that penstockd reports, or Slurm if penstockd does not answer."""
     out = str(stage.file("live.txt", "live\n"))
     assert await reader.read(slurm(record("RUNNING")), writing(out)) == "live\n"
     assert await reader.read(slurm(record("RUNNING", stdout=out))) == "live\n"
@@ -135,8 +133,8 @@ async def test_output_of_a_running_job(stage: Stage, reader: Reader) -> None:
         await reader.read(slurm(record("PENDING")), Penstockd())
 
 
-async def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, reader: Reader) -> None:
-    """Slurm does not fill in all patterns of a job that waits: the file that is named later counts."""
+async def test_pending_job_is_followed_from_first_line(stage: Stage, reader: Reader) -> None:
+    """Slurm does not expand all patterns of a pending job: the path reported later counts."""
     stage.file("live-17-train.txt", "first\n")
     waiting = record("PENDING", stdout=str(stage.home / "live-17-%x.txt"))
     live = record("RUNNING", stdout=str(stage.home / "live-17-train.txt"))
@@ -144,20 +142,20 @@ async def test_job_that_waits_is_followed_from_its_first_line(stage: Stage, read
     assert await reader.read(known, follow=True) == "first\n"
 
 
-async def test_output_of_an_ended_job_that_nobody_can_find_is_no_empty_output(reader: Reader) -> None:
-    """Slurm has forgotten the job's path, and no results were kept; also when it is followed."""
+async def test_unknown_output_path_is_an_error(reader: Reader) -> None:
+    """Slurm has forgotten the path, and there are no results; also with follow."""
     with pytest.raises(errors.NotThere, match=r"^the path of job 17's stdout is not known$"):
         await reader.read(slurm(record()), follow=True)
 
 
-async def test_job_that_was_too_fast_is_shown_from_its_results(stage: Stage, reader: Reader) -> None:
-    """It was over before anybody could say where it wrote."""
+async def test_short_job_is_shown_from_its_results(stage: Stage, reader: Reader) -> None:
+    """It ended before its path was known."""
     assert stage.collect(stage.attempt(out="fast\n"))
     assert await reader.read(slurm(record("PENDING"), record()), Penstockd(), follow=True) == "fast\n"
 
 
-async def test_results_are_waited_for_as_long_as_collecting_takes(stage: Stage, reader: Reader) -> None:
-    """The job was over before its file was known, and its results come a moment later."""
+async def test_follow_waits_for_results(stage: Stage, reader: Reader) -> None:
+    """The job ended before its path was known, and its results come a moment later."""
     waits: list[None] = []
 
     def collect() -> None:
@@ -169,8 +167,8 @@ async def test_results_are_waited_for_as_long_as_collecting_takes(stage: Stage, 
     assert await reader.read(known, Penstockd(), follow=True, meanwhile=collect) == "late\n"
 
 
-async def test_output_is_followed_to_the_end(stage: Stage, reader: Reader) -> None:
-    """What comes meanwhile is read, also of a second attempt that empties the file."""
+async def test_output_is_followed_to_end_of_job(stage: Stage, reader: Reader) -> None:
+    """New output is read, also of a second attempt that truncates the file."""
     out = stage.file("live.txt", "first attempt\n")
     states = (record("RUNNING"), record("RUNNING"), record("PENDING"), record("RUNNING"), record())
     texts = iter(["second\n", "second\nand last\n"])
@@ -179,8 +177,8 @@ async def test_output_is_followed_to_the_end(stage: Stage, reader: Reader) -> No
     assert (reader.text, reader.restarts) == ("first attempt\nsecond\nand last\n", 1)
 
 
-async def test_missing_output_is_said(reader: Reader) -> None:
-    """Not there yet, or not on this host, with what is known of the job."""
+async def test_missing_output_is_an_error(reader: Reader) -> None:
+    """Not written yet, or on another host; with the state of the job."""
     gone = writing("/nonexistent/out")
     with pytest.raises(errors.NotThere, match=r"^/nonexistent/out is not there: job 17 is RUNNING$"):
         await reader.read(slurm(record("RUNNING")), gone)
@@ -190,10 +188,8 @@ async def test_missing_output_is_said(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_output_that_nobody_could_collect_is_no_empty_output(
-    stage: Stage, reader: Reader, follow: bool
-) -> None:
-    """The reason is told where the collected file is empty because there was nothing to read."""
+async def test_uncollected_output_is_an_error(stage: Stage, reader: Reader, follow: bool) -> None:
+    """An empty collected file with a note gives the note as the reason."""
     assert stage.collect(stage.attempt(stdout=b"/nonexistent/out", stderr=b"/nonexistent/out"))
     known = slurm(record("FAILED", comment="slurmd could not open its output"))
     with pytest.raises(errors.NotThere) as told:
@@ -204,10 +200,10 @@ async def test_output_that_nobody_could_collect_is_no_empty_output(
     )
 
 
-async def test_output_of_others_is_not_told(
+async def test_output_of_other_user_is_refused(
     stage: Stage, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel refuses, and the answer says whose it is."""
+    """The kernel refuses; the message names the job's user."""
     out = stage.file("live.txt", "secret\n")
 
     def refused(*_: object) -> None:
@@ -219,7 +215,7 @@ async def test_output_of_others_is_not_told(
     assert (reader.text, told.value.hint) == ("", "The job is alice's.")
 
 
-def test_tail_of_a_file_that_grows_and_begins_again(tmp_path: Path) -> None:
+def test_tail_of_growing_and_replaced_file(tmp_path: Path) -> None:
     """Every byte once; a new file from its beginning."""
     path = tmp_path / "out"
     tail = tails.Tail(path)

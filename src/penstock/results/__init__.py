@@ -1,1 +1,1 @@
-"""What is left of a job for its owner: output, summary, outputs and checksums, in one folder."""
+"""The collector: results of ended jobs (stdout, stderr, summary, outputs, checksums), one folder per job."""

@@ -1,7 +1,7 @@
-"""checksums.txt as `sha256sum` writes and reads it, for every regular file of a folder but itself.
+"""checksums.txt in the format of sha256sum, for every regular file of a folder except itself.
 
-Names are bytes. One with a line break or a backslash is escaped, and its line begins with a backslash, as
-GNU coreutils do. Links are not followed and have no checksum: what they lead to is not part of the results.
+Names are bytes. As in GNU coreutils, a name with a line break or a backslash is escaped, and its line begins
+with a backslash. Symbolic links have no checksum: their targets are not part of the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINE = re.compile(rb"(\\?)([0-9a-f]{64}) [ *](.+)", re.DOTALL)
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a folder's files are, compared with its checksums; names as text for people."""
+    """The files of a folder compared with its checksums; names as text."""
 
     good: int = 0
     changed: tuple[str, ...] = ()
@@ -40,14 +40,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def line(digest: str, name: bytes) -> bytes:
-    """One line of the file."""
     reachable = b"./-" if name == b"-" else name  # a lone dash would be standard input
     escaped = re.sub(rb"[\\\n\r]", lambda match: _ESCAPES[match[0]], reachable)
     return (b"\\" if escaped != reachable else b"") + digest.encode() + b"  " + escaped + b"\n"
 
 
 def parse(text: bytes) -> dict[bytes, str]:
-    """Digests by name; a line that is none is left out."""
+    """Digests by file name; lines that are not digests are skipped."""
     found: dict[bytes, str] = {}
     for entry in text.split(b"\n"):
         match = _LINE.fullmatch(entry)
@@ -60,7 +59,7 @@ def parse(text: bytes) -> dict[bytes, str]:
 
 
 def of_folder(folder: Path) -> bytes:
-    """The text for all that is in the folder now and can be read."""
+    """The text for all readable files of the folder."""
     root = os.fsencode(folder)
     lines = []
     for name in files(folder):
@@ -70,7 +69,7 @@ def of_folder(folder: Path) -> bytes:
 
 
 def verify(folder: Path) -> Verdict:
-    """Compare; FileNotFoundError when there is nothing to compare with."""
+    """Compare. Raises FileNotFoundError if there is no checksums.txt."""
     expected = parse((folder / NAME).read_bytes())
     there = set(files(folder))
     root = os.fsencode(folder)
@@ -89,7 +88,7 @@ def verify(folder: Path) -> Verdict:
 
 
 def files(folder: Path) -> Iterator[bytes]:
-    """Regular files under the folder, sorted, by their way from it; not the checksums themselves."""
+    """Relative paths of regular files below the folder, sorted, without checksums.txt."""
     pending = [b""]
     found: list[bytes] = []
     while pending:
@@ -104,7 +103,7 @@ def files(folder: Path) -> Iterator[bytes]:
 
 
 def _entries(root: bytes, within: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Names of regular files and, marked, of folders."""
+    """Names of regular files and folders; True for a folder."""
     with os.scandir(os.path.join(root, within)) as entries:  # noqa: PTH118  # bytes
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
@@ -112,12 +111,12 @@ def _entries(root: bytes, within: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def digest_of(path: bytes) -> str:
-    """SHA-256 of a regular file's content; links and devices are refused."""
+    """SHA-256 of a regular file. Raises OSError for links and devices."""
     digest = hashlib.sha256()
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{os.fsdecode(path)} is no regular file any more")
+            raise OSError(f"{os.fsdecode(path)} is no longer a regular file")
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

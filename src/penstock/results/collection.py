@@ -1,7 +1,8 @@
-"""One record of an ended attempt becomes one results folder, however often it takes.
+"""Turns the record of an ended attempt into a results folder, repeated until that succeeds.
 
-The record goes only when the folder is whole and in its place. A lock on it, held by the process that works
-on it and by the child that acts as the user, keeps a second collector away, also when the first was killed.
+The record is removed only when the folder is complete and has its final name. A lock on the record, held by
+the collecting process and its child that acts as the user, keeps a second collector away even if the first
+was killed.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from penstock.slurm import accounting
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 60.0
+READ_SECONDS = 60.0
 GIVEN_UP = "given-up"
 TOLD = "told"
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One record, and where its results go."""
+    """One record, and the paths of its results."""
 
     settings: settings.Settings
     path: Path
@@ -52,14 +53,13 @@ class Job:
     record: jobs.JobRecord | None
     user: asuser.User
     is_last: bool = False
-    """The last try: what fails for days must not keep the job's later attempts waiting for ever."""
+    """The last try: a collection that fails for days must not delay the job's later attempts forever."""
 
     @property
     def final(self) -> Path:
         shown = summary.shown_id(self.attempt, self.record)
-        return self.settings.folder / (
-            shown if resultpaths.JOB.fullmatch(shown) else str(self.attempt.job_id)
-        )
+        name = shown if resultpaths.JOB.fullmatch(shown) else str(self.attempt.job_id)
+        return self.settings.folder / name
 
     @property
     def partial(self) -> Path:
@@ -71,18 +71,18 @@ class Job:
 
 
 def collect(chosen: settings.Settings, path: Path, record: jobs.JobRecord | None) -> bool:
-    """Whether the results are whole now and the record is gone."""
+    """Whether the results are complete and the record is removed."""
     with _locked(path) as content:
         if content is None:
-            return not path.exists()  # else a child of a collector that was killed is still at it
+            return not path.exists()  # if it exists, a child of a killed collector still works on it
         resultsroot.prepare(chosen.folder, chosen.state)
         try:
             attempt = msgspec.json.decode(content, type=attempts.Attempt)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return not_understood(chosen, path, error)
+            return give_up_invalid(chosen, path, error)
         is_last = time.time() >= attempt.closed + chosen.give_up_seconds
         try:
-            known = _remembered(chosen, attempt, record)
+            known = _remember(chosen, attempt, record)
             job = Job(chosen, path, attempt, known, asuser.User.of(attempt.uid), is_last)
             found = _build(job)
         except (errors.PenstockError, OSError) as error:
@@ -96,44 +96,44 @@ def collect(chosen: settings.Settings, path: Path, record: jobs.JobRecord | None
 def _failed(
     chosen: settings.Settings, path: Path, attempt: attempts.Attempt, problem: str, *, is_last: bool
 ) -> bool:
-    """To be tried again, or put away; whether nothing is left to do."""
+    """Retry later, or set the record aside after the last try; returns whether nothing is left to do."""
     if not is_last:
         log.warning("job %d: results are incomplete: %s", attempt.job_id, problem)
         return False
-    kept = _put_away(chosen, path)
-    _told(chosen, attempt).unlink(missing_ok=True)
-    log.error("job %d: results stay incomplete, the record is in %s: %s", attempt.job_id, kept, problem)
+    kept = _set_aside(chosen, path)
+    _record_path(chosen, attempt).unlink(missing_ok=True)
+    log.error(
+        "job %d: gave up, results stay incomplete, the record is in %s: %s", attempt.job_id, kept, problem
+    )
     return True
 
 
-def not_understood(chosen: settings.Settings, path: Path, error: Exception) -> bool:
-    """A record that is none, or that a later release has written: to be tried again, or put away in time."""
+def give_up_invalid(chosen: settings.Settings, path: Path, error: Exception) -> bool:
+    """Set an invalid record aside, once a later release has had time to read it; False until then."""
     with suppress(FileNotFoundError):
         if time.time() < path.stat().st_mtime + chosen.give_up_seconds:
-            log.error("%s is no record that we understand: %s", path, error)
+            log.error("%s is not a valid record: %s", path, error)
             return False
-        log.error("%s was never understood and is in %s now: %s", path, _put_away(chosen, path), error)
+        log.error("gave up on %s, which is in %s now: %s", path, _set_aside(chosen, path), error)
     return True
 
 
-def _put_away(chosen: settings.Settings, path: Path) -> Path:
+def _set_aside(chosen: settings.Settings, path: Path) -> Path:
     kept = chosen.state / GIVEN_UP
     kept.mkdir(mode=0o700, exist_ok=True)
     path.rename(kept / path.name)
     return kept
 
 
-def _told(chosen: settings.Settings, attempt: attempts.Attempt) -> Path:
+def _record_path(chosen: settings.Settings, attempt: attempts.Attempt) -> Path:
     return chosen.state / TOLD / f"{summary.attempt_id(attempt)}.json"
 
 
-def _remembered(
+def _remember(
     chosen: settings.Settings, attempt: attempts.Attempt, record: jobs.JobRecord | None
 ) -> jobs.JobRecord | None:
-    """What Slurm tells of the attempt, or told at an earlier try: it forgets, and the folder has its name
-    from that.
-    """
-    path = _told(chosen, attempt)
+    """Slurm's record, now or from an earlier try: Slurm forgets it, and the folder is named after it."""
+    path = _record_path(chosen, attempt)
     if record is None:
         try:
             return msgspec.json.decode(path.read_bytes(), type=jobs.JobRecord)
@@ -146,19 +146,19 @@ def _remembered(
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bytes | None]:
-    """The record's content, for us alone; None when somebody else has it or is done with it."""
+    """The record's content, locked; None if another process has locked or removed it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         yield None
         return
     try:
-        yield _content(path, descriptor)
+        yield _lock_and_read(path, descriptor)
     finally:
         os.close(descriptor)
 
 
-def _content(path: Path, descriptor: int) -> bytes | None:
+def _lock_and_read(path: Path, descriptor: int) -> bytes | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         same = path.stat().st_ino == os.fstat(descriptor).st_ino
@@ -168,7 +168,7 @@ def _content(path: Path, descriptor: int) -> bytes | None:
 
 
 def _build(job: Job) -> contents.Gathered:
-    _take_back(job)
+    _recover_partial(job)
     previous = _previous(job)
     resultsroot.own_folder(job.partial, job.user)
     plan = contents.Plan(
@@ -188,48 +188,48 @@ def _build(job: Job) -> contents.Gathered:
     )
     if found.complete:
         _put_in_place(job)
-    elif found.says_so and not filecopy.is_there(job.final):
-        job.partial.rename(job.final)  # for its owner to see; it is taken back before the next try
+    elif found.has_summary and not filecopy.exists(job.final):
+        job.partial.rename(job.final)  # visible to its owner; renamed back before the next try
     return found
 
 
-def _take_back(job: Job) -> None:
-    """What was shown under the task's own number before Slurm told of which array it is."""
+def _recover_partial(job: Job) -> None:
+    """Rename back a folder shown under the task's job id before Slurm reported which array it belongs to."""
     shown = job.settings.folder / str(job.attempt.job_id)
-    if shown == job.final or filecopy.is_there(job.partial) or not filecopy.is_there(shown):
+    if shown == job.final or filecopy.exists(job.partial) or not filecopy.exists(shown):
         return
-    with suppress(PermissionError):  # another job's of that number, which its owner has closed
-        if _look(job, shown).attempt_id == summary.attempt_id(job.attempt):
+    with suppress(PermissionError):  # another job's folder of that number, closed by its owner
+        if _identify(job, shown).attempt_id == summary.attempt_id(job.attempt):
             shown.rename(job.partial)
 
 
-def _look(job: Job, folder: Path) -> identity.Existing:
-    """Nothing of what is not the user's."""
+def _identify(job: Job, folder: Path) -> identity.Existing:
+    """Read as the user; empty if the folder is not the user's."""
     if not resultsroot.belongs_to(folder, job.user):
         return identity.Existing()
     return asuser.run_as(
-        job.user, lambda: identity.look(folder), type=identity.Existing, timeout=LOOK_SECONDS
+        job.user, lambda: identity.read(folder), type=identity.Existing, timeout=READ_SECONDS
     )
 
 
 def _previous(job: Job) -> int | None:
-    """The number of the earlier attempt whose folder has our name; what else has it makes room."""
-    if not filecopy.is_there(job.final):
+    """The number of the earlier attempt that has the final name; another job's folder is set aside."""
+    if not filecopy.exists(job.final):
         return None
-    there = _look(job, job.final)
+    there = _identify(job, job.final)
     if there.attempt_id == summary.attempt_id(job.attempt):
-        if not filecopy.is_there(job.partial):
+        if not filecopy.exists(job.partial):
             job.final.rename(job.partial)
         return None
     if identity.continues(job.attempt, there):
         return there.restarts
     aside = resultsroot.set_aside(job.final)
-    log.warning("%s was of another job of that number: it is %s now", job.final, aside.name)
+    log.warning("%s belonged to another job with this id; renamed to %s", job.final, aside.name)
     return None
 
 
 def _overtaken(job: Job) -> bool:
-    """Whether a later attempt has begun to write."""
+    """Whether a later attempt has started, and writes to the same files."""
     prefix = f"{job.attempt.job_id}-"
     names = (path.name for folder in ("running", "ended") for path in (job.settings.state / folder).iterdir())
     restarts = (name.removeprefix(prefix).removesuffix(".json") for name in names if name.startswith(prefix))
@@ -237,9 +237,9 @@ def _overtaken(job: Job) -> bool:
 
 
 def _put_in_place(job: Job) -> None:
-    """What the owner has put into the old folder meanwhile is moved; a storage that fails is waited for."""
+    """Give the folder its final name, and merge what the owner has put into the old folder meanwhile."""
     resultsroot.put_in_place(job.partial, job.final, job.old)
-    if filecopy.is_there(job.old):
+    if filecopy.exists(job.old):
         try:
             asuser.run_as(
                 job.user,
@@ -249,15 +249,15 @@ def _put_in_place(job: Job) -> None:
             )
             job.old.rmdir()
         except (PermissionError, errors.ActingError) as error:
-            log.warning("job %d: %s is left over: %s", job.attempt.job_id, job.old, error)
+            log.warning("job %d: cannot remove %s: %s", job.attempt.job_id, job.old, error)
 
 
-def _comment(job: Job, reason: str) -> None:
-    """Nobody could say it in slurmctld while the job lived."""
+def _set_comment(job: Job, reason: str) -> None:
+    """In the accounting: slurmctld could not be told while it knew the job."""
     try:
         asyncio.run(accounting.set_comment(job.settings.slurm_conf, job.attempt.job_id, reason))
     except errors.SlurmError as error:
-        log.warning("job %d: its comment does not say why it ended: %s", job.attempt.job_id, error.message)
+        log.warning("job %d: cannot set its comment: %s", job.attempt.job_id, error.message)
 
 
 def _finish(job: Job, found: contents.Gathered) -> None:
@@ -267,10 +267,10 @@ def _finish(job: Job, found: contents.Gathered) -> None:
         and job.record is not None
         and (job.attempt.unlaunched or (end.untold and not end.requeue))
     ):
-        _comment(job, end.reason)
+        _set_comment(job, end.reason)
     log.info("job %d: results are in %s", job.attempt.job_id, job.final)
-    if job.settings.tells:
-        notify.leave(job.settings.state, job.path.name, folder=job.final, summary=found.summary)
+    if job.settings.notifies:
+        notify.enqueue(job.settings.state, job.path.name, folder=job.final, summary=found.summary)
     job.path.unlink()
     atomic.sync_directory(job.path.parent)
-    _told(job.settings, job.attempt).unlink(missing_ok=True)
+    _record_path(job.settings, job.attempt).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""A file's content to another place: whole or not at all, never through a link, never from a device.
+"""Copies files atomically, never through a symbolic link, never from a device.
 
-A large file is linked where that is possible, which costs nothing but shares later changes; all others are
-cloned where the file system can do that, and else copied.
+Large files are hard-linked where possible, which is free but shares later changes; others are cloned if the
+file system supports that, and copied otherwise.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import stat
 import tempfile
 from pathlib import Path
 
-UNFINISHED = ".penstock-copying-"  # how names of files begin that are not whole yet
+UNFINISHED = ".penstock-copying-"  # prefix of temporary files
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409
 _UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NotAFile(Exception):
-    """A link, a device, a folder: nothing with content of its own."""
+    """A link, a device or a folder."""
 
 
 def open_file(path: Path | bytes) -> int:
-    """A descriptor to read from; NotAFile when it is none, also if it was one a moment ago."""
+    """Open a regular file for reading. Raises NotAFile, also if it was replaced a moment ago."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
@@ -39,7 +39,7 @@ def open_file(path: Path | bytes) -> int:
 
 
 def copy(source: Path | bytes, target: Path, *, at_most: int | None = None) -> int:
-    """Copy content and time; how many bytes were left out."""
+    """Copy content, mode and times; returns the number of bytes left out."""
     reading = open_file(source)
     try:
         size = os.fstat(reading).st_size
@@ -68,7 +68,7 @@ def _write_whole(reading: int, target: Path, size: int) -> None:
 
 
 def _clone_or_copy(reading: int, writing: int, size: int) -> None:
-    """No more than it was at the beginning: a file that grows must not keep us."""
+    """Copy no more than the initial size: a growing file must not take forever."""
     if size == os.fstat(reading).st_size and clone(reading, writing):
         return
     left = size
@@ -80,7 +80,7 @@ def _clone_or_copy(reading: int, writing: int, size: int) -> None:
 
 
 def clone(reading: int, writing: int) -> bool:
-    """Share the blocks, if the file system can."""
+    """Share the blocks (FICLONE), if the file system supports that."""
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
     except OSError:
@@ -89,7 +89,7 @@ def clone(reading: int, writing: int) -> bool:
 
 
 def link_or_copy(source: Path, target: Path, *, link_from: int = 0) -> None:
-    """From that size on a link where neither a clone nor anything else is as cheap; a copy below."""
+    """Hard-link a file of at least `link_from` bytes if possible; copy it otherwise."""
     before = source.lstat()
     if not stat.S_ISREG(before.st_mode):
         raise NotAFile(str(source))
@@ -98,7 +98,7 @@ def link_or_copy(source: Path, target: Path, *, link_from: int = 0) -> None:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """A link to the file itself, never to what a link leads to."""
+    """Whether it was linked; links are not followed."""
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
@@ -110,10 +110,8 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def is_there(path: Path) -> bool:
-    """Whether anything has that name; a storage that does not answer, for which os.path.lexists says no, may
-    not be taken for an empty one.
-    """
+def exists(path: Path) -> bool:
+    """Like os.path.lexists, but an error of the storage is raised: it does not mean that nothing is there."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -122,10 +120,10 @@ def is_there(path: Path) -> bool:
 
 
 def is_same(source: Path, target: Path) -> bool:
-    """Whether the target is what a copy of the source would be.
+    """Whether the target equals the source.
 
-    Size and time only spare us reading: files of one name are often of one size and written in one second.
-    Seconds, for not every server keeps more.
+    Size and mtime only save reading: different files of one name often have the same size and second. Times
+    are compared by the second, because not every server keeps more.
     """
     here = source.lstat()
     try:
@@ -140,7 +138,7 @@ def is_same(source: Path, target: Path) -> bool:
 
 
 def _same_content(source: Path, target: Path) -> bool:
-    """Of a target that cannot be read nobody knows, so it is not."""
+    """False if the target cannot be read."""
     try:
         there = open_file(target)
     except (PermissionError, NotAFile):

@@ -1,9 +1,8 @@
-"""Which files of a working directory a #K8S_OUTPUTS pattern means.
+"""Expands a #K8S_OUTPUTS pattern in a working directory.
 
-As a shell has it: `*`, `?` and `[…]` within a name, hidden names only when the pattern begins with a dot; and
-`**` for any number of folders, in which links are not followed, so that no ring of links is walked for ever.
-What cannot be read is left out, as in a shell; but a storage that does not answer has not said that nothing
-is there, so its errors are raised.
+As in a shell: `*`, `?` and `[…]` match within a name, and hidden names only if the pattern begins with a dot.
+`**` matches any number of folders and does not follow links, which could form a loop. Unreadable folders are
+skipped, as in a shell; errors of the storage are raised, because they do not mean that a file is missing.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from collections.abc import Iterator
 
 _MAGIC = re.compile(r"[*?\[]")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
-"""Answers that will be the same tomorrow."""
+"""Errors that a retry does not change."""
 
 
 def matches(root: str, pattern: str) -> Iterator[str]:
-    """Ways from `root` that fit, each once; files, folders and links alike."""
+    """Relative paths that match, each once: files, folders and links."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     seen: set[str] = set()
     for found in _match(root, "", parts) if parts and ".." not in parts else ():
@@ -38,26 +37,26 @@ def _match(root: str, within: str, parts: list[str]) -> Iterator[str]:
             if not name.startswith("."):
                 yield from _match(root, f"{within}{name}/", parts)
         return
-    for name in _fitting(root, within, first):
+    for name in _matching_names(root, within, first):
         if not rest:
             yield within + name
         elif stat.S_ISDIR(_mode(f"{root}/{within}{name}", follow_links=True)):
             yield from _match(root, f"{within}{name}/", rest)
 
 
-def _fitting(root: str, within: str, part: str) -> Iterator[str]:
+def _matching_names(root: str, within: str, part: str) -> Iterator[str]:
     if not _MAGIC.search(part):
         if _mode(f"{root}/{within}{part}", follow_links=False):
             yield part
         return
-    fits = re.compile(fnmatch.translate(part)).match
+    matches_part = re.compile(fnmatch.translate(part)).match
     for name in _names(root, within, folders_only=False):
-        if fits(name) and (part.startswith(".") or not name.startswith(".")):
+        if matches_part(name) and (part.startswith(".") or not name.startswith(".")):
             yield name
 
 
 def _names(root: str, within: str, *, folders_only: bool) -> list[str]:
-    """Sorted; nothing of a folder that cannot be read, as in a shell."""
+    """Sorted names; none if the folder cannot be read."""
     try:
         with os.scandir(f"{root}/{within}") as entries:
             return sorted(
@@ -70,7 +69,7 @@ def _names(root: str, within: str, *, folders_only: bool) -> list[str]:
 
 
 def _mode(path: str, *, follow_links: bool) -> int:
-    """Of what is there; 0 when nothing is."""
+    """st_mode; 0 if nothing is there."""
     try:
         return (os.stat if follow_links else os.lstat)(path).st_mode
     except OSError as error:

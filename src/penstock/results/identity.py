@@ -1,8 +1,8 @@
-"""Whose attempt lies in a results folder, and whether another one is of the same job.
+"""Identifies the attempt in a results folder, and whether a later attempt belongs to the same job.
 
-Its own summary tells, read as the owner. A job's number is no proof: slurmctld may lose its state and count
-anew, and refused admissions count as restarts, so the first attempt of a new job may well be number 2. Nor
-is Slurm's time of submission, which every requeue sets anew. Hence the time that job_submit.lua notes.
+The folder's own summary tells, read as the owner. The job id proves nothing: slurmctld may lose its state and
+count from the start, and refused admissions count as restarts, so a new job's first attempt may be number 2.
+Slurm's submit time changes with every requeue. So jobs are compared by the time that job_submit.lua records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_SUMMARY = 4 << 20
 
 
 class Existing(msgspec.Struct, frozen=True):
-    """What a results folder says of itself; its owner may have written anything there."""
+    """From the folder's summary, which its owner can have changed to anything."""
 
     attempt_id: str = ""
     job_id: int = -1
@@ -29,14 +29,14 @@ class Existing(msgspec.Struct, frozen=True):
 
 
 def continues(attempt: attempts.Attempt, there: Existing) -> bool:
-    """Whether this is a later attempt of the job that lies there; in doubt it is not, and they stay apart."""
+    """Whether this is a later attempt of the job in the folder; False in doubt, so the folders stay apart."""
     if there.job_id != attempt.job_id or not 0 <= there.restarts < attempt.restart:
         return False
     return bool(attempt.submission) and attempt.submission == there.submission
 
 
-def look(folder: Path) -> Existing:
-    """Nothing of it when there is no summary, or what is there is none."""
+def read(folder: Path) -> Existing:
+    """Empty if there is no valid summary."""
     try:
         descriptor = filecopy.open_file(folder / summary.JSON_NAME)
         with os.fdopen(descriptor, "rb") as stream:

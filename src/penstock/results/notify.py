@@ -1,9 +1,9 @@
-"""The site's own program and web address, told of every collected job; they can change nothing about it.
+"""Notifies the site's hook and webhook of every collected job.
 
-They run after the results are in place, as a user of the site's choice without a right to them (`nobody` by
-default), with the summary on standard input; what the summary says was written by the collector, not read
-from the folder, which is its owner's. Each has a time limit and a number of tries, in a process of its own:
-one that hangs or fails keeps neither results nor other news waiting. After a crash news may come twice.
+They run after the results are in place, as a user of the site's choice without access to them (by default
+`nobody`). The summary on standard input is the collector's own, not read from the folder, which its owner can
+change. Each has a time limit and a number of tries in its own process, so that one that hangs or fails delays
+neither results nor other notices. After a crash a notice may be sent twice.
 """
 
 from __future__ import annotations
@@ -33,19 +33,17 @@ from penstock.results import settings
 log = logging.getLogger(__name__)
 
 FOLDER = "telling"
-_SHOWN = 2000  # bytes of a program's last words in the log
+_SHOWN = 2000  # bytes of the hook's output in the log
 _FIRST_DELAY = 1.0
 
 
-class News(msgspec.Struct, frozen=True):
-    """What is to be told of one attempt."""
-
+class Notice(msgspec.Struct, frozen=True):
     folder: str
     summary: str
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """What a program may want without reading JSON."""
+    """For the hook's environment."""
 
     job: str
     user: str
@@ -53,25 +51,25 @@ class _Facts(msgspec.Struct, frozen=True):
     state: str | None
 
 
-def leave(state: Path, name: str, *, folder: Path, summary: str) -> None:
-    """Note that this has to be told; on the disk when it returns."""
-    news = News(folder=str(folder), summary=summary)
-    atomic.write(state / FOLDER / name, msgspec.json.encode(news), mode=0o600)
+def enqueue(state: Path, name: str, *, folder: Path, summary: str) -> None:
+    """Store a notice durably."""
+    notice = Notice(folder=str(folder), summary=summary)
+    atomic.write(state / FOLDER / name, msgspec.json.encode(notice), mode=0o600)
 
 
-def tell(chosen: settings.Settings, name: str) -> bool:
-    """Tell all who want to hear, and forget it."""
+def send(chosen: settings.Settings, name: str) -> bool:
+    """Run hook and webhook, then remove the notice."""
     path = chosen.state / FOLDER / name
-    news = msgspec.json.decode(path.read_bytes(), type=News)
+    notice = msgspec.json.decode(path.read_bytes(), type=Notice)
     if chosen.hook:
-        _persist(name, "hook", lambda: run_hook(chosen, news), chosen.hook_tries)
+        _retry(name, "hook", lambda: run_hook(chosen, notice), chosen.hook_tries)
     if chosen.webhook:
-        _persist(name, "webhook", lambda: post(chosen, news), chosen.hook_tries)
+        _retry(name, "webhook", lambda: post(chosen, notice), chosen.hook_tries)
     path.unlink(missing_ok=True)
     return True
 
 
-def _persist(name: str, what: str, call: Callable[[], str], tries: int) -> None:
+def _retry(name: str, what: str, call: Callable[[], str], tries: int) -> None:
     delay = _FIRST_DELAY
     for left in reversed(range(max(tries, 1))):
         problem = call()
@@ -83,22 +81,22 @@ def _persist(name: str, what: str, call: Callable[[], str], tries: int) -> None:
             delay = min(delay * 4, 60.0)
 
 
-def run_hook(chosen: settings.Settings, news: News) -> str:
-    """Run the site's program; what went wrong, or nothing."""
+def run_hook(chosen: settings.Settings, notice: Notice) -> str:
+    """Run the site's program; returns the error, or an empty text."""
     try:
         entry = pwd.getpwnam(chosen.hook_user)
     except KeyError:
         return f"there is no user {chosen.hook_user!r} on this host"
-    with tempfile.TemporaryFile() as words, tempfile.TemporaryFile() as given:
-        given.write(news.summary.encode())
-        given.seek(0)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as stdin:
+        stdin.write(notice.summary.encode())
+        stdin.seek(0)
         try:
             process = subprocess.Popen(
                 [chosen.hook],
-                stdin=given,
-                stdout=words,
+                stdin=stdin,
+                stdout=output,
                 stderr=subprocess.STDOUT,
-                env=_environment(news),
+                env=_environment(notice),
                 cwd="/",
                 start_new_session=True,
                 **_identity(entry),
@@ -106,10 +104,10 @@ def run_hook(chosen: settings.Settings, news: News) -> str:
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
         problem = _wait(process, chosen.hook_seconds)
-        words.seek(max(words.seek(0, os.SEEK_END) - _SHOWN, 0))
-        said = words.read().decode(errors="replace").strip()
-    if said:
-        log.info("hook: %s", said)
+        output.seek(max(output.seek(0, os.SEEK_END) - _SHOWN, 0))
+        text = output.read().decode(errors="replace").strip()
+    if text:
+        log.info("hook: %s", text)
     return problem
 
 
@@ -121,7 +119,7 @@ def _identity(entry: pwd.struct_passwd) -> dict[str, Any]:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> str:
-    """Its end, or ours to it and all it started."""
+    """Wait for its end; after the time limit kill it with all its processes."""
     try:
         code = process.wait(seconds)
         return f"exit code {code}" if code else ""
@@ -133,8 +131,8 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> str:
         process.wait()
 
 
-def _environment(news: News) -> dict[str, str]:
-    facts = msgspec.json.decode(news.summary, type=_Facts)
+def _environment(notice: Notice) -> dict[str, str]:
+    facts = msgspec.json.decode(notice.summary, type=_Facts)
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C.UTF-8",
@@ -142,13 +140,13 @@ def _environment(news: News) -> dict[str, str]:
         "PENSTOCK_USER": facts.user,
         "PENSTOCK_UID": str(facts.uid),
         "PENSTOCK_STATE": facts.state or "",
-        "PENSTOCK_JOB_RESULTS": news.folder,
+        "PENSTOCK_JOB_RESULTS": notice.folder,
     }
 
 
-def post(chosen: settings.Settings, news: News) -> str:
-    """Post the summary; what went wrong, or nothing."""
-    call = functools.partial(_post, chosen, news.summary.encode())
+def post(chosen: settings.Settings, notice: Notice) -> str:
+    """Post the summary; returns the error, or an empty text."""
+    call = functools.partial(_post, chosen, notice.summary.encode())
     if os.geteuid() != 0:
         return call()
     try:

@@ -1,8 +1,8 @@
-"""Earlier attempts' results, on their way into the folder of the next one.
+"""Merges the results of earlier attempts into the folder of the next one.
 
-They are linked before the new folder takes the old one's place, so that they are whole at any time. After
-that the old folder has only what is in the new one, too, and what its owner has put there meanwhile. So it is
-emptied name by name: what is there twice goes, everything else is moved. Runs as the owner.
+They are hard-linked before the new folder replaces the old one, so they are complete at any time. Afterwards
+the old folder holds only duplicates and what its owner has put there meanwhile: duplicates are removed,
+everything else is moved. Runs as the owner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EARLIER = re.compile(rb"attempt-\d+/")
 
 
 def link_earlier(previous: Path, folder: Path, *, number: int) -> None:
-    """All that is in the folder of attempt `number`: they are in two places until one of them is removed."""
+    """Link everything in the folder of attempt `number` into the new folder."""
     own = folder / f"attempt-{number}"
     own.mkdir(exist_ok=True)
     for entry, target in _places(previous, folder, own):
@@ -33,7 +33,7 @@ def link_earlier(previous: Path, folder: Path, *, number: int) -> None:
 
 
 def _places(previous: Path, folder: Path, own: Path) -> Iterator[tuple[Path, Path]]:
-    """Where each entry belongs: attempts before it do not lie below it any more, the summary comes last."""
+    """Each entry and its new place: still earlier attempts move up one level, the summary comes last."""
     entries = sorted(previous.iterdir(), key=lambda path: (path.name == summarising.JSON_NAME, path.name))
     for entry in entries:
         earlier = _ATTEMPT.fullmatch(entry.name) and _is_folder(entry)
@@ -49,7 +49,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _own_lines(path: Path) -> bytes:
-    """The attempt's own checksums."""
+    """checksums.txt without the lines of earlier attempts."""
     with os.fdopen(filecopy.open_file(path), "rb") as stream:
         listed = checksums.parse(stream.read())
     return b"".join(
@@ -75,20 +75,20 @@ def _link_tree(source: Path, target: Path) -> None:
 
 
 def clear(old: Path, folder: Path) -> None:
-    """Empty `old`, whose place `folder` has taken; what only `old` has is moved beside the rest."""
+    """Empty `old`, which `folder` has replaced; files that only `old` has are moved to `folder`."""
     own = folder / f"attempt-{_number(old, folder)}"
     protected.make_folders(own)
     with protected.opened(old):
         for entry, target in _places(old, folder, own):
             if _is_listing(entry):
-                entry.unlink()  # written anew for its new place
+                entry.unlink()  # link_earlier has written a new one
             else:
                 _move_tree(entry, target)
 
 
 def _number(old: Path, folder: Path) -> int:
-    """Of the attempt that `old` is of; the last in `folder`, should its owner have removed the summary."""
-    there = identity.look(old).restarts
+    """The attempt in `old`; the last one in `folder` if the owner has removed the summary."""
+    there = identity.read(old).restarts
     if (folder / f"attempt-{there}").is_dir():
         return there
     found = (_ATTEMPT.fullmatch(path.name) for path in folder.iterdir())
@@ -101,15 +101,14 @@ def _move_tree(source: Path, target: Path) -> None:
             for entry in sorted(source.iterdir()):
                 _move_tree(entry, target / entry.name)
         source.rmdir()
-    elif _is_there(source, target):
+    elif _is_duplicate(source, target):
         source.unlink()
     else:
         with protected.opened(target.parent):
             protected.move(source, outputs.free_name(target, outputs.Notes()))
 
 
-def _is_there(source: Path, target: Path) -> bool:
-    """Whether nothing is lost with the source."""
+def _is_duplicate(source: Path, target: Path) -> bool:
     if source.is_symlink():
         return target.is_symlink() and target.readlink() == source.readlink()
     return source.is_file() and filecopy.is_same(source, target)

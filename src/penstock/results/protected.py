@@ -1,8 +1,8 @@
-"""Folders that their owner has protected: opened for what has to be done to them, and closed again.
+"""Folders that their owner has write-protected: made writable for a change, and protected again.
 
-`chmod -R a-w` keeps results from being changed by mistake. But what moves a folder changes its `..`, and so
-needs the right to write it. Runs as the owner; whoever is stopped meanwhile leaves the folder open, and what
-was begun can be done again.
+`chmod -R a-w` protects results from accidental changes. But moving a folder changes its `..`, which needs
+write permission. Runs as the owner. After an interruption the folder stays writable, and the change can be
+repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def is_closed(path: Path) -> bool:
-    """Whether it is a folder that even its owner may not write."""
+    """Whether it is a folder without write permission for its owner."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def is_closed(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """Its owner may write it meanwhile."""
+    """Make the folder writable within the context."""
     if not is_closed(folder):
         yield
         return
@@ -37,7 +37,7 @@ def opened(folder: Path) -> Iterator[None]:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename, also a folder that is closed; it is closed again wherever it is then."""
+    """Rename, also a protected folder, which keeps its mode."""
     if not is_closed(source):
         source.rename(target)
         return
@@ -51,7 +51,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """The folder and those it lies in, also where one that is there is closed."""
+    """mkdir -p, also below protected folders."""
     if not path.is_dir():
         make_folders(path.parent)
         with opened(path.parent):

@@ -1,4 +1,4 @@
-"""Where a job's results are, for whoever asks; read with the asker's own rights."""
+"""Finds and reads a job's results, with the caller's own permissions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ JOB = re.compile(r"\d+(?:[_+]\d+)?")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One job's results."""
-
     folder: str
     summary: summary.Summary
     attempts: tuple[str, ...] = ()
@@ -24,9 +22,11 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def folders(results: Path, job: str) -> list[Path]:
-    """The job's folder, or those of an array's tasks; none when there is none yet."""
+    """The job's folder, or those of an array's tasks."""
     if not JOB.fullmatch(job):
-        raise errors.UsageError(f"{job!r} is not a job id", hint="A number such as 17, or 20_3 in an array.")
+        raise errors.UsageError(
+            f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
+        )
     if (results / job).is_dir():
         return [results / job]
     tasks = (path for path in results.glob(f"{job}_*") if path.name.partition("_")[2].isdigit())
@@ -38,7 +38,7 @@ def is_being_collected(results: Path, job_id: int) -> bool:
 
 
 def read(folder: Path, *, verify: bool) -> Found:
-    """What lies there; PenstockError in words when it cannot be read."""
+    """Raises PenstockError if the results cannot be read."""
     try:
         text = (folder / summary.JSON_NAME).read_bytes()
         found = msgspec.json.decode(text, type=summary.Summary)
@@ -46,13 +46,13 @@ def read(folder: Path, *, verify: bool) -> Found:
         checked = checksums.verify(folder) if verify else None
     except PermissionError as error:
         raise errors.PenstockError(
-            f"{folder} is not yours to read", hint=f"It belongs to {folder.owner()}."
+            f"no permission to read {folder}", hint=f"It belongs to {folder.owner()}."
         ) from error
     except FileNotFoundError as error:
         raise errors.PenstockError(
-            f"{folder} is not whole: it has no {Path(error.filename).name}",
-            hint="It is being collected, or somebody has removed a part of it.",
+            f"{folder} is incomplete: it has no {Path(error.filename).name}",
+            hint="It is still being collected, or files were removed.",
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.PenstockError(f"{folder}/{summary.JSON_NAME} has been changed: {error}") from error
+        raise errors.PenstockError(f"{folder}/{summary.JSON_NAME} is not valid: {error}") from error
     return Found(folder=str(folder), summary=found, attempts=tuple(earlier), checked=checked)

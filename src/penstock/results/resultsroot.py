@@ -1,8 +1,7 @@
-"""The results folder itself: whose it is, and how a job's folder gets its name in it.
+"""The results folder: its ownership, and how a job's folder gets its name in it.
 
-It belongs to root and nobody else may write it, so no user can be there first, with a folder or a link under
-a number that a job will have. Root makes and renames entries directly in it, and never goes into one of them:
-what is inside is its owner's, and done as its owner.
+Only root may write it, so no user can create a folder or a link under the id of a future job. Root creates
+and renames entries directly in it and never enters them: what is inside a job's folder is done as its owner.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from penstock.model import attempts
 from penstock.nas import asuser, atomic
 from penstock.results import filecopy, resultpaths
 
-MARK = ".penstock-results"  # in the folder, with a random text that the state directory has too
+MARK = ".penstock-results"  # holds a random text, of which the state directory has a copy
 
 
 def prepare(folder: Path, state: Path) -> None:
-    """See that it is the folder it always was, and fit for use; PenstockError in words when not.
+    """Check that it is the same folder as before, and safe. Raises NasUnavailable.
 
-    A mount point whose file system is not mounted is an empty folder: the mark tells.
+    The mark tells it from a mount point whose file system is not mounted.
     """
     try:
         found = folder.lstat()
@@ -33,28 +32,28 @@ def prepare(folder: Path, state: Path) -> None:
         raise errors.NasUnavailable(f"the results folder {folder}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise errors.NasUnavailable(
-            f"the results folder {folder} is not a folder that only the collector may write",
-            hint=f"chown root {folder}; chmod 755 {folder}: else users could write each other's results.",
+            f"the results folder {folder} must be a folder that only the collector's user may write",
+            hint=f"chown root {folder}; chmod 755 {folder}. Otherwise users could change others' results.",
         )
     try:
-        _recognise(folder, state / attempts.COLLECTOR_MARK)
+        _check_mark(folder, state / attempts.COLLECTOR_MARK)
         _make_outputs(folder / wellknown.OUTPUTS_FOLDER)
     except OSError as error:
         raise errors.NasUnavailable(f"the results folder {folder}: {error.strerror}") from error
 
 
-def _recognise(folder: Path, remembered: Path) -> None:
+def _check_mark(folder: Path, remembered: Path) -> None:
     if not remembered.exists():
         _remember(folder / MARK, remembered)
     if not (folder / MARK).exists() or (folder / MARK).read_text() != remembered.read_text():
         raise errors.NasUnavailable(
-            f"the results folder {folder} is not the one it was: is its file system mounted?",
-            hint=f"If it is meant to be another one now, remove {remembered}.",
+            f"the results folder {folder} is not the same as before: is its file system mounted?",
+            hint=f"If the change is intended, remove {remembered}.",
         )
 
 
 def _remember(mark: Path, remembered: Path) -> None:
-    """Once and for all; one of us at a time, for several may come first together."""
+    """Create the mark and its copy once; locked, because several processes may come first together."""
     with remembered.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if remembered.exists():
@@ -67,7 +66,7 @@ def _remember(mark: Path, remembered: Path) -> None:
 
 
 def _make_outputs(folder: Path) -> None:
-    """Where pods make their output folders: everybody may make one, nobody may list or take another's."""
+    """The folder of pods' output folders: everybody may create one, nobody may list or remove others'."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
     if stat.S_IMODE(folder.lstat().st_mode) != 0o1733:
@@ -75,7 +74,7 @@ def _make_outputs(folder: Path) -> None:
 
 
 def own_folder(path: Path, user: asuser.User) -> None:
-    """An empty folder of the user's, or the one that is there."""
+    """Create a folder that belongs to the user, unless it exists."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if path.lstat().st_uid != user.uid:
@@ -88,27 +87,27 @@ def belongs_to(path: Path, user: asuser.User) -> bool:
 
 
 def set_aside(path: Path) -> Path:
-    """Give what is there another name, for it is of another job that had the same number."""
+    """Rename the folder of another job that had the same id."""
     number = 1
-    while filecopy.is_there(aside := path.with_name(f"{path.name}.{number}")):
+    while filecopy.exists(aside := path.with_name(f"{path.name}.{number}")):
         number += 1
     path.rename(aside)
     return aside
 
 
 def put_in_place(partial: Path, final: Path, old: Path) -> None:
-    """The finished folder under its name; what was there goes to `old` first.
+    """Rename the complete folder to its final name, after renaming an existing one to `old`.
 
-    Between the two renames there is a moment without either; whoever is stopped in it finds `partial` whole.
+    A crash between the two renames leaves `partial` complete.
     """
-    if filecopy.is_there(final):
+    if filecopy.exists(final):
         final.rename(old)
     partial.rename(final)
     atomic.sync_directory(final.parent)
 
 
 def remove_empty(folder: Path) -> bool:
-    """Remove what its owner has emptied; nothing else lets itself be removed so."""
+    """Remove job folders that their owners have emptied; rmdir fails for all others."""
     for entry in os.scandir(folder):
         if resultpaths.JOB.fullmatch(entry.name):
             with contextlib.suppress(OSError):

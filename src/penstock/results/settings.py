@@ -12,7 +12,7 @@ from penstock import errors
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much of a job's files is collected; what is beyond stays where it is, and the summary says so."""
+    """Limits per job; files beyond them are not collected, and the summary says so."""
 
     log_bytes: int = 2 * 2**30
     output_files: int = 100_000
@@ -22,8 +22,6 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the collector must be told about its site."""
-
     state_dir: str
     results: str
     slurm_conf: str
@@ -32,9 +30,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     workers_per_user: int = 2
     job_seconds: float = 4 * 3600.0
     patience: float = 120.0
-    """Seconds to wait for Slurm's own word on how an attempt ended; then the summary does without."""
+    """Seconds to wait for Slurm to report how an attempt ended; after that the summary lacks it."""
     give_up_seconds: float = 7 * 86400.0
-    """How long after an attempt's end its results are tried for."""
+    """How long after an attempt's end the collection is retried."""
     interval: float = 0.5
     hook: str = ""
     hook_user: str = "nobody"
@@ -46,8 +44,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log_format: str = "text"
 
     @property
-    def tells(self) -> bool:
-        """Whether anybody wants to hear of collected results."""
+    def notifies(self) -> bool:
         return bool(self.hook or self.webhook)
 
     @property
@@ -60,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load(path: Path) -> Settings:
-    """Settings from the file; UsageError names what is wrong with it."""
+    """Read and check the settings. Raises UsageError."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Settings)
     except OSError as error:
@@ -73,9 +70,9 @@ def load(path: Path) -> Settings:
 
 def _check(settings: Settings) -> None:
     if settings.webhook and urllib.parse.urlsplit(settings.webhook).scheme not in ("http", "https"):
-        raise errors.UsageError("webhook: only http and https can be posted to")
+        raise errors.UsageError("webhook: must be an http or https address")
     if settings.workers < 1 or settings.workers_per_user < 1:
-        raise errors.UsageError("workers and workers_per_user: at least 1 of each")
+        raise errors.UsageError("workers and workers_per_user: must be at least 1")
     if settings.hook:
         _check_hook(Path(settings.hook))
 
@@ -86,8 +83,8 @@ def _check_hook(hook: Path) -> None:
     except OSError as error:
         raise errors.UsageError(f"hook: {hook}: {error.strerror}") from error
     if not hook.is_absolute() or not mode & 0o111 or not stat.S_ISREG(mode):
-        raise errors.UsageError(f"hook: {hook} is no absolute path of a program")
+        raise errors.UsageError(f"hook: {hook} is not the absolute path of an executable file")
     if mode & 0o022:
         raise errors.UsageError(
-            f"hook: others than its owner may write {hook}", hint=f"chmod go-w {hook}, and see who owns it."
+            f"hook: {hook} is writable by group or others", hint=f"chmod go-w {hook}, and check its owner."
         )

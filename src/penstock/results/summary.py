@@ -1,7 +1,4 @@
-"""job_summary.json and job_summary.txt: one job's end, for programs and for people.
-
-What is not known is null, never a guess.
-"""
+"""job_summary.json and job_summary.txt: how an attempt ended. Unknown values are null, never a guess."""
 
 from __future__ import annotations
 
@@ -33,8 +30,6 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of the attempt."""
-
     name: str
     namespace: str
     rank: int
@@ -46,7 +41,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What Slurm gave the job, over all its nodes."""
+    """The job's allocation, over all its nodes."""
 
     nodes: int
     cpus: float
@@ -55,17 +50,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of what it used."""
-
     elapsed_seconds: float | None = None
     cpu_seconds: float | None = None
-    """Of the script and all it waited for, as the shell that started it counts."""
+    """Of the script and the children it waited for, from the shell's `times`."""
     memory_bytes: int | None = None
-    """The most that rank 0's container had at once, files in the page cache included."""
+    """Peak memory of rank 0's container, including the page cache."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What was collected into outputs/."""
+    """Content of outputs/."""
 
     patterns: tuple[str, ...] = ()
     files: int = 0
@@ -73,8 +66,6 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one attempt of a job."""
-
     version: int = 1
     job: str
     job_id: int
@@ -92,7 +83,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     attempt_id: str
     submission: str | None = None
-    """The same in all attempts of a job, and in no other job that had its number."""
+    """Equal in all attempts of a job, different in other jobs with the same id."""
     times: Times
     nodes: tuple[str, ...]
     pods: tuple[Pod, ...]
@@ -102,29 +93,29 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     used: Used
     workdir: str
     lost_workdir: str | None = None
-    """Where it was submitted, if pods do not see that: then what it left in `workdir` went with its pod."""
+    """The submission folder, if it is not mounted in pods: then `workdir` was removed with the pod."""
     stdout: str
     stderr: str
     outputs: Outputs = Outputs()
     complete: bool = False
     problem: str = ""
     given_up: bool = False
-    """What is missing will not come any more."""
+    """The collector does not try again."""
     notes: tuple[str, ...] = ()
 
 
 def attempt_id(attempt: attempts.Attempt) -> str:
-    """Tells this attempt from every other, also of another job that has its number."""
+    """Unique, also among jobs that had the same id."""
     return f"{attempt.job_id}-{attempt.restart}-{attempt.token[:8]}"
 
 
 def shown_id(attempt: attempts.Attempt, record: jobs.JobRecord | None) -> str:
-    """What users call the job: as slurmctld did at its launch, or else as the accounting does."""
+    """The job's name for users, such as 20_3: from slurmctld at launch, else from accounting."""
     return attempt.shown_id or (record.shown_id if record else str(attempt.job_id))
 
 
 def summarise(attempt: attempts.Attempt, record: jobs.JobRecord | None, *, user: str, now: float) -> Summary:
-    """All that is known before any file has been looked at."""
+    """The summary before any file is collected."""
     code, signal = _exit(attempt, record)
     pods = tuple(map(_pod, attempt.pods))
     first = next((pod for pod in attempt.pods if pod.rank == 0), None)
@@ -160,7 +151,7 @@ def summarise(attempt: attempts.Attempt, record: jobs.JobRecord | None, *, user:
 
 
 def _exit(attempt: attempts.Attempt, record: jobs.JobRecord | None) -> tuple[int | None, int | None]:
-    """The container's own code where it is known: sacct shows 137 as a signal that was none."""
+    """From the container if known: sacct reports exit code 137 as a signal."""
     if attempt.end is not None:
         return (0, attempt.end.signal) if attempt.end.signal else (attempt.end.exit_code, 0)
     return (record.exit_code, record.signal) if record else (None, None)
@@ -210,27 +201,25 @@ def _used(attempt: attempts.Attempt, record: jobs.JobRecord | None, pod: attempt
     elapsed = None
     if record and record.started is not None and record.ended is not None:
         elapsed = record.ended - record.started
-    words, share = (pod.message, attempt.shares[:1]) if pod else ("", ())
+    message, share = (pod.message, attempt.shares[:1]) if pod else ("", ())
     return Used(
         elapsed_seconds=elapsed,
-        cpu_seconds=cpu_seconds(words),
-        memory_bytes=memory_bytes(words, limit=share[0].memory) if share else None,
+        cpu_seconds=cpu_seconds(message),
+        memory_bytes=memory_bytes(message, limit=share[0].memory) if share else None,
     )
 
 
-def memory_bytes(last_words: str, *, limit: int) -> int | None:
-    """The most that the container had, if what the agent read was of this container: its limit tells."""
-    match = _MEMORY.search(last_words)
+def memory_bytes(message: str, *, limit: int) -> int | None:
+    """Peak memory, if the cgroup that the agent read is this container's, which its limit shows."""
+    match = _MEMORY.search(message)
     if match is None or int(match[2]) // _PAGE != limit // _PAGE:
         return None
     return int(match[1])
 
 
-def cpu_seconds(last_words: str) -> float | None:
-    """From what a shell's `times` prints: its own, then its children's, user and system; None if it is not
-    there.
-    """
-    lines = [match for line in last_words.split("\n") if (match := _TIMES.fullmatch(line.strip()))]
+def cpu_seconds(message: str) -> float | None:
+    """Sum of the shell's `times`: user and system time, its own and its children's; None without."""
+    lines = [match for line in message.split("\n") if (match := _TIMES.fullmatch(line.strip()))]
     if len(lines) != 2:
         return None
     total = sum(
@@ -250,11 +239,11 @@ def as_json(summary: Summary) -> bytes:
 
 
 def as_text(summary: Summary, *, when: Callable[[str], str] = str) -> str:
-    """For people: one fact a line, what is wrong first; `when` says how times are written."""
+    """One fact per line, problems first; `when` formats times."""
     lines = []
     if not summary.complete:
         problem = f": {summary.problem}" if summary.problem else ""
-        then = "given up" if summary.given_up else "will be tried again"
+        then = "given up" if summary.given_up else "will be retried"
         lines += [f"INCOMPLETE, {then}{problem}", ""]
     lines += [f"{name:<10} {value}" for name, value in _facts(summary, when) if value]
     lines += ["", *(f"* {note}" for note in summary.notes)] if summary.notes else []
@@ -262,14 +251,14 @@ def as_text(summary: Summary, *, when: Callable[[str], str] = str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Names are users' text: nothing in them may look like another line, or drive a terminal."""
+    """Replace line breaks and terminal controls: names are users' text."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _facts(summary: Summary, when: Callable[[str], str]) -> list[tuple[str, str]]:
     asked, used, times = summary.asked, summary.used, summary.times
-    unknown = "not known"
-    cpu = f"{used.cpu_seconds:g} s of CPU" if used.cpu_seconds is not None else f"CPU time {unknown}"
+    unknown = "unknown"
+    cpu = f"{used.cpu_seconds:g} s CPU time" if used.cpu_seconds is not None else f"CPU time {unknown}"
     memory = f"{used.memory_bytes // 2**20} MiB" if used.memory_bytes is not None else f"memory {unknown}"
     elapsed = f"{used.elapsed_seconds:g} s" if used.elapsed_seconds is not None else f"time {unknown}"
     return [
@@ -286,7 +275,7 @@ def _facts(summary: Summary, when: Callable[[str], str]) -> list[tuple[str, str]
         ("pods", ", ".join(f"{pod.namespace}/{pod.name}" for pod in summary.pods)),
         ("image", summary.image),
         ("digest", summary.image_digest or unknown),
-        ("asked", f"{asked.cpus:g} CPUs, {asked.memory_bytes // 2**20} MiB, {asked.gpus} GPUs"),
+        ("allocated", f"{asked.cpus:g} CPUs, {asked.memory_bytes // 2**20} MiB, {asked.gpus} GPUs"),
         ("used", f"{elapsed}, {cpu}, {memory}"),
         ("workdir", _workdir(summary)),
         ("stdout", summary.stdout),
@@ -298,11 +287,11 @@ def _facts(summary: Summary, when: Callable[[str], str]) -> list[tuple[str, str]
 def _workdir(summary: Summary) -> str:
     if summary.lost_workdir is None:
         return summary.workdir
-    return f"{summary.workdir} of the pod, gone with it: pods do not see {summary.lost_workdir}"
+    return f"{summary.workdir} in the pod, removed with it: {summary.lost_workdir} is not mounted in pods"
 
 
 def _end(summary: Summary) -> str:
-    if summary.signal and not summary.pods:  # an error number of slurmd's
+    if summary.signal and not summary.pods:  # an error number of slurmd
         return f", not started ({summary.exit_code or 0}:{summary.signal})"
     if summary.signal:
         return f", killed by signal {summary.signal}"

@@ -1,4 +1,4 @@
-"""A file that somebody else writes, read as it grows: from its beginning, also when it begins again."""
+"""Reads a growing file from its beginning, and again from the beginning when it is truncated or replaced."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ _CHUNK = 1 << 16
 
 @dataclasses.dataclass
 class Tail:
-    """How far one file has been read."""
-
     path: Path
     inode: int = 0
     offset: int = 0
     began_again: int = 0
-    """How often it was emptied or replaced under us, as a requeued job does."""
+    """How often it was truncated or replaced, as by a requeued job."""
 
     def more(self) -> Iterator[bytes]:
-        """What is new; nothing while the file is not there. PermissionError when it is not ours to read."""
+        """New content; none while the file does not exist. Raises PermissionError."""
         try:
             stream = self.path.open("rb")
         except FileNotFoundError:
