@@ -1,3 +1,3 @@
-"""What people and programs are shown of a site, as values. A module joins what Slurm, Kubernetes, penstockd
-and the NAS say. Nothing here prints or exits: that is for the command line, or for a web server.
+"""What commands show, as values joined from Slurm, Kubernetes, penstockd and the NAS. Nothing here prints or
+exits, so that a web server can show the same.
 """

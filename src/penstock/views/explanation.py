@@ -1,7 +1,4 @@
-"""What becomes of a script: what Slurm will be asked, which pods will run, and what will not be honoured.
-
-Nothing is submitted.
-"""
+"""Explains a script without submitting it: the request to Slurm, the pods, and what has no effect in pods."""
 
 from __future__ import annotations
 
@@ -19,44 +16,43 @@ from penstock.views import pods, scripts
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One shape for scripts that are accepted and for those that are not: these have no job."""
-
     job: JobSpec | None
+    """None if the script is rejected."""
     pods: list[dict[str, Any]]
     remarks: tuple[str, ...]
-    """Everything that is approximated, ignored or refused in a bridged partition."""
+    """Everything approximated, ignored or refused in a bridged partition."""
     diagnostics: tuple[Diagnostic, ...]
 
 
 def explain(
     check: scripts.Checker, source: scripts.Source, arguments: Sequence[str], *, every_pod: bool
 ) -> Explanation:
-    """Of this script with these options of sbatch's; UsageError when all its pods are wanted and too many."""
+    """Explain the script with these options of sbatch. Raises UsageError if it has too many pods to list."""
     done = check.compile(source, arguments)
     job, found = done.spec, scripts.clean(done.diagnostics)
     if job is None:
         return Explanation(None, [], (), found)
     if every_pod and job.nodes.minimum > pods.MOST:
-        hint = "Leave --format out, or ask for fewer --nodes."
-        raise errors.UsageError(f"{job.nodes.minimum} pods are too many to write out", hint=hint)
+        hint = "Omit --format, or request fewer --nodes."
+        raise errors.UsageError(f"{job.nodes.minimum} pods are too many to list", hint=hint)
     made = pods.of_job(job, source.data, check.context.site or SiteView(), here=check.context.workdir)
     return Explanation(job, made, tuple(_remarks(done, job, source.data)), found)
 
 
 def _remarks(done: compiler.Compilation, job: JobSpec, script: bytes) -> Iterator[str]:
     if not pods.owner_named().uid:
-        yield "jobs of root are refused at submission unless the site allows them"
+        yield "jobs of root are refused at submission, unless the site allows them"
     for option in {setting.option.key: setting.option for setting in done.given}.values():
         if option.treatment in ("approximated", "ignored", "refused"):
             yield f"--{option.name} is {option.treatment}: {option.note}"
     if job.nodes.minimum > 1 and not any(found.code == "idle-pods" for found in done.diagnostics):
-        yield "the script runs in the first pod; the others hold their room: nothing starts in them yet"
+        yield "the script runs in the first pod; the others only hold resources: nothing starts in them yet"
     if job.signal is not None and not job.signal.to_batch:
-        yield "--signal without B: reaches job steps alone, and none run in pods yet: write --signal=B:…"
+        yield "--signal without B: signals only job steps, and none run in pods yet; use --signal=B:…"
     for call in calledprograms.calls(script, job):
         yield f"{on_lines(call.lines)}: {', '.join(call.names)}: {call.becomes}"
 
 
 def on_lines(lines: Sequence[int], most: int = 4) -> str:
-    """`lines 3, 5 and 2 more`."""
+    """Such as `lines 3, 5 and 2 more`."""
     return f"line{'s' if len(lines) > 1 else ''} {wording.some([str(number) for number in lines], most)}"

@@ -1,4 +1,4 @@
-"""Where each file is that was dropped on the NAS, as its intake has written it down."""
+"""The state of each dropped file, from the intake's inbox file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCAL = Path("/run/penstock/inbox.json")
 
 
 async def inbox(nas: Path | None, *, uid: int | None = None) -> status.Inbox:
-    """On this NAS, or of the intake on this host; with `uid` that user's files only."""
+    """From this NAS, or of the intake on this host; with `uid` only that user's files."""
     path = nas / wellknown.DROP_FOLDER / wellknown.DROP_INDEX if nas else LOCAL
     found = await threads.run(_read, path)
     if uid is None:
@@ -31,8 +31,8 @@ def _read(path: Path) -> status.Inbox:
         return msgspec.json.decode(path.read_bytes(), type=status.Inbox)
     except OSError as error:
         raise errors.PenstockError(
-            f"there is no inbox at {path}: {error.strerror}",
-            hint="Name the NAS with --nas; if it is right, the intake has not run yet.",
+            f"cannot read the inbox {path}: {error.strerror}",
+            hint="Set --nas. If it is right, the intake has not run yet.",
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.PenstockError(f"{path} is not an inbox: {error}") from error
+        raise errors.PenstockError(f"{path} is not a valid inbox: {error}") from error

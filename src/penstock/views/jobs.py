@@ -1,8 +1,7 @@
-"""Jobs of both worlds: those that wait or run (`penstock jobs`), and one with all that is known (`show`).
+"""Jobs in Slurm with their pods: those that wait or run (`penstock jobs`), and all of one job (`show`).
 
-docs/reference/json.md describes every key. Times are UTC, as 2026-01-31T12:00:00Z. A job is named as one
-types it (`job`: 17 or 20_3), and by the number that Slurm counts it by (`job_id`); both are text. What is not
-known is null.
+docs/reference/json.md describes every key. Times are UTC, as 2026-01-31T12:00:00Z. `job` is the id for users
+(17 or 20_3), `job_id` that of the task in Slurm; both are text. Unknown values are null.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from penstock.model.descriptions import JobView, PodView, StepView
 from penstock.slurm import pendingreasons as codes
 from penstock.views import sources
 
-MOST_DESCRIBED = 1000  # jobs that penstockd tells of in one answer
+MOST_DESCRIBED = 1000  # jobs in one answer of penstockd
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why admission sent a job back to the queue; docs/reference/reasons.md lists the kinds."""
+    """Why admission requeued a job; docs/reference/reasons.md lists the kinds."""
 
     kind: str
     node: str
@@ -62,7 +61,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_seconds: int | None
     nodes: tuple[str, ...]
     pods: tuple[PodView, ...] | None
-    """None: not the asker's to see."""
+    """None if the user may not see them."""
 
     @property
     def waits(self) -> bool:
@@ -75,12 +74,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     version: int = wellknown.JSON_VERSION
     jobs: tuple[Job, ...]
     problem: str = ""
-    """Why nothing is known of pods."""
+    """Why pods could not be read."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a job."""
-
     at: datetime.datetime
     name: str
     text: str
@@ -88,10 +85,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownJob(Job, frozen=True, kw_only=True):
-    """A job whether or not it has ended."""
+    """A job that may have ended."""
 
     tasks: int
-    """How many tasks of an array it stands for: those that wait are one entry."""
+    """Number of array tasks in this entry: pending tasks share one."""
     ended: datetime.datetime | None
     exit_code: int | None
     signal: int | None
@@ -99,7 +96,7 @@ class ShownJob(Job, frozen=True, kw_only=True):
     stdout: str
     stderr: str
     timeline: tuple[Step, ...] | None
-    """None: not the asker's to see."""
+    """None if the user may not see it."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,29 +108,29 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def queue(slurm: sources.Slurm, penstockd: sources.Penstockd, *, user: str = "") -> Queue:
-    """Jobs that run, then those that wait; only this user's, if one is named."""
+    """Running jobs, then waiting ones; of one user if named."""
     queued = await slurm.queue(user=user)
-    answer = await _told(penstockd, ())
+    answer = await _describe(penstockd, ())
     known = answer.by_job()
     found = (_job(job, known.get(job.job_id), hidden=answer.hides(job.user)) for job in queued)
     return Queue(problem=answer.problem, jobs=tuple(sorted(found, key=lambda job: job.waits)))
 
 
 async def show(slurm: sources.Slurm, penstockd: sources.Penstockd, job: str) -> Shown:
-    """One job (17 or 20_3), or the tasks of an array (20); NotThere when Slurm knows none."""
+    """One job (17 or 20_3), or the tasks of an array (20). Raises NotThere if Slurm knows none."""
     if not job.replace("_", "", 1).isdigit():
         raise errors.UsageError(
             f"{job!r} is not a job id", hint="Use a number such as 17, or 20_3 for a task of an array."
         )
     records = await slurm.records(job)
-    answer = await _told(penstockd, [record.job_id for record in records[:MOST_DESCRIBED]])
+    answer = await _describe(penstockd, [record.job_id for record in records[:MOST_DESCRIBED]])
     known = answer.by_job()
     found = (_shown(one, known.get(one.job_id), hidden=answer.hides(one.user)) for one in records)
     return Shown(problem=answer.problem, jobs=tuple(found))
 
 
-async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources.Answer:
-    """When nobody answers, an answer that says so: Slurm's side can be shown without."""
+async def _describe(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources.Answer:
+    """If penstockd does not answer, an answer that says so: Slurm's side can be shown without pods."""
     try:
         return await penstockd.describe(job_ids)
     except errors.PenstockError as error:
@@ -141,7 +138,6 @@ async def _told(penstockd: sources.Penstockd, job_ids: Iterable[int]) -> sources
 
 
 def _job(job: jobs.Job, view: JobView | None, *, hidden: bool) -> Job:
-    """What Slurm says, with the pods; those of others are hidden from most."""
     return Job(
         job=job.shown_id,
         job_id=str(job.job_id),
@@ -152,8 +148,8 @@ def _job(job: jobs.Job, view: JobView | None, *, hidden: bool) -> Job:
         state=job.state,
         reason=_reason(job.state, job.reason, view),
         restarts=job.identity.restart,
-        submitted=_moment(job.submitted),
-        started=_moment(job.started),
+        submitted=_utc(job.submitted) if job.submitted else None,
+        started=_utc(job.started) if job.started else None,
         elapsed_seconds=job.elapsed,
         nodes=job.nodes,
         pods=None if hidden else view.pods if view else (),
@@ -161,11 +157,11 @@ def _job(job: jobs.Job, view: JobView | None, *, hidden: bool) -> Job:
 
 
 def _shown(job: jobs.Job, view: JobView | None, *, hidden: bool) -> ShownJob:
-    """All that is known of one job; why it waits is no comment."""
+    """The comment without Penstock's reason, which is shown separately."""
     return ShownJob(
         **msgspec.structs.asdict(_job(job, view, hidden=hidden)),
         tasks=_tasks(job.task),
-        ended=_moment(job.ended),
+        ended=_utc(job.ended) if job.ended else None,
         exit_code=None if job.goes_on else job.exit_code,
         signal=None if job.goes_on else job.signal,
         comment=job.comment if job.own_comment is None else job.own_comment,
@@ -176,7 +172,7 @@ def _shown(job: jobs.Job, view: JobView | None, *, hidden: bool) -> ShownJob:
 
 
 def _tasks(numbers: str) -> int:
-    """How many 3 or [5-99%2] are; 1 for a list that Slurm has cut short."""
+    """The number of tasks in 3 or [5-99%2]; 1 for a list that Slurm has truncated."""
     if not numbers.startswith("["):
         return 1
     from penstock.sbatch.values import arrays, problem
@@ -189,7 +185,7 @@ def _tasks(numbers: str) -> int:
 
 
 def _reason(state: str, code: str, view: JobView | None) -> Reason | None:
-    """What Kubernetes lacked comes first: Slurm's own reason is then only when it tries again."""
+    """A refusal comes first: Slurm's reason is then only the time of the next try."""
     if state != states.JobState.PENDING:
         return None
     if view is not None and view.refusals:
@@ -203,17 +199,12 @@ def _reason(state: str, code: str, view: JobView | None) -> Reason | None:
 
 
 def _refusal(one: reasons.Refusal) -> Refusal:
-    return Refusal(**msgspec.structs.asdict(one) | {"since": _known_moment(one.since)})
+    return Refusal(**msgspec.structs.asdict(one) | {"since": _utc(one.since)})
 
 
 def _step(step: StepView) -> Step:
-    return Step(at=_known_moment(step.at), name=step.name, text=step.text, kind=step.kind)
+    return Step(at=_utc(step.at), name=step.name, text=step.text, kind=step.kind)
 
 
-def _moment(seconds: int) -> datetime.datetime | None:
-    return _known_moment(seconds) if seconds else None
-
-
-def _known_moment(seconds: float) -> datetime.datetime:
-    """From seconds since 1970."""
+def _utc(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -1,7 +1,4 @@
-"""A job's output, while it runs and afterwards: where it is, and what is in it.
-
-Files are read with the asker's own rights, so nobody sees more than the kernel lets them.
-"""
+"""Finds and reads a job's output, during and after the job, with the user's own permissions."""
 
 from __future__ import annotations
 
@@ -19,16 +16,14 @@ from penstock.results import contents, resultpaths, tails
 from penstock.views import results, sources, threads
 
 POLL = 0.2
-ASK_SLURM = 2.0  # seconds between two questions whether the job still runs
+ASK_SLURM = 2.0  # seconds between two queries of the job's state
 COLLECTED_WITHIN = 10.0  # seconds
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What was new at one look."""
-
     data: bytes = b""
     began_again: bool = False
-    """The file was emptied: the job was requeued."""
+    """The file was truncated, because the job was requeued."""
 
 
 @dataclasses.dataclass
@@ -38,22 +33,25 @@ class Output:
     slurm: sources.Slurm
     penstockd: sources.Penstockd
     folder: Path | None
-    """Where the results of all jobs are."""
+    """The results folder."""
     job: str
     stream: Literal["stdout", "stderr"]
     time: clock.Clock
     record: jobs.Job = dataclasses.field(init=False)
     tail: tails.Tail = dataclasses.field(init=False, default_factory=lambda: tails.Tail(Path(os.devnull)))
     found: bool = dataclasses.field(init=False, default=False)
-    """Whether anybody knows where the file is."""
+    """Whether the path is known."""
 
     async def read(self, *, follow: bool) -> AsyncIterator[Piece]:
-        """All of it, with `follow` until the job has ended; then the error, if there is more to be told.
+        """Yield the output, with `follow` until the job has ended. Raises if there is none or the job failed.
 
-        A job that was over before its file was known is read once its results are there.
+        A job that ended before its path was known is read from its results.
         """
         if not resultpaths.JOB.fullmatch(self.job):
-            raise errors.UsageError("which job?", hint="A number such as 17, or 20_3 in an array.")
+            raise errors.UsageError(
+                f"{self.job!r} is not a job id",
+                hint="Use a number such as 17, or 20_3 for a task of an array.",
+            )
         self.record = await self.slurm.record(self.job)
         asked = until = self.time.now()
         while True:
@@ -69,22 +67,22 @@ class Output:
                 self.record = await self.slurm.record(self.job)
                 asked, until = now, now + COLLECTED_WITHIN
             await self.time.sleep(POLL)
-        await threads.run(self._judge, followed=follow)
+        await threads.run(self._raise_problem, followed=follow)
 
     async def _find(self) -> None:
-        """Until something has been read, the file may still turn out to be another one."""
+        """Until something has been read, the path may still change."""
         path = None if self.tail.offset else await self._path()
         if path is not None:
             self.tail.path, self.found = path, True
 
     async def _path(self) -> Path | None:
-        """The file the job writes; once it has ended, what was collected of it. None when nobody knows."""
+        """The file that the job writes, or its collected copy once it has ended; None if unknown."""
         is_stderr = self.stream == "stderr"
         if not self.record.goes_on and (collected := await threads.run(self._collected)):
             return collected / (contents.STDERR if is_stderr else contents.STDOUT)
-        try:  # where the running attempt writes, every pattern filled in
-            (told,) = (await self.penstockd.describe((self.record.job_id,))).jobs
-            named = os.fsdecode(told.stderr if is_stderr else told.stdout)
+        try:  # penstockd knows the path of the running attempt with all patterns expanded
+            (view,) = (await self.penstockd.describe((self.record.job_id,))).jobs
+            named = os.fsdecode(view.stderr if is_stderr else view.stdout)
         except errors.PenstockError:
             named = ""
         named = named or (self.record.stderr if is_stderr else self.record.stdout)
@@ -96,8 +94,8 @@ class Output:
             while data := await threads.run(next, chunks, b""):
                 yield Piece(data)
         except PermissionError:
-            hint = f"The job is {self.record.user}'s."
-            raise errors.PenstockError(f"{self.tail.path} is not yours to read", hint=hint) from None
+            hint = f"The job belongs to {self.record.user}."
+            raise errors.PenstockError(f"no permission to read {self.tail.path}", hint=hint) from None
         if self.tail.began_again > restarts:
             yield Piece(began_again=True)
 
@@ -105,29 +103,29 @@ class Output:
         return results.collected(self.folder, self.record.shown_id)
 
     def _is_whole(self) -> bool:
-        """Of a job that is over: there is no more to come."""
+        """Whether an ended job has no more output to come."""
         return bool(self.tail.offset or self.folder is None or self._collected())
 
-    def _judge(self, *, followed: bool) -> None:
-        """Raise what output alone does not tell: there is none, or the job that was followed failed."""
+    def _raise_problem(self, *, followed: bool) -> None:
+        """Raise an error if there is no output, or the followed job failed."""
         record, path = self.record, self.tail.path
         if not self.tail.offset and not record.goes_on:
-            self._tell_what_was_not_collected()
+            self._raise_if_uncollected()
         if not self.found:
             raise errors.NotThere(
-                f"the path of job {record.shown_id}'s {self.stream} is not known",
-                hint=f"It is {record.state}; a job that has not started has written nothing.",
+                f"{self.stream} path of job {record.shown_id} is unknown",
+                hint=f"The job is {record.state}. A job that has not started has no output.",
             )
         if not path.exists():
-            waits = "It has not started." if record.state == states.JobState.PENDING else ""
-            message = f"{path} is not there: job {self.job} is {record.state}"
-            raise errors.NotThere(message, hint=record.comment or waits)
+            pending = "It has not started." if record.state == states.JobState.PENDING else ""
+            message = f"{path} does not exist: job {self.job} is {record.state}"
+            raise errors.NotThere(message, hint=record.comment or pending)
         if followed and not record.goes_on and record.state != states.JobState.COMPLETED:
             end = f"{record.state} {record.exit_code}:{record.signal}"
             raise errors.PenstockError(f"job {self.job} is {end}")
 
-    def _tell_what_was_not_collected(self) -> None:
-        """An empty file in the results may stand for one that the collector could not read; notes say so."""
+    def _raise_if_uncollected(self) -> None:
+        """An empty collected file may stand for one that the collector could not read, as a note says."""
         collected = self._collected()
         prefix = f"{self.tail.path.name}: "
         for note in resultpaths.read(collected, verify=False).summary.notes if collected else ():

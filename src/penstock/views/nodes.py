@@ -1,4 +1,4 @@
-"""Both views of every node, side by side: what each side believes, what is taken, and where they disagree."""
+"""Every node in Slurm and in Kubernetes: states, amounts, and where the two sides disagree."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from penstock.views import threads
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """CPUs, MiB and GPUs, as people count them."""
-
     cpus: float
     memory_mb: int
     gpus: int
 
 
 class NodeSides(msgspec.Struct, frozen=True):
-    """One node; None where a side does not know it."""
+    """One node; None for a side that does not know it."""
 
     name: str
     slurm_state: str
@@ -30,43 +28,37 @@ class NodeSides(msgspec.Struct, frozen=True):
     slurm_total: Amounts | None
     kubernetes_total: Amounts | None
     allocated: Amounts | None
-    """What Slurm gave to jobs."""
+    """Allocated to jobs by Slurm."""
     requested: Amounts
-    """What pods of jobs ask for."""
+    """Requested by pods of jobs."""
     foreign: Amounts
-    """What other pods ask for."""
+    """Requested by other pods."""
     free: Amounts | None
-    """What is left on both sides."""
+    """Free on both sides."""
     disagreements: tuple[str, ...]
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Every node that Slurm or Kubernetes knows."""
-
     version: int = wellknown.JSON_VERSION
     nodes: tuple[NodeSides, ...]
 
 
 async def nodes(live: Live) -> Nodes:
-    """Where the sides disagree, they do so at a second look, too."""
+    """All nodes; disagreements persist across two snapshots."""
     try:
-        return Nodes(nodes=await threads.run(_look, live))
+        return Nodes(nodes=await threads.run(_snapshot, live))
     except errors.PenstockError as error:
         error.hint = checks.remedy(error)
         raise
 
 
-def _look(live: Live) -> tuple[NodeSides, ...]:
+def _snapshot(live: Live, *, again: bool = True) -> tuple[NodeSides, ...]:
     _ = live.pods  # before Slurm: a job that starts in between has no pod yet
-    found = _all_sides(live)
-    if any(node.disagreements for node in found):
+    found = tuple(_sides(live, name) for name in sorted({*live.slurm_nodes, *live.kube_nodes}))
+    if again and any(node.disagreements for node in found):
         live.look_again()
-        found = _all_sides(live)
+        return _snapshot(live, again=False)
     return found
-
-
-def _all_sides(live: Live) -> tuple[NodeSides, ...]:
-    return tuple(_sides(live, name) for name in sorted({*live.slurm_nodes, *live.kube_nodes}))
 
 
 def _sides(live: Live, name: str) -> NodeSides:
@@ -85,8 +77,8 @@ def _sides(live: Live, name: str) -> NodeSides:
         slurm_total=_amounts(slurm.amount if slurm else None),
         kubernetes_total=_amounts(can_give),
         allocated=_amounts(slurm.used if slurm else None),
-        requested=_known(ours),
-        foreign=_known(foreign),
+        requested=_to_amounts(ours),
+        foreign=_to_amounts(foreign),
         free=_amounts(free),
         disagreements=tuple(_disagreements(live, name, ours)) if name in live.bridged_nodes else (),
     )
@@ -95,23 +87,23 @@ def _sides(live: Live, name: str) -> NodeSides:
 def _disagreements(live: Live, name: str, ours: Amount) -> Iterator[str]:
     slurm, kube, can_give = live.slurm_nodes.get(name), live.kube_nodes.get(name), live.allocatable(name)
     if slurm is None:
-        yield "Slurm does not know it"
+        yield "unknown to Slurm"
     if kube is None:
-        yield "Kubernetes does not know it"
+        yield "unknown to Kubernetes"
     if slurm is None or kube is None or can_give is None:
         return
     for short in slurm.amount.shortages(can_give):
-        yield f"Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}"
+        yield f"{short.what}: {short.needed} in Slurm, {short.free} allocatable in Kubernetes"
     for short in ours.shortages(slurm.used):
-        yield f"pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}"
+        yield f"{short.what}: {short.needed} requested by pods of jobs, {short.free} allocated by Slurm"
     takes_pods = kube.ready and not kube.spec.unschedulable
     if slurm.is_out_of_service == takes_pods:
-        yield "only Kubernetes would use it" if takes_pods else "only Slurm would use it"
+        yield "out of service in Slurm only" if takes_pods else "out of service in Kubernetes only"
 
 
 def _amounts(amount: Amount | None) -> Amounts | None:
-    return _known(amount) if amount is not None else None
+    return _to_amounts(amount) if amount is not None else None
 
 
-def _known(amount: Amount) -> Amounts:
+def _to_amounts(amount: Amount) -> Amounts:
     return Amounts(amount.millicpus / 1000, amount.memory // 2**20, amount.all_gpus)

@@ -1,7 +1,6 @@
-"""Pods that nobody has submitted yet, as penstockd would make them: of a script, or of an instance.
+"""Renders the pods that penstockd would create for a script or an instance.
 
-Where Slurm decides only at start (which nodes, how tasks fall on them) they are those of the smallest
-allocation that it may give.
+What Slurm decides only at start (nodes, tasks per node) is that of the smallest possible allocation.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from penstock.model.siteview import SiteView
 from penstock.render import instances, namespaces
 from penstock.sbatch import footprint
 
-UNNAMED_ACCOUNT = "your-account"  # stands for the default account, which only the accounting knows
+UNNAMED_ACCOUNT = "your-account"  # placeholder of the default account, which only accounting knows
 DEFAULT_MIB = 1024
-"""Memory of a CPU where neither the script nor the site says."""
+"""Memory per CPU if neither the script nor the site says."""
 MOST = 10_000
-"""More than any cluster has nodes: a slip of the finger in --nodes is not to fill this host's memory."""
+"""More than any cluster has nodes: a typo in --nodes must not exhaust this host's memory."""
 
 
 def owner_named(name: str = "") -> launches.Owner:
-    """A user of this host; a number that is no user stands for itself."""
+    """A user of this host, by name or by a uid that the host need not know."""
     try:
         entry = pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
     except KeyError:
         if not name.isdecimal() or not 0 < int(name) < 2**31:
-            raise errors.UsageError(f"{name!r} is neither a user of this host nor a number") from None
+            raise errors.UsageError(f"{name!r} is neither a user of this host nor a uid") from None
         return launches.Owner(name=name, uid=int(name), gid=int(name), groups=())
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return launches.Owner(
@@ -43,25 +42,26 @@ def owner_named(name: str = "") -> launches.Owner:
 
 
 def policy_of(site: SiteView) -> PodPolicy:
-    """What pods of the site are made by; UsageError where that is not known whole."""
+    """The site's pod policy. Raises UsageError if the view lacks parts of it."""
     if site.is_outdated:
-        hint = "`penstock apply` writes it anew."
-        raise errors.UsageError("an older release wrote the site's view and said less of its pods", hint=hint)
+        hint = "Run `penstock apply` to renew it."
+        raise errors.UsageError(
+            "the site's view is of an older release and lacks settings of pods", hint=hint
+        )
     return site.pods
 
 
 def namespace(job: JobSpec, site: SiteView) -> dict[str, Any]:
-    """Where they will be."""
     return namespaces.render_namespace(_owner(job), site.pods)
 
 
 def _owner(job: JobSpec) -> launches.Owner:
-    """Who asks, charged to the account that the script names."""
+    """This user, with the script's account."""
     return dataclasses.replace(owner_named(), account=job.account or UNNAMED_ACCOUNT)
 
 
 def of_job(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[dict[str, Any]]:
-    """Those that penstockd would make if the script were submitted in that folder, but no more than MOST."""
+    """The pods of the script if submitted in the folder `here`, at most MOST."""
     share = footprint.even_share(job)
     partition = next(iter(site.partitions_of(job.partition)), "")
     wanted = instances.Instance(
@@ -79,14 +79,14 @@ def of_job(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[di
 
 
 def _gpus(job: JobSpec, number: int, known: Collection[str]) -> dict[str, int]:
-    """By type, as Slurm will tell; where all GPUs have one type, those that the job does not name, too."""
+    """GPUs by type; unnamed ones count as the partition's only type, if it has one."""
     named = footprint.gpus_by_type(job)
     rest = next(iter(known)) if len(known) == 1 else ""
     return named | {rest: named.get(rest, 0) + max(number - sum(named.values()), 0)}
 
 
 def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
-    """What the launcher will say; of its output files the folders are known, and their names when it runs."""
+    """The launcher's request; patterns in names of output files are not expanded."""
     workdir, stdout, stderr = (
         os.fsencode(os.path.normpath(Path(here, job.workdir, name)))
         for name in ("", job.output, job.error or job.output)
@@ -102,10 +102,10 @@ def _launch(job: JobSpec, script: bytes, here: str) -> launches.LaunchRequest:
 
 
 def usual_memory(site: SiteView) -> int:
-    """MiB for each CPU of a job that names no memory."""
+    """MiB per CPU of a job without --mem."""
     return site.memory_per_cpu_mib or DEFAULT_MIB
 
 
 def count(job: JobSpec) -> int:
-    """How many pods it has at least."""
+    """Minimum number of pods."""
     return max(job.nodes.minimum, 1)

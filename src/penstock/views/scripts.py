@@ -1,8 +1,7 @@
-"""Batch scripts: found, and checked as sbatch would against the site that is meant.
+"""Finds batch scripts, and checks them as sbatch would, against the site.
 
-One run takes many files, so that a repository or a whole drop folder is checked in one go; therefore nothing
-is imported here that a plain check does not need, and one file that cannot be read does not keep the others
-from being checked. Everything here blocks.
+Modules that a plain check does not need are imported where they are used, to save start-up time. A file that
+cannot be read does not keep the others from being checked. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from penstock.views import installation
 
 UNKNOWN = "unknown-partition"
 SECONDS = 2.0
-"""How long Slurm is asked for its partitions: as long as a person waits gladly."""
+"""Timeout of the query for partitions, while a user waits."""
 MOST_BYTES = reading.MAX_SCRIPT_BYTES + 1
-"""No more is read of any file: one byte too many is enough to know that it is too large."""
+"""Read from any file: one byte too many proves that it is too large."""
 HEAD_BYTES = 4096
 Miss = Callable[[errors.UsageError], None]
 SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".sl", ".slrm", ".job", ".batch")
-"""Names that are taken from a directory; any other file there counts when it holds a #SBATCH line."""
+"""Suffixes of scripts in a directory; other files there count as scripts if they have a #SBATCH line."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A script to check: how it is shown, what the job would be called, its bytes."""
+    """A script: its path for messages, its job name, its content."""
 
     shown: str
     name: str
@@ -44,7 +43,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One file's verdict, the shape of `--format json`."""
+    """One file's result, as in `--format json`."""
 
     file: str
     ok: bool
@@ -52,12 +51,12 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Checker(msgspec.Struct, frozen=True):
-    """Everything a check depends on but the script itself."""
+    """Everything that a check depends on except the script."""
 
     context: compiler.Context
     silenced: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
-    """Options of the command line that all scripts are checked with."""
+    """Options of sbatch with which all scripts are checked."""
 
     @classmethod
     def load(
@@ -69,11 +68,13 @@ class Checker(msgspec.Struct, frozen=True):
         silenced: tuple[str, ...] = (),
         accepted: tuple[str, ...] = (),
     ) -> Checker:
-        """What the command line's options ask for; the site is read here, once."""
+        """Read the site, once, for these options of the command line."""
         site = installation.chosen(site_file)
         wanted = release or (site.slurm if site else installed.version()) or options.DEFAULT_RELEASE
         if not wanted.replace(".", "").isdecimal():
-            raise errors.UsageError(f"{wanted!r} is no release of Slurm", hint="as in 24.11 or 22.05.8")
+            raise errors.UsageError(
+                f"{wanted!r} is not a release of Slurm", hint="Use a number such as 24.11 or 22.05.8."
+            )
         context = compiler.Context(
             release=options.release_of(wanted),
             gres_types=site.gres_types if site else compiler.DEFAULT_CONTEXT.gres_types,
@@ -91,7 +92,7 @@ class Checker(msgspec.Struct, frozen=True):
         return cls(context, silenced, known)
 
     def compile(self, source: Source, arguments: Sequence[str] = ()) -> compiler.Compilation:
-        """Slurm is asked for partitions that the site's view does not name: they may have come since."""
+        """Compile; for partitions that the site's view lacks Slurm is asked, as they may be newer."""
         compiled = functools.partial(
             compiler.compile_script,
             source.data,
@@ -113,20 +114,19 @@ class Checker(msgspec.Struct, frozen=True):
         return compiled(context=msgspec.structs.replace(self.context, site=known))
 
     def check(self, source: Source) -> Result:
-        """One script's verdict."""
         done = self.compile(source, self.given)
         return Result(wording.printable(source.shown), done.ok, clean(done.diagnostics))
 
 
 def _here() -> str:
     try:
-        return os.getcwd()  # noqa: PTH109  # pathlib costs every call
-    except OSError:  # it was removed
+        return os.getcwd()  # noqa: PTH109  # importing pathlib is slow
+    except OSError:  # removed
         return ""
 
 
 def clean(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The same findings with texts that JSON can carry."""
+    """Diagnostics with texts that are valid in JSON."""
     replace, printable = msgspec.structs.replace, wording.printable
     return tuple(
         replace(found, message=printable(found.message), hint=printable(found.hint)) for found in diagnostics
@@ -135,8 +135,8 @@ def clean(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 @functools.cache
 def live_partitions() -> tuple[str, ...] | None:
-    """Names of all partitions, asked for once; None when Slurm does not answer."""
-    import asyncio  # here, because Slurm is asked of unknown names only
+    """Names of all partitions, cached; None if Slurm does not answer."""
+    import asyncio  # here, because it is needed for unknown partitions only
 
     from penstock.slurm import reader
 
@@ -148,7 +148,7 @@ def live_partitions() -> tuple[str, ...] | None:
 
 
 def sources(files: Iterable[str], miss: Miss) -> Iterator[Source]:
-    """The scripts that the words of the command line name; `miss` hears of each that cannot be read."""
+    """The scripts named on the command line; `miss` is called for each that cannot be read."""
     for name in files:
         try:
             yield script(name)
@@ -159,8 +159,8 @@ def sources(files: Iterable[str], miss: Miss) -> Iterator[Source]:
 
 
 def script(name: str) -> Source:
-    """The one file of that name, or standard input; more of it than sbatch would take is not read."""
-    with _in_words(name):
+    """The file, or standard input for -, up to the size that sbatch accepts."""
+    with _reading(name):
         if name == "-":
             if sys.stdin is None:
                 raise ValueError("standard input is closed")
@@ -186,10 +186,10 @@ def _directory(root: str, miss: Miss) -> Iterator[Source]:
 
 
 def _script_of_folder(path: str, name: str) -> Source | None:
-    """A file that is a script. Pipes, sockets and devices are none, and opening a pipe would wait for its
-    writer; of data no more is read than it takes to see that it is data.
+    """None if the file is not a script. Special files are not opened, since a pipe would block, and of binary
+    files only the head is read.
     """
-    with _in_words(path):
+    with _reading(path):
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - as above
             return None
         with open(path, "rb") as file:  # noqa: PTH123 - as above
@@ -202,8 +202,8 @@ def _script_of_folder(path: str, name: str) -> Source | None:
 
 
 @contextlib.contextmanager
-def _in_words(name: str) -> Iterator[None]:
-    """What keeps a file from being read, as an error of ours; that it is a folder is the caller's affair."""
+def _reading(name: str) -> Iterator[None]:
+    """Raise UsageError if the file cannot be read, but IsADirectoryError unchanged."""
     try:
         yield
     except IsADirectoryError:

@@ -1,7 +1,6 @@
-"""Whom views ask: Slurm and penstockd, as far as they need them, and those of the site that is meant here.
+"""The sources of views: Slurm and penstockd of the chosen site.
 
-Where both are is looked up when they are asked: a site file that cannot be read does not matter to a view
-that needs nothing of it.
+The site is read at the first query, so that an invalid site file does not break views that do not need it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SECONDS = 10.0
 
 
 class Slurm(Protocol):
-    """Jobs as Slurm knows them; errors and results are those of slurm/lookup.py."""
+    """Jobs in Slurm; errors as in slurm/lookup.py."""
 
     async def queue(self, *, user: str = "") -> tuple[jobs.Job, ...]: ...
 
@@ -34,17 +33,17 @@ class Slurm(Protocol):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What penstockd says of jobs."""
+    """penstockd's answer."""
 
     jobs: list[JobView]
     sees_all: bool
-    """Whether the asker is told of everybody's jobs."""
+    """Whether the caller may see all users' jobs."""
     asker: str = ""
     problem: str = ""
-    """Why nothing is known of any job."""
+    """Why no job could be read."""
 
     def hides(self, user: str) -> bool:
-        """Whether nothing can be said of this user's jobs: not the asker's to see, or nobody answers."""
+        """Whether the caller may not see this user's jobs, or penstockd did not answer."""
         return bool(self.problem) or (not self.sees_all and user != self.asker)
 
     def by_job(self) -> dict[int, JobView]:
@@ -52,15 +51,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Penstockd(Protocol):
-    """The Kubernetes side of jobs."""
+    """Jobs in Kubernetes."""
 
     async def describe(self, job_ids: Iterable[int] = ()) -> Answer:
-        """Of these jobs, or of all with pods or sent back; PenstockError when nobody answers."""
+        """These jobs, or all that have pods or were refused. Raises PenstockError."""
 
 
 class SlurmCommands(msgspec.Struct, frozen=True):
-    """Slurm by its commands."""
-
     conf: Callable[[], str] = installation.slurm_conf
 
     async def queue(self, *, user: str = "") -> tuple[jobs.Job, ...]:
@@ -74,7 +71,7 @@ class SlurmCommands(msgspec.Struct, frozen=True):
 
 
 class Socket(msgspec.Struct, frozen=True):
-    """penstockd by its socket: the kernel tells it who asks, and it tells what that user may see."""
+    """penstockd through its socket; it learns the caller from the kernel and answers what they may see."""
 
     path: Callable[[], str] = installation.socket
 
@@ -86,10 +83,10 @@ class Socket(msgspec.Struct, frozen=True):
         except (OSError, wire.WireError) as error:
             raise errors.PenstockError(
                 f"penstockd does not answer on {path}: {error}",
-                hint='Is it running? For a lab: `penstock lab status`, then eval "$(penstock lab env)".',
+                hint='Is it running? In a lab: `penstock lab status`, then eval "$(penstock lab env)".',
             ) from error
         if not answer or answer[0] != b"jobs":
-            raise errors.PenstockError(f"penstockd on {path} did not understand the question")
+            raise errors.PenstockError(f"penstockd on {path} did not understand the request")
         found = msgspec.json.decode(answer[1], type=list[JobView])
         return Answer(found, answer[2:] == [b"all"], _own_name())
 

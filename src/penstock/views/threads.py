@@ -1,5 +1,5 @@
-"""Calls that block, made aside. Unlike those of asyncio, these threads do not keep a program from ending:
-who presses Ctrl-C need not wait for a server that does not answer.
+"""Blocking calls in daemon threads. Unlike asyncio.to_thread, they do not keep the program from ending, so
+Ctrl-C works while a server does not answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ Answer = TypeVar("Answer")
 
 
 async def run(work: Callable[Words, Answer], *args: Words.args, **kwargs: Words.kwargs) -> Answer:
-    """What it returns, or its error."""
     done: futures.Future[Answer] = futures.Future()
     done.set_running_or_notify_cancel()
 
