@@ -73,10 +73,10 @@ def break_and_repair_slurm_conf(site: plainsite.PlainSite) -> None:
     site.file.write_text(wanted.replace("  more:\n", "  more2:\n"))
     failed = site.penstock("apply", "--yes", check=False)
     assert "going back failed as well" in failed.stderr
-    assert "cut short" in foreign.dry(site, "apply").stderr
+    assert "interrupted" in foreign.dry(site, "apply").stderr
     site.file.write_text(wanted)
     conf.write_text(good)
-    assert "cut short" in foreign.dry(site, "apply").stderr
+    assert "interrupted" in foreign.dry(site, "apply").stderr
     assert conf.read_text() == good
     done = site.penstock("apply", "--yes")
     assert f"changed since and left as it is: {conf}" in done.stderr

@@ -181,7 +181,7 @@ def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> 
     assert told.returncode == 1
     told_of = json.loads(told.stdout)["nodes"]
     odd = {node["name"]: node["disagreements"] for node in told_of if node["disagreements"]}
-    assert odd == {ailing.NODE: ["only Slurm would use it"]}
+    assert odd == {ailing.NODE: ["out of service in Kubernetes only"]}
 
 
 def test_who_may_not_read_the_administrators_kubeconfig_uses_an_own_one(ward: testing.RunningLab) -> None:

@@ -45,6 +45,6 @@ def test_mkinst_creates_what_mkyaml_prints(lab: lab_testing.RunningLab) -> None:
         assert pod["spec"]["containers"][0]["command"] == ["sleep", "60"]
         again = lab.penstock("mkinst", *words(job_id), check=False)
         assert again.returncode == 2
-        assert "is there already" in again.stderr
+        assert "already exists" in again.stderr
     finally:
         lab.run(("kubectl", "delete", "pod", *there, "--grace-period=1"))

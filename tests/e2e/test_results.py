@@ -229,12 +229,12 @@ def test_results_command(lab: Lab, ended: dict[str, Ended]) -> None:
     job = ended["failing"]
     shown = lab.run_as_user(("penstock", "results", job.job_id, "--verify"))
     assert "state      FAILED, exit code 7" in shown.stdout
-    assert "files are as they were collected" in shown.stdout
+    assert "files are unchanged" in shown.stdout
     said = lab.run_as_user(("penstock", "results", job.job_id, "--format", "json")).stdout
     (found,) = json.loads(said)["results"]
     assert (found["folder"], found["summary"]["exit_code"]) == (str(job.folder), 7)
     refused = lab.run_as_user(("penstock", "results", job.job_id), user=GUESTS[0], check=False)
-    assert (refused.returncode, "is not yours to read" in refused.stderr) == (1, True)
+    assert (refused.returncode, "no permission to read" in refused.stderr) == (1, True)
     path = job.folder / "stderr.log"
     path.write_text("changed\n")
     changed = lab.run_as_user(("penstock", "results", job.job_id, "--verify"), check=False)
@@ -307,7 +307,7 @@ def test_a_task_of_an_array_collects_its_own_files_alone(lab: Lab) -> None:
         found = results_of(lab, f"{array}_{task}")
         assert [path.name for path in (found.folder / "outputs").iterdir()] == [f"own-{array}_{task}.csv"]
         assert any(
-            note.startswith("#K8S_OUTPUTS=own-*.csv: left where it is") for note in found.summary["notes"]
+            note.startswith("#K8S_OUTPUTS=own-*.csv: not collected") for note in found.summary["notes"]
         )
 
 

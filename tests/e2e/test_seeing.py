@@ -220,9 +220,9 @@ def test_jobs_of_others_are_said_to_be_so(lab: Lab) -> None:
     lab.wait_for(job_id, "RUNNING")
     testing.lab_command(lab.place, "adduser", labs.GUEST)
     guest = functools.partial(lab.run_as_user, user=labs.GUEST)
-    assert "not yours to see" in guest(("penstock", "show", job_id)).stdout
+    assert "hidden (another user's)" in guest(("penstock", "show", job_id)).stdout
     (line,) = [line for line in guest(("penstock", "jobs")).stdout.split("\n") if line.startswith(job_id)]
-    assert line.rstrip().endswith("not yours to see")
+    assert line.rstrip().endswith("hidden (another user's)")
     assert (
         json.loads(guest(("penstock", "show", job_id, "--format", "json")).stdout)["jobs"][0]["pods"] is None
     )

@@ -135,7 +135,7 @@ def test_a_plain_slurm_is_bridged_and_comes_apart_again(site: plainsite.PlainSit
     lab.wait_for(running, "RUNNING")
 
     said = site.init().stdout
-    assert "known to both: n1\n" in said
+    assert "in Slurm and Kubernetes: n1\n" in said
     assert f"only in Kubernetes: {plainsite.NEW_NODE}\n" in said
     site.add_new_node()
     install(site)

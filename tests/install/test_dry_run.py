@@ -54,7 +54,7 @@ def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> No
     journal = transactions.Journal("1", files=[change], objects=[], restart=True, last=False)
     host.store.journal_path.write_bytes(msgspec.json.encode(journal))
     before = everything(host)
-    with pytest.raises(errors.InstallError, match="an earlier call was cut short") as caught:
+    with pytest.raises(errors.InstallError, match="an earlier call was interrupted") as caught:
         getattr(host, command)("--dry-run")
     assert "without --dry-run" in caught.value.hint
     assert everything(host) == before

@@ -38,7 +38,7 @@ def test_a_password_is_written_for_its_owner_alone(site_file: Path, tmp_path: Pa
     for _ in range(2):
         done = render(site_file, out)
         found = {path.relative_to(out): path for path in out.rglob("*") if path.is_file()}
-        assert done.output == f"{len(found)} files are in {out}.\n"
+        assert done.output == f"Wrote {len(found)} files to {out}.\n"
         secret = out / "etc/slurm/slurmdbd.conf"
         assert "from a file" in secret.read_text()
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600

@@ -100,7 +100,7 @@ def test_a_dry_run_puts_nothing_right_either(host: Host) -> None:
     journal = transactions.Journal("1", files=[], objects=[], restart=True, last=False)
     host.store.journal_path.write_bytes(msgspec.json.encode(journal))
     before = host.seen()
-    with pytest.raises(errors.InstallError, match="an earlier call was cut short"):
+    with pytest.raises(errors.InstallError, match="an earlier call was interrupted"):
         host.uninstalled("--dry-run")
     assert host.seen() == before
     assert not host.calls.exists()
@@ -164,12 +164,12 @@ def test_objects_that_are_left_alone_stay_known(host: Host) -> None:
     atomic.write(host.store.installed_path, msgspec.json.encode(noted))
     done = host.uninstalled()
     assert "keep    Namespace penstock-system" in done.output
-    assert "but for Kubernetes" in done.output
+    assert "except Kubernetes" in done.output
     left = host.store.installed()
     assert (left.files, left.objects) == ({}, objects)
     calls = host.calls.read_text()
     assert host.uninstalled("--dry-run").exit_code == 0
-    assert "but for Kubernetes" in host.uninstalled().output
+    assert "except Kubernetes" in host.uninstalled().output
     assert (host.store.installed(), host.calls.read_text()) == (left, calls)
 
 

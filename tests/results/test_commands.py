@@ -56,7 +56,7 @@ def test_results_as_text_and_json(stage: Stage, say: Say) -> None:
     assert shown.exit_code == 0
     assert "state      COMPLETED, exit code 0" in shown.output
     assert f"folder     {stage.results}/17" in shown.output
-    assert "verified   4 files are as they were collected" in shown.output
+    assert "verified   4 files are unchanged" in shown.output
     (found,) = json.loads(call(stage, "results", "17", "--format", "json").output)["results"]
     assert (found["summary"]["job_id"], found["checked"]) == (17, None)
 
@@ -124,7 +124,7 @@ def test_logs_are_written_unchanged(stage: Stage, say: Say) -> None:
     assert call(stage, "logs", "17").stdout_bytes == b"to stdout\n"
     error = call(stage, "logs", "17", "--stderr").exception
     assert isinstance(error, errors.NotThere)
-    assert (error.exit_code, error.message) == (3, "/nonexistent/err is not there: job 17 is RUNNING")
+    assert (error.exit_code, error.message) == (3, "/nonexistent/err does not exist: job 17 is RUNNING")
 
 
 def test_requeue_is_reported_on_stderr(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,10 @@ def test_requeue_is_reported_on_stderr(stage: Stage, say: Say, monkeypatch: pyte
     say()
     monkeypatch.setattr(view.Output, "read", twice)
     shown = call(stage, "logs", "17", "-f")
-    assert (shown.stdout, shown.stderr) == ("first\nsecond\n", "penstock: the job began again\n")
+    assert (shown.stdout, shown.stderr) == (
+        "first\nsecond\n",
+        "penstock: the job was requeued, its output starts again\n",
+    )
 
 
 def test_logs_of_daemons_in_lab(stage: Stage, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +150,4 @@ def test_logs_of_daemons_in_lab(stage: Stage, say: Say, monkeypatch: pytest.Monk
     (stage.base / "log" / "penstockd.log").write_text("listening\n")
     monkeypatch.setenv("PENSTOCK_LAB", str(stage.base))
     assert call(stage, "logs", "--daemon", "penstockd").output == "listening\n"
-    assert "has no collector" in str(call(stage, "logs", "--daemon", "collector").exception)
+    assert "no log of collector" in str(call(stage, "logs", "--daemon", "collector").exception)

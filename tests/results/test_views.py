@@ -101,7 +101,7 @@ async def test_array_that_never_started_has_no_results(stage: Stage, reader: Rea
     known = slurm(record(state, job="17_[5-9]"))
     with pytest.raises(results.NoResults, match=f"no results of job 17, which is {state}"):
         await results.results(known, stage.results, "17", verify=False)
-    with pytest.raises(errors.NotThere, match="stdout is not known"):
+    with pytest.raises(errors.NotThere, match=r"^stdout path of job .* is unknown"):
         await reader.read(known)
 
 
@@ -129,7 +129,7 @@ async def test_output_of_running_job(stage: Stage, reader: Reader) -> None:
     out = str(stage.file("live.txt", "live\n"))
     assert await reader.read(slurm(record("RUNNING")), writing(out)) == "live\n"
     assert await reader.read(slurm(record("RUNNING", stdout=out))) == "live\n"
-    with pytest.raises(errors.NotThere, match="stdout is not known"):
+    with pytest.raises(errors.NotThere, match=r"^stdout path of job .* is unknown"):
         await reader.read(slurm(record("PENDING")), Penstockd())
 
 
@@ -144,7 +144,7 @@ async def test_pending_job_is_followed_from_first_line(stage: Stage, reader: Rea
 
 async def test_unknown_output_path_is_an_error(reader: Reader) -> None:
     """Slurm has forgotten the path, and there are no results; also with follow."""
-    with pytest.raises(errors.NotThere, match=r"^the path of job 17's stdout is not known$"):
+    with pytest.raises(errors.NotThere, match=r"^stdout path of job 17 is unknown$"):
         await reader.read(slurm(record()), follow=True)
 
 
@@ -180,7 +180,7 @@ async def test_output_is_followed_to_end_of_job(stage: Stage, reader: Reader) ->
 async def test_missing_output_is_an_error(reader: Reader) -> None:
     """Not written yet, or on another host; with the state of the job."""
     gone = writing("/nonexistent/out")
-    with pytest.raises(errors.NotThere, match=r"^/nonexistent/out is not there: job 17 is RUNNING$"):
+    with pytest.raises(errors.NotThere, match=r"^/nonexistent/out does not exist: job 17 is RUNNING$"):
         await reader.read(slurm(record("RUNNING")), gone)
     with pytest.raises(errors.NotThere) as told:
         await reader.read(slurm(record("FAILED", comment="no such folder")), gone, follow=True)
@@ -210,9 +210,9 @@ async def test_output_of_other_user_is_refused(
         raise PermissionError
 
     monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(errors.PenstockError, match="is not yours to read") as told:
+    with pytest.raises(errors.PenstockError, match="no permission to read") as told:
         await reader.read(slurm(record("RUNNING", stdout=str(out))))
-    assert (reader.text, told.value.hint) == ("", "The job is alice's.")
+    assert (reader.text, told.value.hint) == ("", "The job belongs to alice.")
 
 
 def test_tail_of_growing_and_replaced_file(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_explain_says_once_that_pods_stay_idle(folder: Path) -> None:
     """As a warning where the site is known, else as a remark."""
     (folder / "two.sh").write_text("#!/bin/sh\n#SBATCH -N2\nhostname\n")
     (folder / "view.json").write_text('{"partitions": {"gpu": {"default": true}}}')
-    for site, words in (("view.json", "the others stay idle"), ("", "the others hold their room")):
+    for site, words in (("view.json", "the others stay idle"), ("", "the others only hold resources")):
         said = run(explain.explain, "--site", site, "two.sh").output
         assert (said.count("the first"), words in said) == (1, True)
 
@@ -318,7 +318,7 @@ def test_explain_wants_the_script_first(folder: Path) -> None:
     (folder / "a.sh").write_text(GOOD)
     result = run(explain.explain, "-N4", "a.sh")
     assert isinstance(result.exception, errors.UsageError)
-    assert result.exception.message == "-N4 is no option of penstock explain"
+    assert result.exception.message == "penstock explain has no option -N4"
     assert "after the script" in result.exception.hint
     assert "Usage:" in run(explain.explain, "a.sh", "--help").output
     assert "Missing argument" in run(explain.explain).output
@@ -349,15 +349,15 @@ def test_mkyaml(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gpu9", *WORDS[1:], *IMAGE], "no flavour is called 'gpu9'"),
-        (["gpu1", "big", *WORDS[2:], *IMAGE], "no class is called 'big'"),
+        (["gpu9", *WORDS[1:], *IMAGE], "unknown flavour 'gpu9'"),
+        (["gpu1", "big", *WORDS[2:], *IMAGE], "unknown class 'big'"),
         (["gpu1", "std", "no such user", *WORDS[3:], *IMAGE], "neither a user"),
         ([*WORDS, "--image", "Not/Ok"], "--image"),
         (WORDS, "no image is named"),
         ([*WORDS[:-1], "8Q", *IMAGE], "--memory"),
         ([*WORDS[:-1], "0", *IMAGE], "--memory"),
         ([*WORDS[:-1], "9999999T", *IMAGE], "--memory"),
-        (["gpu1", "std", "root", *WORDS[3:], *IMAGE], "does not run as root"),
+        (["gpu1", "std", "root", *WORDS[3:], *IMAGE], "must not run as root"),
         (["gpu1", "std", "0", *WORDS[3:], *IMAGE], "neither a user"),
     ],
 )

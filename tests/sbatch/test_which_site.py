@@ -118,7 +118,7 @@ def test_explain_shows_what_the_site_gives(folder: Path) -> None:
     (folder / "etc" / "site.json").write_text(VIEW)
     said = CliRunner().invoke(explain.explain, [script(folder, "-c2")]).output
     assert "image         site:1\n" in said
-    assert "memory 4096Mi (2048 MiB a CPU, unless the partition says otherwise)" in said
+    assert "memory 4096Mi (2048 MiB per CPU, unless the partition sets another default)" in said
     assert "/nas" in next(line for line in said.split("\n") if "mounts" in line)
 
 

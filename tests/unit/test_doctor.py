@@ -149,7 +149,9 @@ async def test_both_views_of_a_node_agree_while_jobs_start_and_end() -> None:
 async def test_both_views_of_a_node_disagree_about_a_pod_that_stays() -> None:
     """A pod that outlived its job."""
     live = Busy(pods=[[job_pod(17)]])
-    assert (await view.nodes(live)).nodes[0].disagreements == ("pods of jobs ask for cpu 2, Slurm gave 0",)
+    assert (await view.nodes(live)).nodes[0].disagreements == (
+        "cpu: 2 requested by pods of jobs, 0 allocated by Slurm",
+    )
 
 
 @pytest.mark.parametrize(

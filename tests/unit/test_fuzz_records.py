@@ -87,7 +87,7 @@ def never(*words: object, **named: object) -> None:
 
 
 @given(some.binary(min_size=600, max_size=1200))
-def test_a_damaged_journal_of_the_intake_is_an_error(content: bytes) -> None:
+def test_damaged_intake_journal_is_an_error(content: bytes) -> None:
     """Neither SQLite's exception nor an empty journal in its place."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"

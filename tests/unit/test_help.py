@@ -1,4 +1,4 @@
-"""What `--help` says: every command shows how it is called, in calls that click takes."""
+"""`--help` of every command shows valid examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL = re.compile(r"(?:^|\$\(|sudo )(penstock [^#|)]*)")
 
 
 def commands(found: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that does something itself, with the words that call it."""
+    """Every leaf command with its path."""
     if not isinstance(found, click.Group):
         yield path, found
         return
@@ -30,7 +30,7 @@ ALL = dict(commands(group.cli))
 
 
 def examples(path: tuple[str, ...]) -> list[str]:
-    """The lines below `Examples:` or `Example:`, without the remarks to their right."""
+    """The lines below `Examples:` or `Example:`, without the comments to their right."""
     text = re.split("Examples?:\n", ALL[path].help or "")
     lines = text[1].partition("\n\n")[0].splitlines() if len(text) > 1 else []
     return [re.split(r"\s{2,}", line.strip())[0] for line in lines]
@@ -38,13 +38,13 @@ def examples(path: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_has_examples(path: tuple[str, ...]) -> None:
-    """Of itself."""
+    """Of the command itself."""
     assert any(f"penstock {' '.join(path)}" in line for line in examples(path))
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_examples_are_calls(path: tuple[str, ...]) -> None:
-    """Words and options are those of the command."""
+def test_examples_are_valid_calls(path: tuple[str, ...]) -> None:
+    """With existing arguments and options."""
     calls = [shlex.split(call.replace('"', ""))[1:] for line in examples(path) for call in CALL.findall(line)]
     own = [words[len(path) :] for words in calls if tuple(words[: len(path)]) == path]
     assert own

@@ -1,4 +1,4 @@
-"""`jobs`, `show`, `results` and `logs` are about the site that $PENSTOCK_SITE names, or the installed one."""
+"""`jobs`, `show`, `results` and `logs` use the site of $PENSTOCK_SITE, or the installed one."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def found() -> tuple[str, str, str]:
 
 
 def site_file(folder: Path, name: str = "site.yaml") -> Path:
-    """A site with places of its own."""
+    """A site file with its own paths."""
     text = sites.GOOD.read_text().replace("path: /nas", "path: /mnt/nas")
     path = folder / name
     path.write_text(text)
     return path
 
 
-def test_the_named_site_says_where_everything_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By its file alone, or by the view that `penstock apply` wrote beside it, which every user may read."""
+def test_paths_come_from_named_site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From its site file, or from the view beside it, which every user may read."""
     monkeypatch.setenv(wellknown.ENV_SITE, str(site_file(tmp_path)))
     assert found() == ("/etc/slurm/slurm.conf", "/run/penstock/penstockd.sock", "/mnt/nas/results")
     places = {"slurm_conf": "/b/slurm.conf", "socket": "/b/s", "results": "/b/results"}
@@ -42,8 +42,8 @@ def test_the_named_site_says_where_everything_is(monkeypatch: pytest.MonkeyPatch
     assert found() == ("/b/slurm.conf", "/b/s", "/b/results")
 
 
-def test_single_variables_come_first_but_slurms_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Jobs of one Slurm would be shown with the pods of another: a named site brings its slurm.conf."""
+def test_precedence_of_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """$SLURM_CONF does not count for a named site: jobs would be shown with another Slurm's pods."""
     for name in VARIABLES[1:]:
         monkeypatch.setenv(name, f"/own/{name}")
     assert found() == ("/own/SLURM_CONF", "/own/PENSTOCK_SOCKET", "/own/PENSTOCK_RESULTS")
@@ -51,15 +51,15 @@ def test_single_variables_come_first_but_slurms_own(monkeypatch: pytest.MonkeyPa
     assert found() == ("/etc/slurm/slurm.conf", "/own/PENSTOCK_SOCKET", "/own/PENSTOCK_RESULTS")
 
 
-def test_the_installed_site_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without any there are the usual places, and no results."""
+def test_installed_site_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without one, default paths and no results."""
     assert found() == (installation.DEFAULT_CONF, installation.DEFAULT_SOCKET, "None")
     monkeypatch.setattr(wellknown, "SITE_FILE", str(site_file(tmp_path)))
     assert found()[2] == "/mnt/nas/results"
 
 
-def test_a_named_site_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Another site would be shown in its place."""
+def test_missing_named_site_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Otherwise another site would be shown."""
     monkeypatch.setenv(wellknown.ENV_SITE, str(tmp_path / "no.yaml"))
     with pytest.raises(errors.UsageError, match=r"no\.yaml"):
         installation.slurm_conf()

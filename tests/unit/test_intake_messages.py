@@ -84,7 +84,7 @@ class TestInbox:
         """One line."""
         result = clicks.CliRunner().invoke(inbox.inbox, ["--nas", str(tmp_path)])
         assert isinstance(result.exception, errors.PenstockError)
-        assert "there is no inbox" in result.exception.message
+        assert "cannot read the inbox" in result.exception.message
 
     @as_root
     async def test_inbox_is_written_after_a_change(self, tmp_path: Path) -> None:

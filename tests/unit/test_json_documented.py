@@ -1,4 +1,4 @@
-"""docs/reference/json.md and what the commands print are the same."""
+"""docs/reference/json.md agrees with what the commands print."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOP = (jobs.Queue, jobs.Shown, results.Results, nodes.Nodes)
 
 
 def keys_in(section: str) -> set[str]:
-    """Those that the first column of its table names."""
+    """Keys in the first column of the section's table."""
     _, _, rest = PAGE.partition(f"\n### {section}\n")
     table = re.split(r"\n##", rest)[0]
     cells = [line.split(" | ")[0] for line in table.split("\n") if line.startswith("| `")]
@@ -52,8 +52,8 @@ def keys_of(kind: type[msgspec.Struct]) -> set[str]:
 
 
 @pytest.mark.parametrize("section", DOCUMENTED)
-def test_every_key_is_described_and_no_other(section: str) -> None:
-    """Who adds, renames or removes one changes the page, and perhaps the version."""
+def test_all_keys_are_documented(section: str) -> None:
+    """A changed key must change the page, and perhaps the version."""
     expected = keys_of(DOCUMENTED[section])
     if section == "Shown job":
         expected -= keys_of(jobs.Job)
@@ -61,8 +61,8 @@ def test_every_key_is_described_and_no_other(section: str) -> None:
 
 
 @pytest.mark.parametrize("section", DOCUMENTED)
-def test_moments_and_job_numbers_have_one_form(section: str) -> None:
-    """Moments as ISO 8601, never seconds since 1970; numbers of jobs as text, for 20_3 is one, too."""
+def test_times_and_job_ids_have_one_form(section: str) -> None:
+    """Times are ISO 8601; job ids are text, since 20_3 is one."""
     for name, hint in typing.get_type_hints(DOCUMENTED[section]).items():
         forms = {hint, *typing.get_args(hint)}
         assert float not in forms or name == "cpus", name
@@ -70,21 +70,21 @@ def test_moments_and_job_numbers_have_one_form(section: str) -> None:
             assert int not in forms, name
 
 
-def test_every_table_of_the_page_is_of_something() -> None:
-    """Nothing is described that is never printed."""
+def test_all_documented_tables_exist() -> None:
+    """Nothing is documented that is never printed."""
     assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == set(DOCUMENTED)
 
 
 @pytest.mark.parametrize("kind", TOP, ids=lambda kind: kind.__name__)
 def test_every_answer_has_a_version(kind: type[msgspec.Struct]) -> None:
-    """And one list, as the page says; some say why half of it is not known."""
+    """And one list, as the page says; some have a `problem`."""
     (name,) = keys_of(kind) - {"version", "problem"}
     assert f'{{"version": {wellknown.JSON_VERSION}, "{name}": [' in PAGE
 
 
 @pytest.mark.parametrize("shell", re.findall(r"_PENSTOCK_COMPLETE=(\w+)_source", PAGE))
-def test_completion_is_as_the_page_says(shell: str) -> None:
-    """What is to be evaluated names the command."""
+def test_completion_is_as_documented(shell: str) -> None:
+    """The printed script names the command."""
     env = {"PATH": os.environ["PATH"], "_PENSTOCK_COMPLETE": f"{shell}_source"}
     code = "import sys; sys.argv = ['penstock']; from penstock.cli.main import main; main()"
     argv = [sys.executable, "-c", code]

@@ -1,4 +1,4 @@
-"""Tables for people show words of others as they are."""
+"""Tables show text of others unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = st.text(st.characters(categories=("L", "N", "P", "S"), max_codepoint=0x2
 
 
 def job(number: str = "17", *, state: str = "PENDING", **more: object) -> view.ShownJob:
-    """One without pods; whatever is given is otherwise."""
+    """A job without pods; fields can be overridden."""
     array, is_task, _ = number.partition("_")
     fields = dict.fromkeys(field for field in view.ShownJob.__struct_fields__) | {
         "job": number,
@@ -46,19 +46,19 @@ def queue(*found: view.Job) -> view.Queue:
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "[bold]", "\\[", ":boom:"])
-def test_nobodys_job_name_is_markup(
+def test_job_name_is_not_markup(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It neither ends `penstock jobs` for everybody nor is any of it hidden."""
+    """It neither breaks `penstock jobs` nor is any part of it hidden."""
     monkeypatch.setenv("COLUMNS", "160")
     jobs.print_jobs(queue(job(name=name)))
     assert f" {name} " in capsys.readouterr().out
 
 
-def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
+def test_refusal_is_shown_instead_of_begin_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Slurm only knows the time of the next try; its own reason is shown as squeue has it."""
+    """Slurm's own reason is shown as in squeue."""
     reason = view.Reason(source="kubernetes", code="BeginTime", text="waits for gpu on n1")
     jobs.print_jobs(queue(job(reason=reason)))
     shown = capsys.readouterr().out
@@ -68,10 +68,8 @@ def test_what_a_job_waits_for_is_shown_in_place_of_when_it_is_tried_again(
     assert "(Priority)" in capsys.readouterr().out
 
 
-def test_an_array_is_one_line_with_its_tasks_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless a line for each is asked for."""
+def test_array_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --array, one line for each task."""
     monkeypatch.delenv("COLUMNS", raising=False)
     found = [job(f"20_{task}", state="RUNNING" if task < 2 else "PENDING") for task in range(100)]
     jobs.print_jobs(queue(*found, job("21")))
@@ -83,21 +81,21 @@ def test_an_array_is_one_line_with_its_tasks_counted(
     assert len(capsys.readouterr().out.splitlines()) == 101
 
 
-def test_an_array_says_how_many_of_its_tasks_are_in_each_state(capsys: pytest.CaptureFixture[str]) -> None:
-    """And how to see one of them, in a command that works as it stands."""
+def test_show_counts_tasks_of_array_by_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """And names a command that shows one of them."""
     waiting = job("20_[5-99%2]", tasks=95)
     found = (job("20_3", state="COMPLETED"), job("20_4", state="RUNNING"), waiting)
     jobs.print_shown(view.Shown(jobs=found))
     printed = capsys.readouterr().out
     assert "1 COMPLETED, 1 RUNNING, 95 PENDING" in printed
-    assert "`penstock show 20_3` shows all of one of them." in printed
+    assert "`penstock show 20_3` shows one task in full." in printed
 
 
-@pytest.mark.parametrize(("problem", "words"), [("", "not yours to see"), ("it is away", "not known")])
-def test_pods_that_are_not_shown_are_not_taken_for_none(
+@pytest.mark.parametrize(("problem", "words"), [("", "hidden (another user's)"), ("it is away", "unknown")])
+def test_hidden_pods_are_not_shown_as_none(
     problem: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of others' jobs, and of all when penstockd is away."""
+    """Of other users' jobs, and of all jobs while penstockd does not answer."""
     hidden = job(state="RUNNING", pods=None, timeline=None)
     jobs.print_jobs(view.Queue(jobs=(hidden,), problem=problem))
     assert words in capsys.readouterr().out
@@ -107,26 +105,26 @@ def test_pods_that_are_not_shown_are_not_taken_for_none(
     assert "No pods" not in printed
 
 
-def test_a_job_that_waits_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also one that nobody has tried to start yet."""
+def test_pending_job_shows_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also before the first try to start it."""
     reason = view.Reason(source="slurm", code="Priority", text="waits behind jobs of higher priority")
     jobs.print_shown(view.Shown(jobs=(job(reason=reason),)))
     printed = capsys.readouterr().out
     assert "waits behind jobs of higher priority (Priority)" in printed
-    assert "remembers nothing" not in printed
+    assert "no timeline" not in printed
 
 
-def test_what_is_piped_is_not_folded(
+def test_output_to_pipe_is_not_folded(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program reads one job in one line, however long its name is."""
+    """One job per line, however long its name is."""
     monkeypatch.delenv("COLUMNS", raising=False)
     jobs.print_jobs(queue(job(name="n" * 300)))
     assert "n" * 300 in capsys.readouterr().out
 
 
-def test_times_for_people_have_a_date_and_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The zone of whoever reads."""
+def test_times_have_date_and_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local zone."""
     monkeypatch.setenv("TZ", "KST-9")
     time.tzset()
     try:
@@ -141,8 +139,8 @@ def test_times_for_people_have_a_date_and_a_zone(monkeypatch: pytest.MonkeyPatch
 
 
 @given(words=WORDS)
-def test_what_does_not_fit_is_folded_and_not_cut(words: str) -> None:
-    """Every character is there, in a table of any width."""
+def test_long_cells_are_folded(words: str) -> None:
+    """Every character is shown, at any width."""
     table = output.columns("why", title="")
     table.add_row(words)
     out = console.Console(markup=False, highlight=False, width=12)

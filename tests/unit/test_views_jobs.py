@@ -1,4 +1,4 @@
-"""What Slurm and penstockd say of jobs, joined."""
+"""Jobs of Slurm joined with penstockd's pods."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def record(shown_id: str = "17", *, job_id: int = 17, state: str = "PENDING", **
 
 
 async def listed(job: model.Job, penstockd: Penstockd | None = None) -> jobs.Job:
-    """The one job of the queue."""
+    """The only job of the queue."""
     (found,) = (await jobs.queue(Slurm((job,)), penstockd or Penstockd())).jobs
     return found
 
 
 async def shown(known: model.Job, penstockd: Penstockd | None = None) -> jobs.ShownJob:
-    """The one job that is asked for."""
+    """The only job shown."""
     (found,) = (await jobs.show(Slurm(known=[(known,)]), penstockd or Penstockd(), "17")).jobs
     return found
 
 
-async def test_those_that_run_come_first_with_their_pods() -> None:
-    """In one question to each side."""
+async def test_running_jobs_come_first_with_pods() -> None:
+    """With one query to each side."""
     penstockd = Penstockd((descriptions.JobView(17, pods=(POD,)),))
     slurm = Slurm((queued("16"), queued("17", state="RUNNING"), queued("18", user="bob")))
     found = await jobs.queue(slurm, penstockd)
@@ -51,8 +51,8 @@ async def test_those_that_run_come_first_with_their_pods() -> None:
     assert [job.job for job in (await jobs.queue(slurm, penstockd, user="bob")).jobs] == ["18"]
 
 
-async def test_what_kubernetes_lacks_comes_before_when_slurm_tries_again() -> None:
-    """Slurm only knows the time of the next try; a job that runs waits for nothing."""
+async def test_refusal_precedes_reason_of_slurm() -> None:
+    """Slurm only knows the time of the next try; a running job has no reason."""
     refusal = Refusal(kind=RefusalKind.NODE_CORDONED, node="n1", since=5.0)
     penstockd = Penstockd((descriptions.JobView(17, refusals=(refusal,)),))
     reason = (await listed(queued(reason="BeginTime"), penstockd)).reason
@@ -75,8 +75,8 @@ async def test_what_kubernetes_lacks_comes_before_when_slurm_tries_again() -> No
         ("SomethingNew", "waits"),
     ],
 )
-async def test_slurms_reason_is_typed_and_in_words(code: str, words: str) -> None:
-    """A word that Slurm has invented since is still there, as the code."""
+async def test_reason_of_slurm_has_code_and_text(code: str, words: str) -> None:
+    """A new code of Slurm's is kept as it is."""
     reason = (await listed(queued(reason=code))).reason
     assert reason is not None
     assert (reason.source, reason.code, words in reason.text) == ("slurm", code, True)
@@ -86,8 +86,8 @@ async def test_slurms_reason_is_typed_and_in_words(code: str, words: str) -> Non
     ("tasks", "count"),
     [("3", 1), ("[5-99%2]", 95), ("[1,3,5-7]", 5), ("[0-20:4]", 6), ("[1-9,...]", 1), ("", 1)],
 )
-async def test_tasks_that_wait_are_counted_one_by_one(tasks: str, count: int) -> None:
-    """Slurm lists them as one job; a list that it has cut short is not guessed at."""
+async def test_pending_tasks_are_counted(tasks: str, count: int) -> None:
+    """Slurm lists them as one job; a truncated list counts as one."""
     found = await shown(record(f"20_{tasks}" if tasks else "20"))
     assert (found.tasks, found.array) == (count, "20" if tasks else None)
 
@@ -95,16 +95,16 @@ async def test_tasks_that_wait_are_counted_one_by_one(tasks: str, count: int) ->
 @pytest.mark.parametrize(
     ("asker", "sees_all", "hidden"), [("alice", False, False), ("bob", False, True), ("root", True, False)]
 )
-async def test_pods_of_others_are_not_taken_for_none(asker: str, sees_all: bool, hidden: bool) -> None:
-    """They are null, and so is what happened; the site sees everybody's."""
+async def test_pods_of_other_users_are_null(asker: str, sees_all: bool, hidden: bool) -> None:
+    """So is their timeline; the site sees all."""
     penstockd = Penstockd(asker=asker, sees_all=sees_all)
     assert ((await listed(queued(state="RUNNING"), penstockd)).pods is None) == hidden
     found = await shown(record(state="RUNNING"), penstockd)
     assert (found.pods is None, found.timeline is None) == (hidden, hidden)
 
 
-async def test_slurms_side_is_shown_without_penstockd() -> None:
-    """With the reason why nothing is known of pods."""
+async def test_jobs_are_shown_without_penstockd() -> None:
+    """With the reason why pods could not be read."""
     slurm, away = Slurm((queued(),), [(record(),)]), Penstockd(away=True)
     queue, found = await jobs.queue(slurm, away), await jobs.show(slurm, away, "17")
     assert queue.problem == found.problem == "penstockd does not answer on /s: refused"
@@ -112,14 +112,14 @@ async def test_slurms_side_is_shown_without_penstockd() -> None:
     assert (found.jobs[0].state, found.jobs[0].timeline) == ("PENDING", None)
 
 
-async def test_why_a_job_waits_is_not_shown_twice() -> None:
-    """As the reason, and not as the owner's comment, too."""
+async def test_comment_lacks_penstocks_reason() -> None:
+    """The reason is shown separately."""
     found = await shown(record(comment="waits for gpu on n1 [penstock] mine"))
     assert found.comment == "mine"
 
 
-async def test_penstockd_is_asked_for_no_more_jobs_than_it_answers() -> None:
-    """The tasks of a large array beyond them are shown without pods."""
+async def test_query_to_penstockd_is_limited() -> None:
+    """The tasks of a large array beyond the limit are shown without pods."""
     tasks = tuple(record(f"20_{number}", job_id=number) for number in range(jobs.MOST_DESCRIBED + 1))
     penstockd = Penstockd()
     found = await jobs.show(Slurm(known=[tasks]), penstockd, "20")
@@ -127,22 +127,22 @@ async def test_penstockd_is_asked_for_no_more_jobs_than_it_answers() -> None:
 
 
 @pytest.mark.parametrize("job", ["", "x", "17;ls", "-1", "1_2_3", "20_x"])
-async def test_what_is_no_job_is_refused(job: str) -> None:
-    """Before anybody is asked."""
+async def test_invalid_job_id_is_refused(job: str) -> None:
+    """Before anything is queried."""
     with pytest.raises(errors.UsageError, match="is not a job id"):
         await jobs.show(Slurm(), Penstockd(), job)
 
 
 @pytest.mark.parametrize("state", ["STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT", "COMPLETING"])
-async def test_a_job_has_ended_only_in_states_that_are_an_end(state: str) -> None:
-    """One table says which those are: a job that is being signalled has no exit code yet."""
+async def test_exit_code_is_null_until_job_has_ended(state: str) -> None:
+    """A job that is being signalled has no exit code yet."""
     known = record(state=state, exit_code=0, signal=0)
     assert (await shown(known)).exit_code is None
     assert (await shown(dataclasses.replace(known, state="OUT_OF_MEMORY"))).exit_code == 0
 
 
-async def test_times_are_text_that_programs_understand() -> None:
-    """UTC, with a Z."""
+async def test_times_are_utc_text() -> None:
+    """With a Z."""
     story = descriptions.JobView(17, timeline=(descriptions.StepView(1769860800.5, "placed"),))
     found = await shown(record(state="RUNNING"), Penstockd((story,)))
     assert found.timeline is not None

@@ -1,4 +1,4 @@
-"""penstockd by its socket, and calls that block."""
+"""penstockd through its socket, and blocking calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.views import sources, threads
 
 
 async def serve(path: Path, *answer: bytes) -> asyncio.Server:
-    """A penstockd that says this to whatever it is asked."""
+    """A penstockd that gives this answer to any request."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
@@ -31,10 +31,10 @@ async def serve(path: Path, *answer: bytes) -> asyncio.Server:
 
 
 @pytest.mark.parametrize(("more", "hides"), [((b"all",), False), ((), True)])
-async def test_an_answer_says_whose_jobs_it_tells_of(
+async def test_answer_says_whose_jobs_it_contains(
     tmp_path: Path, more: tuple[bytes, ...], hides: bool
 ) -> None:
-    """The asker's, or everybody's."""
+    """The caller's, or all."""
     known = msgspec.json.encode([descriptions.JobView(17)])
     async with await serve(tmp_path / "s", b"jobs", known, *more):
         answer = await sources.Socket(lambda: str(tmp_path / "s")).describe([17])
@@ -46,8 +46,8 @@ async def test_an_answer_says_whose_jobs_it_tells_of(
     )
 
 
-async def test_a_penstockd_that_is_away_is_said(tmp_path: Path) -> None:
-    """With its socket, and what to do."""
+async def test_unreachable_penstockd_is_an_error(tmp_path: Path) -> None:
+    """With its socket and a hint."""
     with pytest.raises(errors.PenstockError, match=r"does not answer on .*/s: ") as told:
         await sources.Socket(lambda: str(tmp_path / "s")).describe()
     assert "Is it running?" in told.value.hint
@@ -56,15 +56,15 @@ async def test_a_penstockd_that_is_away_is_said(tmp_path: Path) -> None:
             await sources.Socket(lambda: str(tmp_path / "s")).describe()
 
 
-async def test_what_a_call_returns_or_raises_comes_to_its_caller() -> None:
-    """While others go on."""
+async def test_result_or_error_is_passed_on() -> None:
+    """To the caller."""
     assert await threads.run(sorted, [2, 1], reverse=True) == [2, 1]
     with pytest.raises(KeyError):
         await threads.run(os.environ.__getitem__, "PENSTOCK_NO_SUCH_VARIABLE")
 
 
-def test_a_call_that_blocks_does_not_keep_a_program_from_ending() -> None:
-    """Who presses Ctrl-C is not held up by a silent server."""
+def test_blocking_call_does_not_delay_exit() -> None:
+    """Ctrl-C works while a server does not answer."""
     code = "import asyncio, time; from penstock.views import threads\n"
     code += "asyncio.run(asyncio.wait_for(threads.run(time.sleep, 60), 0.1))"
     began = time.monotonic()

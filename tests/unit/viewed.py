@@ -1,4 +1,4 @@
-"""Slurm and penstockd for tests of views: they answer what the test decides."""
+"""Fake Slurm and penstockd for tests of views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.views import sources
 
 @dataclasses.dataclass
 class Slurm:
-    """Its records come one after another, the last for ever; without any it knows no job."""
+    """Returns these records in order, the last one forever; without records it knows no job."""
 
     queued: tuple[jobs.Job, ...] = ()
     known: list[tuple[jobs.Job, ...]] = dataclasses.field(default_factory=list)
@@ -31,7 +31,7 @@ class Slurm:
 
 @dataclasses.dataclass
 class Penstockd:
-    """It is asked by `asker`, and knows these jobs; of others it says nothing."""
+    """Knows these jobs, and is asked by `asker`."""
 
     jobs: tuple[descriptions.JobView, ...] = ()
     asker: str = "alice"

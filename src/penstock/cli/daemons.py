@@ -1,4 +1,4 @@
-"""`penstock daemon`, `intake` and `collector`: in the foreground, as a service manager wants them."""
+"""`penstock daemon`, `intake` and `collector`, in the foreground, for a service manager."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _config = functools.partial(click.option, "--config", "path", type=click.Path(pa
 
 @click.command()
 @_config(help="penstockd's settings (JSON).")
-@click.option("--user", help="Give up root and run as this user.")
-@click.option("--ping", is_flag=True, help="Only ask the one that runs: exit code 0 when it is well.")
+@click.option("--user", help="Drop root and run as this user.")
+@click.option("--ping", is_flag=True, help="Only query the running penstockd: exit code 0 if it is healthy.")
 def daemon(path: Path, user: str | None, ping: bool) -> None:
     """Run penstockd, the process between Slurm and Kubernetes.
 
@@ -42,11 +42,11 @@ def daemon(path: Path, user: str | None, ping: bool) -> None:
 
 
 def _ping(path: Path) -> int:
-    """For probes, which come often: nothing of the daemon itself is imported."""
+    """For frequent probes, so nothing of the daemon is imported."""
     try:
         name = str(json.loads(path.read_bytes())["socket"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise errors.UsageError(f"cannot read the socket's name from {path}: {error}") from error
+        raise errors.UsageError(f"cannot read the socket path from {path}: {error}") from error
     try:
         answer, _ = pings.ping(name)
     except (OSError, wire.WireError) as error:
@@ -64,8 +64,8 @@ def _ping(path: Path) -> int:
 def intake(path: Path, adopt: str) -> None:
     """Submit the files that users drop on the NAS, each once, as its owner.
 
-    Needs root, and no access to Kubernetes. Exit status: 0 stopped by a signal, 2 wrong settings or another
-    intake runs with the same state, 1 anything else.
+    Requires root, but no access to Kubernetes. Exit status: 0 stopped by a signal, 2 invalid settings or
+    another intake uses the same state, 1 any other error.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def intake(path: Path, adopt: str) -> None:
 def collector(path: Path) -> None:
     """Write the results of ended jobs, as their owners.
 
-    Runs as root, because it becomes each job's owner in turn, and never talks to Kubernetes.
+    Requires root, to act as each job's owner, but no access to Kubernetes.
 
     \b
     Example:

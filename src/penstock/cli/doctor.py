@@ -1,7 +1,4 @@
-"""`penstock doctor`: does the live site agree with its site file?
-
-Exit codes: 0 all well; 1 warnings; 3 something is wrong or cannot be known; 2 a wrong call or site file.
-"""
+"""`penstock doctor`: does the live site agree with its site file?"""
 
 from __future__ import annotations
 
@@ -24,21 +21,21 @@ EXIT_CODES = {"ok": 0, "skipped": 0, "warning": 1, "unknown": 3, "failed": 3}
 @click.command()
 @site_option
 @form_option
-@click.option("--fix", is_flag=True, help="Put right what can be put right without risk.")
-@click.option("--probe", is_flag=True, help="Also start a small pod: image, NAS.")
-@click.option("--only", multiple=True, metavar="CHECK", help="Only this check; repeatable.")
-@click.option("--all", "show_all", is_flag=True, help="Show what is well, too.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed without risk.")
+@click.option("--probe", is_flag=True, help="Also start a small pod, to check image and NAS.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Run only this check; repeatable.")
+@click.option("--all", "show_all", is_flag=True, help="Also show checks that are ok.")
 def doctor(site_file: Path, form: str, fix: bool, probe: bool, only: tuple[str, ...], show_all: bool) -> None:
     """Check the live site against its site file.
 
     \b
     Examples:
-      penstock doctor                        what is wrong, and what to do
-      penstock doctor --probe                with a pod that is really started
-      penstock doctor --fix                  files, modes and folders are put right
+      penstock doctor                        show problems and what to do
+      penstock doctor --probe                also start a pod
+      penstock doctor --fix                  fix files, modes and folders
       penstock doctor --format json          for monitoring; exit code by the worst finding
 
-    Exit codes: 0 all well, 1 warnings, 2 wrong call or site file, 3 something is wrong or cannot be known.
+    Exit codes: 0 ok, 1 warnings, 2 usage error or invalid site file, 3 failed or unknown.
     """
     wanted = all_checks.chosen(only, probe=probe)
     report = all_checks.report(wanted, Live(loader.load(site_file)), fix=fix)

@@ -1,5 +1,5 @@
-"""`penstock explain` in words: what Slurm will be asked, which pods will run, and what of the script will not
-be honoured. Where Slurm decides only at start, the least that it may give is shown, and said to be that.
+"""`penstock explain`: the request to Slurm, the pods, and what has no effect in pods. What Slurm decides only
+at start is shown as the minimum that it may allocate, and marked as such.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from penstock.wording import many
 
 WIDTH = 110
 OWN = ("--format", "--site", "--slurm")
-"""Options of ours; sbatch has none of these names."""
+"""Our own options; sbatch has none of these names."""
 
 
 class ScriptFirst(click.Command):
-    """Options of sbatch come after the script, and are nothing to click: of -Jhello it would take the -h."""
+    """Keeps sbatch's options, which come after the script, from click: it would read -Jhello as -h."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _in_order(args))
 
 
 def _in_order(args: list[str]) -> list[str]:
-    """Our own options first, wherever they were written; behind the `--` the script and sbatch's options."""
+    """Our own options first, then `--`, the script and sbatch's options."""
     own: list[str] = []
     rest: list[str] = []
     words = iter(args)
@@ -52,7 +52,7 @@ def _in_order(args: list[str]) -> list[str]:
             rest.extend(words)
         elif not rest and word.startswith("-") and word != "-":
             hint = "Options of sbatch come after the script, as in: penstock explain job.sh -N4"
-            raise errors.UsageError(f"{word} is no option of penstock explain", hint=hint)
+            raise errors.UsageError(f"penstock explain has no option {word}", hint=hint)
         else:
             rest.append(word)
     return [*own, "--", *rest]
@@ -66,15 +66,15 @@ def _in_order(args: list[str]) -> list[str]:
     "--site",
     "site_file",
     metavar="FILE",
-    help="The site to explain for (JSON, TOML, YAML); else $PENSTOCK_SITE, else the installed one.",
+    help="Site to explain for (JSON, TOML, YAML); default $PENSTOCK_SITE, else the installed one.",
 )
-@click.option("--slurm", "release", metavar="VERSION", help="Slurm's release (default: the installed one).")
+@click.option("--slurm", "release", metavar="VERSION", help="Slurm release; default: the installed one.")
 @click.argument("file")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def explain(
     style: str, site_file: str | None, release: str | None, file: str, arguments: tuple[str, ...]
 ) -> None:
-    """Say what Slurm and Kubernetes will do with FILE; ARGUMENTS are options as sbatch takes them.
+    """Show what Slurm and Kubernetes will do with FILE; ARGUMENTS are options of sbatch.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def explain(
     try:
         source = scripts.script(file)
     except IsADirectoryError:
-        hint = "Name one script; `penstock validate` takes folders."
+        hint = "Name one script; `penstock validate` accepts folders."
         raise errors.UsageError(f"{wording.printable(file)} is a folder", hint=hint) from None
     found = explanation.explain(check, source, arguments, every_pod=style != "text")
     site = check.context.site or SiteView()
@@ -106,7 +106,7 @@ def explain(
 
 
 def _as_text(value: Any) -> Any:
-    """The same without stray bytes, which no JSON can carry."""
+    """The same without invalid UTF-8, which JSON cannot represent."""
     if isinstance(value, str):
         return wording.without_stray_bytes(value)
     if isinstance(value, dict):
@@ -114,8 +114,8 @@ def _as_text(value: Any) -> Any:
     return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _of_lines(diagnostics: Iterable[Diagnostic]) -> list[str]:
-    """Each warning once, with the lines that it is about."""
+def _warnings(diagnostics: Iterable[Diagnostic]) -> list[str]:
+    """Each warning once, with its lines."""
     lines: dict[str, list[int]] = {}
     for found in diagnostics:
         if found.severity == "warning":
@@ -128,23 +128,23 @@ def _of_lines(diagnostics: Iterable[Diagnostic]) -> list[str]:
 
 def _text(found: explanation.Explanation, job: JobSpec, site: SiteView) -> list[str]:
     tasks = f" for each of the {job.array.count} array tasks" if job.array else ""
-    will_run = f"Kubernetes will run {many(pods.count(job), 'pod')}{tasks}{_open(job)}"
-    lines = ["Slurm will be asked", *_rows(_request(job))]
+    will_run = f"Kubernetes will run {many(pods.count(job), 'pod')}{tasks}{_placement(job)}"
+    lines = ["Slurm will be asked for", *_rows(_request(job))]
     lines += ["", will_run, *_rows(_pod(found.pods[0], job, site))]
-    dropped = [*found.remarks, *_of_lines(found.diagnostics)]
-    if dropped:
-        lines += ["", "Not as written", *(_item(wording.printable(text)) for text in dropped)]
+    different = [*found.remarks, *_warnings(found.diagnostics)]
+    if different:
+        lines += ["", "Differences and warnings", *(_item(wording.printable(text)) for text in different)]
     return lines
 
 
 def _request(job: JobSpec) -> dict[str, str]:
-    memory = f"{job.memory.mib} MiB a {job.memory.scope}" if job.memory else "the partition's default"
+    memory = f"{job.memory.mib} MiB per {job.memory.scope}" if job.memory else "the partition's default"
     most = f"-{job.nodes.maximum}" if job.nodes.maximum > job.nodes.minimum else ""
     return {
         "name": job.name,
-        "partition": job.partition or "the default one",
+        "partition": job.partition or "the default partition",
         "nodes": f"{job.nodes.minimum}{most}",
-        "tasks": f"{job.tasks} of {many(job.cpus_per_task, 'CPU')}, {many(job.cpus, 'CPU')} in all",
+        "tasks": f"{job.tasks} with {many(job.cpus_per_task, 'CPU')} each, {many(job.cpus, 'CPU')} in total",
         "memory": "all of each node" if job.memory and not job.memory.mib else memory,
         "gres": _gres(job.gres),
         "time": _time(job.time_limit),
@@ -155,10 +155,10 @@ def _request(job: JobSpec) -> dict[str, str]:
 
 def _gres(wanted: GresRequest) -> str:
     texts = {
-        "a node": wanted.per_node_text,
-        "for the job": wanted.per_job_text,
-        "a task": wanted.per_task_text,
-        "a socket": wanted.per_socket_text,
+        "per node": wanted.per_node_text,
+        "per job": wanted.per_job_text,
+        "per task": wanted.per_task_text,
+        "per socket": wanted.per_socket_text,
     }
     return ", ".join(f"{text.replace('gres:', '')} {scope}" for scope, text in texts.items() if text)
 
@@ -170,7 +170,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     return {
         "image": _image(container["image"], job, site),
-        "each asks for": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items())
+        "each requests": ", ".join(f"{name} {_amount(amount)}" for name, amount in requests.items())
         + _assumed(job, site),
         "namespace": pod["metadata"]["namespace"],
         "runs as": f"uid {security['runAsUser']}, gid {security['runAsGroup']}",
@@ -180,7 +180,7 @@ def _pod(pod: dict[str, Any], job: JobSpec, site: SiteView) -> dict[str, str]:
 
 
 def _image(first: str, job: JobSpec, site: SiteView) -> str:
-    """Which it will be Slurm decides, where partitions of a list have images of their own."""
+    """In a list of partitions with different default images, Slurm's choice decides."""
     names = () if job.pod.image else site.partitions_of(job.partition)[1:]
     others = {name: site.pods.image_in(name) for name in names if site.pods.image_in(name) != first}
     found = [first or "none: name one with #K8S_IMAGE=..."]
@@ -190,12 +190,11 @@ def _image(first: str, job: JobSpec, site: SiteView) -> str:
 def _assumed(job: JobSpec, site: SiteView) -> str:
     if job.sharing == "exclusive":
         return " at least: all CPUs of its node"
-    each = f" ({pods.usual_memory(site)} MiB a CPU, unless the partition says otherwise)"
+    each = f" ({pods.usual_memory(site)} MiB per CPU, unless the partition sets another default)"
     return "" if job.memory else each
 
 
 def _amount(text: str) -> str:
-    """Bytes and thousandths of a CPU in words people use."""
     if text.endswith("000m"):
         return text[:-4]
     return f"{int(text) // instances.MIB}Mi" if text.isdecimal() and int(text) > instances.MIB else text
@@ -211,10 +210,10 @@ def _item(text: str) -> str:
     )
 
 
-def _open(job: JobSpec) -> str:
+def _placement(job: JobSpec) -> str:
     if job.nodes.maximum and job.nodes.maximum == job.nodes.minimum:
-        return ", one a node"
-    return ", one a node, if Slurm gives it as few nodes as it may"
+        return ", one per node"
+    return ", one per node, if Slurm allocates the minimum number of nodes"
 
 
 def _time(limit: int | None) -> str:

@@ -1,7 +1,7 @@
-"""The `penstock` command for click: sub-commands by name, each imported only when it is called.
+"""The `penstock` command for click: sub-commands are imported only when called.
 
-Apart from main.py, because importing click takes longer than checking a script. Other distributions, such as
-penstock-lab, add sub-commands by an entry point that names a table like ours.
+Separate from main.py, because importing click takes longer than checking a script. Other distributions, such
+as penstock-lab, add sub-commands by an entry point that names a table like ours.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from penstock import __version__, errors
 from penstock.cli.main import COMMANDS
 
 ENTRY_POINTS = "penstock.commands"
-IN_THE_LAB = ("demo", "lab")  # what to say where penstock-lab is not installed
+IN_THE_LAB = ("demo", "lab")  # commands of penstock-lab
 
 
 @functools.cache
 def added() -> dict[str, tuple[str, str]]:
-    """Sub-commands of other distributions; looked up only when ours are not enough."""
+    """Sub-commands of other distributions."""
     found: dict[str, tuple[str, str]] = {}
     for point in metadata.entry_points(group=ENTRY_POINTS):
         found |= point.load()
@@ -29,8 +29,6 @@ def added() -> dict[str, tuple[str, str]]:
 
 
 class LazyGroup(click.Group):
-    """Knows the names of all sub-commands and imports one only when it is asked for."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS | added())
 
@@ -38,7 +36,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name) or added().get(cmd_name)
         if entry is None and cmd_name in IN_THE_LAB:
             raise errors.UsageError(
-                f"`penstock {cmd_name}` is not installed", hint="It comes with the distribution penstock-lab."
+                f"`penstock {cmd_name}` is not installed", hint="Install the distribution penstock-lab."
             )
         if entry is None:
             return None
@@ -54,12 +52,12 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
 def cli() -> None:
-    """sbatch in, pods out. Slurm decides, Kubernetes runs, one truth.
+    """sbatch in, pods out: Slurm schedules, Kubernetes runs.
 
     \b
     Examples:
-      penstock validate job.sh         check a script as sbatch would, and say everything that is wrong
-      penstock explain job.sh          what Slurm will be asked and which pods will run
-      penstock jobs                    what waits or runs, with its pods
-      penstock doctor                  is the site well?
+      penstock validate job.sh         check a script as sbatch would, and list all errors
+      penstock explain job.sh          show the request to Slurm and the pods
+      penstock jobs                    list waiting and running jobs with their pods
+      penstock doctor                  check the site
     """

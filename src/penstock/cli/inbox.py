@@ -1,4 +1,4 @@
-"""`penstock inbox`: where is my file?"""
+"""`penstock inbox`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.views import inbox as view
 
 
 @click.command()
-@click.option("--all", "everybody", is_flag=True, help="Everybody's files, not only yours.")
+@click.option("--all", "everybody", is_flag=True, help="All users' files, not only yours.")
 @click.option(
     "--nas",
     type=click.Path(path_type=Path),
@@ -24,9 +24,9 @@ from penstock.views import inbox as view
 )
 @options.form_option
 def inbox(everybody: bool, nas: Path | None, form: str) -> None:
-    """Show where each file dropped on the NAS is: arriving, taken, a job, or refused and why.
+    """Show each file dropped on the NAS: arriving, taken, submitted with its job, or refused with the reason.
 
-    Root sees everybody's. Exit code: 0 shown, 1 there is no inbox to show.
+    Root sees all users' files. Exit code: 0 shown, 1 no inbox.
 
     \b
     Examples:

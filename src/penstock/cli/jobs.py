@@ -1,4 +1,4 @@
-"""`penstock jobs` and `penstock show`: both worlds in one table."""
+"""`penstock jobs` and `penstock show`: jobs of Slurm with their pods."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.views import sources
 
 @click.command()
 @click.option("--user", default="", help="Only this user's jobs.")
-@click.option("-r", "--array", "unfolded", is_flag=True, help="A line for each task of an array.")
+@click.option("-r", "--array", "unfolded", is_flag=True, help="One line for each array task.")
 @options.form_option
 def jobs(user: str, form: str, *, unfolded: bool) -> None:
-    """List jobs that run, with their pods, then those that wait, with what they wait for.
+    """List running jobs with their pods, then waiting jobs with the reason.
 
-    An array is one line, with its tasks counted by state; JSON has every task (docs/reference/json.md).
+    An array is one line with its tasks counted by state; JSON has every task (docs/reference/json.md).
 
     \b
     Examples:
@@ -32,31 +32,28 @@ def jobs(user: str, form: str, *, unfolded: bool) -> None:
     """
     queue = asyncio.run(view.queue(sources.SlurmCommands(), sources.Socket(), user=user))
     output.answer(queue, form, lambda found: print_jobs(found, unfolded=unfolded))
-    _complain(queue.problem)
+    _exit_on_problem(queue.problem)
 
 
-def _complain(problem: str) -> None:
-    """Half an answer is no success."""
+def _exit_on_problem(problem: str) -> None:
     if problem:
-        click.echo(f"penstock: {problem}; only Slurm's side is shown", err=True)
+        click.echo(f"penstock: {problem}; showing jobs without pods", err=True)
         sys.exit(1)
 
 
-def _unseen(problem: str) -> str:
-    """What stands in the place of pods that are not shown."""
-    return "not known" if problem else "not yours to see"
+def _hidden_pods(problem: str) -> str:
+    return "unknown" if problem else "hidden (another user's)"
 
 
 def print_jobs(queue: view.Queue, *, unfolded: bool = False) -> None:
-    """Those that run first, an array as one of them."""
-    unseen = _unseen(queue.problem)
+    unseen = _hidden_pods(queue.problem)
     shown = output.columns("job", "user", "name", "partition", "Slurm", "time", "where", "pods")
     families: dict[str, list[view.Job]] = {}
     for job in queue.jobs:
         families.setdefault(job.job if unfolded else job.array or job.job, []).append(job)
     for family in families.values():
         shown.add_row(*(_row(family[0], unseen) if len(family) == 1 else _folded(family, unseen)))
-    output.screen().print(shown if queue.jobs else "No jobs wait or run.")
+    output.screen().print(shown if queue.jobs else "No jobs waiting or running.")
 
 
 def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
@@ -66,7 +63,7 @@ def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
 
 
 def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
-    """The tasks of one array; they come with those that run first."""
+    """The tasks of one array, the running ones first."""
     first = family[0]
     nodes = dict.fromkeys(node for job in family for node in job.nodes)
     where = ",".join(nodes) or next(filter(None, map(_waits_for, family)), "")
@@ -79,12 +76,12 @@ def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
 
 
 def counted(words: Iterable[str]) -> str:
-    """3 RUNNING, 97 PENDING."""
+    """Such as `3 RUNNING, 97 PENDING`."""
     return ", ".join(f"{count} {word}" for word, count in collections.Counter(words).items())
 
 
 def _waits_for(job: view.Job) -> str:
-    """What Kubernetes lacks in words, what Slurm waits for as squeue has it."""
+    """Kubernetes' reason in words, Slurm's as in squeue."""
     if job.reason is None:
         return ""
     return job.reason.text if job.reason.source == "kubernetes" else f"({job.reason.code})"
@@ -100,9 +97,9 @@ def _pods(job: view.Job, unseen: str) -> str:
 @click.argument("job")
 @options.form_option
 def show(job: str, form: str) -> None:
-    """Show one job on both sides: state, pods, image, output, reason, and what happened when.
+    """Show one job: state, pods, image, output, reason, and its timeline.
 
-    Of an array, given by its number, every task in a line. Exit code 3: Slurm knows no such job.
+    Of an array, one line for each task. Exit code 3: Slurm knows no such job.
 
     \b
     Examples:
@@ -112,12 +109,11 @@ def show(job: str, form: str) -> None:
     """
     found = asyncio.run(view.show(sources.SlurmCommands(), sources.Socket(), job))
     output.answer(found, form, print_shown)
-    _complain(found.problem)
+    _exit_on_problem(found.problem)
 
 
 def print_shown(found: view.Shown) -> None:
-    """All of one job, or an array task by task."""
-    unseen = _unseen(found.problem)
+    unseen = _hidden_pods(found.problem)
     if len(found.jobs) == 1:
         _print_job(found.jobs[0], unseen)
     else:
@@ -134,7 +130,7 @@ def _print_tasks(shown: Sequence[view.ShownJob], unseen: str) -> None:
         time, where = output.duration(job.elapsed_seconds), ",".join(job.nodes)
         rows.add_row(job.job, _state(job), time, where, _pods(job, unseen), waits or job.comment)
     out.print(rows)
-    out.print(output.styled(f"`penstock show {first.job}` shows all of one of them.", "dim"))
+    out.print(output.styled(f"`penstock show {first.job}` shows one task in full.", "dim"))
 
 
 def _print_job(shown: view.ShownJob, unseen: str) -> None:
@@ -146,7 +142,7 @@ def _print_job(shown: view.ShownJob, unseen: str) -> None:
         facts.add_row(output.styled(name, "bold"), value)
     out.print(facts)
     if shown.pods is None or shown.timeline is None:
-        out.print(output.styled(f"Its pods and what happened are {unseen}.", "dim"))
+        out.print(output.styled(f"Pods and timeline: {unseen}.", "dim"))
         return
     pods = output.columns("rank", "pod", "node", "status", "image", "reason", title="Pods")
     for pod in shown.pods:
@@ -159,24 +155,24 @@ def _print_job(shown: view.ShownJob, unseen: str) -> None:
 
 
 def _print_warnings(pods: Sequence[PodView]) -> None:
-    """What keeps pods from starting, in the cluster's own words; once where it is the same for all."""
-    told: dict[str, list[str]] = {}
+    """Kubernetes' own warnings, each once with its pods."""
+    found: dict[str, list[str]] = {}
     for pod in pods:
         for warning in pod.warnings:
-            told.setdefault(warning, []).append(pod.name)
-    rows = output.columns("pod", "what keeps it from starting", title="Warnings of Kubernetes")
-    for warning, names in told.items():
+            found.setdefault(warning, []).append(pod.name)
+    rows = output.columns("pod", "warning", title="Warnings of Kubernetes")
+    for warning, names in found.items():
         rows.add_row(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", warning)
-    if told:
+    if found:
         output.screen().print(rows)
 
 
 def _print_steps(timeline: Sequence[view.Step], *, waits: bool) -> None:
-    steps = output.columns("when", "after", "step", "", title="What happened")
+    steps = output.columns("when", "after", "step", "", title="Timeline")
     for before, step in zip((*timeline[:1], *timeline), timeline, strict=False):
         after = (step.at - before.at).total_seconds()
         steps.add_row(output.moment(step.at, exact=True), f"+{after:.3f} s", step.name, step.text)
-    nothing = "It has not been tried yet." if waits else "penstockd remembers nothing of this job."
+    nothing = "Not tried to start yet." if waits else "penstockd has no timeline of this job."
     output.screen().print(steps if timeline else output.styled(nothing, "dim"))
 
 
@@ -185,7 +181,7 @@ def _facts(job: view.ShownJob) -> list[tuple[str, str]]:
     found = [
         ("job", f"{job.job} {job.name} of {job.user} in {job.partition}"),
         ("state", f"{_state(job)}, {output.duration(job.elapsed_seconds)}, restarts {job.restarts}"),
-        ("waits", waits),
+        ("reason", waits),
         ("submitted", output.moment(job.submitted)),
         ("started", output.moment(job.started)),
         ("ended", output.moment(job.ended)),
@@ -198,5 +194,5 @@ def _facts(job: view.ShownJob) -> list[tuple[str, str]]:
 
 
 def _state(job: view.ShownJob) -> str:
-    """With how it ended, once it has."""
+    """With exit code and signal once it has ended."""
     return job.state if job.exit_code is None else f"{job.state} {job.exit_code}:{job.signal or 0}"

@@ -1,4 +1,4 @@
-"""`penstock logs`: a job's output while it runs and afterwards, and what our own services say."""
+"""`penstock logs`: output of jobs, and logs of our daemons."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ SERVICES = ("penstockd", "collector", "intake")
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--stderr", "errors_too", is_flag=True, help="The job's stderr instead of its stdout.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job has ended.")
+@click.option("--stderr", "is_stderr", is_flag=True, help="The job's stderr instead of its stdout.")
 @click.option(
     "--daemon",
     "service",
     type=click.Choice(SERVICES),
     is_flag=False,
     flag_value="penstockd",
-    help="What one of our services says, penstockd if none is named.",
+    help="Show the log of a daemon; default penstockd.",
 )
 @options.results_option
-def logs(
-    job: str | None, folder: Path | None, service: str | None, *, follow: bool, errors_too: bool
-) -> None:
+def logs(job: str | None, folder: Path | None, service: str | None, *, follow: bool, is_stderr: bool) -> None:
     """Show a job's output, while it runs and afterwards.
 
-    Exit code 0: shown, and with -f the job has completed. 1: with -f, it ended otherwise. 3: there is no such
-    job, or no output of it.
+    Exit code 0: shown, and with -f the job has completed. 1: with -f, the job has failed. 3: no such job, or
+    it has no output.
 
     \b
     Examples:
@@ -50,9 +48,9 @@ def logs(
       penstock logs --daemon -f
     """
     if service is not None:
-        _say(service, follow=follow)
+        _show_log(service, follow=follow)
         return
-    stream: Literal["stdout", "stderr"] = "stderr" if errors_too else "stdout"
+    stream: Literal["stdout", "stderr"] = "stderr" if is_stderr else "stdout"
     found = view.Output(
         sources.SlurmCommands(), sources.Socket(), folder, job or "", stream, clock.SystemClock()
     )
@@ -64,17 +62,17 @@ async def _show(found: view.Output, *, follow: bool) -> None:
         sys.stdout.buffer.write(piece.data)
         sys.stdout.buffer.flush()
         if piece.began_again:
-            click.echo("penstock: the job began again", err=True)
+            click.echo("penstock: the job was requeued, its output starts again", err=True)
 
 
-def _say(service: str, *, follow: bool) -> None:
+def _show_log(service: str, *, follow: bool) -> None:
     lab = os.environ.get(wellknown.ENV_LAB, "")
     if not lab:
         _journal(service, follow=follow)
         return
     tail = tails.Tail(Path(lab) / "log" / f"{service}.log")
     if not tail.path.exists():
-        raise errors.PenstockError(f"the lab in {lab} has no {service}, or it has said nothing yet")
+        raise errors.PenstockError(f"no log of {service} in the lab {lab}")
     while True:
         for chunk in tail.more():
             sys.stdout.buffer.write(chunk)
@@ -91,6 +89,6 @@ def _journal(service: str, *, follow: bool) -> None:
         code = subprocess.run(argv, check=False).returncode
     except FileNotFoundError:
         raise errors.PenstockError(
-            "there is no journal on this host", hint="Look where its units log."
+            "journalctl is not installed on this host", hint="Read the log where the unit writes it."
         ) from None
     sys.exit(code)

@@ -1,8 +1,7 @@
-"""`penstock mkyaml` and `penstock mkinst`: from a command line to a manifest, and to a running instance.
+"""`penstock mkyaml` and `penstock mkinst`: print or create the pod of an instance.
 
-Both take the same words and go through the same checks; `mkyaml` prints what `mkinst` would create. The
-pod has the labels, namespace and security of a bridged job's pods. Give `--job-id` of a live Slurm job:
-penstockd removes pods whose job Slurm does not know.
+Both accept the same arguments and make the same checks. The pod has the labels, namespace and security of a
+bridged job's pods. `--job-id` must be that of a live Slurm job: penstockd removes pods of unknown jobs.
 """
 
 from __future__ import annotations
@@ -34,24 +33,23 @@ WORDS = (
     click.argument("class_name", metavar="CLASS"),
     click.argument("owner"),
     click.argument("command", nargs=-1, type=click.UNPROCESSED),
-    click.option("--job-id", type=JOB_ID, required=True, help="The Slurm job it belongs to."),
-    click.option("--account", default="", help="Its account, where namespaces go by account."),
-    click.option("--image", default="", help="Its image; the site's default when left out."),
-    click.option("--cpu", type=CPUS, help="CPUs; the class's when left out."),
-    click.option("--memory", default="", help="Memory as --mem takes it; the class's when left out."),
-    click.option("--site", "site_file", metavar="FILE", help="The site; else $PENSTOCK_SITE."),
+    click.option("--job-id", type=JOB_ID, required=True, help="Slurm job that it belongs to."),
+    click.option("--account", default="", help="Account, if the site's namespaces depend on it."),
+    click.option("--image", default="", help="Image; default: the site's."),
+    click.option("--cpu", type=CPUS, help="CPUs; default: the class's."),
+    click.option("--memory", default="", help="Memory, as for sbatch --mem; default: the class's."),
+    click.option("--site", "site_file", metavar="FILE", help="The site; default $PENSTOCK_SITE."),
 )
 
 
 def _options(command: Command) -> Command:
-    """The words both commands take."""
     return functools.reduce(lambda made, decorate: decorate(made), reversed(WORDS), command)
 
 
 @click.command()
 @_options
 def mkyaml(**words: Any) -> None:
-    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user, or a number).
+    """Print the manifest of an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user or a uid).
 
     \b
     Examples:
@@ -65,7 +63,7 @@ def mkyaml(**words: Any) -> None:
 @click.command()
 @_options
 def mkinst(**words: Any) -> None:
-    """Create a running instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user, or a number).
+    """Create an instance: FLAVOUR (gpu1, cpu), CLASS (std), OWNER (a user or a uid).
 
     \b
     Examples:
@@ -92,7 +90,7 @@ def manifests(
     memory: str,
     site_file: str | None,
 ) -> list[dict[str, Any]]:
-    """The namespace and the pod, or one line that says what is wrong with the call."""
+    """The namespace and the pod. Raises UsageError."""
     site = installation.chosen(site_file) or SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(
@@ -110,19 +108,19 @@ def manifests(
 
 def _known(table: dict[str, Any], name: str, noun: str) -> Any:
     if name not in table:
-        raise errors.UsageError(f"no {noun} is called {name!r}", hint=f"known: {', '.join(table)}")
+        raise errors.UsageError(f"unknown {noun} {name!r}", hint=f"known: {', '.join(table)}")
     return table[name]
 
 
 def _owner(name: str) -> launches.Owner:
     found = pods.owner_named(name)
     if found.uid == 0:
-        raise errors.UsageError("an instance does not run as root", hint="name the user it is for")
+        raise errors.UsageError("an instance must not run as root", hint="Name the user it is for.")
     return found
 
 
 def _memory(text: str) -> int:
-    """MiB; 0 where nothing was asked for."""
+    """MiB; 0 if not given."""
     if not text:
         return 0
     try:
@@ -130,7 +128,7 @@ def _memory(text: str) -> int:
     except Problem as problem:
         raise errors.UsageError(f"--memory: {problem.message}", hint=problem.hint) from problem
     if not 0 < amount <= MOST_MIB:
-        raise errors.UsageError(f"--memory: {text} is nothing a node can give", hint="as in 8G")
+        raise errors.UsageError(f"--memory: {text} is out of range", hint="Use an amount such as 8G.")
     return amount
 
 
@@ -148,12 +146,12 @@ def _image(text: str, site: SiteView) -> str:
 
 
 async def _create(kube: client.KubeClient, objects: Sequence[dict[str, Any]]) -> None:
-    """What stands around the pod may be there already; a pod of that name may not."""
+    """The namespace may exist already, the pod may not."""
     for item in objects:
         meta = item["metadata"]
         try:
             await kube.create(kinds.of(item), item, namespace=meta.get("namespace", ""))
         except errors.KubeConflict:
             if item["kind"] == "Pod":
-                hint = "choose another --job-id"
-                raise errors.UsageError(f"{meta['name']} is there already", hint=hint) from None
+                hint = "Choose another --job-id."
+                raise errors.UsageError(f"pod {meta['name']} already exists", hint=hint) from None

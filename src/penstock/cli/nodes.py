@@ -1,7 +1,4 @@
-"""`penstock nodes`: both views of every node side by side.
-
-Exit codes: 0 they agree; 1 they do not; 2 a wrong call or site file.
-"""
+"""`penstock nodes`."""
 
 from __future__ import annotations
 
@@ -22,10 +19,12 @@ from penstock.views import nodes as view
 @site_option
 @form_option
 def nodes(site_file: Path, form: str) -> None:
-    """Show every node as Slurm and as Kubernetes see it.
+    """Show every node in Slurm and in Kubernetes.
 
-    Amounts are CPUs / memory in GiB / GPUs. `jobs` is what Slurm gave away and what pods of jobs ask for,
-    `others` what other pods ask for, `free` what is left on both sides.
+    Amounts are CPUs / memory in GiB / GPUs. `allocated` is allocated to jobs by Slurm, `jobs` requested by
+    pods of jobs, `others` requested by other pods, `free` free on both sides.
+
+    Exit codes: 0 the two sides agree, 1 they disagree, 2 usage error or invalid site file.
 
     \b
     Examples:
@@ -38,7 +37,7 @@ def nodes(site_file: Path, form: str) -> None:
 
 
 def _print(found: view.Nodes) -> None:
-    sides = ("Slurm", "Kubernetes", "claims", "can give", "allocated", "jobs", "others", "free")
+    sides = ("Slurm", "Kubernetes", "configured", "allocatable", "allocated", "jobs", "others", "free")
     shown = output.columns("node", *sides, "")
     for node in found.nodes:
         states = (node.name, node.slurm_state.lower(), node.kubernetes_state)

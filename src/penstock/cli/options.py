@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ site_option = click.option(
     envvar=wellknown.ENV_SITE,
     default=wellknown.SITE_FILE,
     show_default=True,
-    help="The site file; also $PENSTOCK_SITE.",
+    help="Site file; also $PENSTOCK_SITE.",
 )
 form_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
@@ -26,5 +26,5 @@ results_option = click.option(
     "folder",
     default=installation.results,
     type=click.Path(path_type=Path),
-    help=f"Folder of all jobs' results; default ${wellknown.ENV_RESULTS}, else the site's.",
+    help=f"Results folder; default ${wellknown.ENV_RESULTS}, else the site's.",
 )

@@ -1,9 +1,8 @@
-"""Answers as they are printed: as JSON for programs, as tables for people.
+"""Prints results as JSON or as tables.
 
-Others chose the words in a table: names of jobs, reasons of nodes, complaints of programs. Nothing in a cell
-is taken for markup or a symbol, so that nobody's job name colours, hides or breaks what others see, and what
-does not fit is folded, not cut: the end of a reason is what one looks for. What goes into a pipe or a file is
-not folded at all: one row is one line. Times are local, with their date.
+Cells hold text of users and other programs, such as job names. Markup and emoji codes in them are not
+interpreted, so that no job name can break the output. Long cells are folded, not truncated, because the end
+of a reason matters most. Output to a pipe or a file is not folded: one row is one line. Times are local.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ if TYPE_CHECKING:  # rich costs more to import than most commands take
 
 
 Document = TypeVar("Document")
-_ENDLESS = 100_000  # columns of what is no terminal
+_ENDLESS = 100_000  # columns if the output is not a terminal
 
 
 def echo_json(document: Any) -> None:
-    """For programs: docs/reference/json.md."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def answer(document: Document, form: str, show: Callable[[Document], None]) -> None:
-    """As --format says."""
+    """Print as JSON, or by `show`."""
     if form == "json":
         echo_json(document)
     else:
@@ -41,7 +39,6 @@ def answer(document: Document, form: str, show: Callable[[Document], None]) -> N
 
 
 def screen() -> Console:
-    """Where tables are printed."""
     from rich import console
 
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _ENDLESS
@@ -49,7 +46,7 @@ def screen() -> Console:
 
 
 def moment(at: datetime.datetime | None, *, exact: bool = False) -> str:
-    """2026-01-31 21:00:00 KST; nothing for None."""
+    """Local time such as 2026-01-31 21:00:00 KST; empty for None."""
     if at is None:
         return ""
     local = at.astimezone()
@@ -57,7 +54,7 @@ def moment(at: datetime.datetime | None, *, exact: bool = False) -> str:
 
 
 def duration(seconds: int | None) -> str:
-    """1-02:03:04, as Slurm writes it."""
+    """Slurm's format, such as 1-02:03:04."""
     if seconds is None:
         return ""
     days, rest = divmod(seconds, 86400)
@@ -65,7 +62,7 @@ def duration(seconds: int | None) -> str:
 
 
 def columns(*headings: str, title: str = "", right: tuple[str, ...] = ()) -> Table:
-    """An empty table; those on the right are numbers."""
+    """An empty table; columns in `right` are aligned to the right."""
     from rich import table
 
     made = table.Table(box=None, pad_edge=False, title=title or None, title_justify="left")
@@ -76,7 +73,6 @@ def columns(*headings: str, title: str = "", right: tuple[str, ...] = ()) -> Tab
 
 
 def styled(words: str, style: str) -> Text:
-    """A cell in a colour."""
     from rich import text
 
     return text.Text(words, style=style, overflow="fold")

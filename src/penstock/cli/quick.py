@@ -1,8 +1,7 @@
-"""`penstock validate` without click: the words of a plain call, and the check itself, whoever read them.
+"""`penstock validate` without click: parses plain calls, and runs the check.
 
-click takes 10 to 25 ms to import, which is a third of the whole call. What is not plain (--help, an unknown
-option, a missing value) is left to click, which says what is wrong; so this has no messages of its own and
-the options are described in one place, validate.py.
+Importing click takes 10 to 25 ms, a third of the whole call. Calls that are not plain (--help, an unknown
+option, a missing value) are left to click, so error messages and help are only in validate.py.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ SEVERAL = {"--silence": "silence", "--with": "accepted"}
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The words of one call."""
-
     files: tuple[str, ...]
     style: str = "text"
     site_file: str | None = None
@@ -33,17 +30,17 @@ class Request(msgspec.Struct, frozen=True):
     quiet: bool = False
     no_summary: bool = False
     accepted: tuple[str, ...] = ()
-    """Words of a command line that sbatch has accepted."""
+    """Arguments that sbatch has accepted."""
 
 
 def validate(words: Sequence[str]) -> int | None:
-    """The exit status, or None when click should have a look at the call."""
+    """The exit status; None for a call that is left to click."""
     request = parse(words)
     return None if request is None else run(request)
 
 
 def parse(words: Sequence[str]) -> Request | None:
-    """What is asked for, when it is said in the plainest way."""
+    """Parse a plain call; None for any other."""
     given: dict[str, object] = {}
     several: dict[str, tuple[str, ...]] = {}
     files: list[str] = []
@@ -72,7 +69,7 @@ def parse(words: Sequence[str]) -> Request | None:
 
 
 def run(request: Request) -> int:
-    """Check and print; 0 when all are accepted, 1 when any is rejected, 2 when any could not be read."""
+    """Check and print; returns 0 if all are accepted, 1 if any is rejected, 2 if any could not be read."""
     checker = scripts.Checker.load(
         site_file=request.site_file,
         release=request.release,

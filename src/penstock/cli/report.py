@@ -1,6 +1,5 @@
-"""Findings in scripts as they are printed, in the manner of a good compiler.
-
-`file:line:column: error[code]: message`, the source line, a caret under the place, and what to do about it.
+"""Prints diagnostics of scripts like a compiler: `file:line:column: error[code]: message`, the source line, a
+caret, and a hint.
 """
 
 from __future__ import annotations
@@ -22,47 +21,46 @@ Verdict = tuple[Source, Result]
 def print_text(
     verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True, to_stderr: bool = False
 ) -> None:
-    """All findings, then one line that sums up; on standard error where the output is for a program."""
+    """Print all diagnostics and a summary line."""
     stream = sys.stderr if to_stderr else sys.stdout
     colour = stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
-    said = [
+    parts = [
         _render(source, found, colour=colour)
         for source, result in verdicts
         for found in result.diagnostics
         if not quiet or found.severity == "error"
     ]
     if summary:
-        said.append(_summary(verdicts, colour=colour))
-    text = "".join(f"{part}\n" for part in said)
+        parts.append(_summary(verdicts, colour=colour))
+    text = "".join(f"{part}\n" for part in parts)
     if not to_stderr:
         emit(text)
     elif sys.stderr is not None:
         sys.stderr.write(text)
 
 
-def emit(said: str | bytes) -> None:
-    """To standard output, all of it now: text as the terminal takes it, bytes as they are.
+def emit(content: str | bytes) -> None:
+    """Write to standard output and flush: text in the terminal's encoding, bytes unchanged.
 
-    One that is closed, or cannot take it, is an error in words. A reader who has gone is not: see main.py.
+    Raises UsageError if it is closed or cannot be written, and BrokenPipeError, which main.py handles.
     """
     if sys.stdout is None:
         raise errors.UsageError("cannot print: standard output is closed")
     try:
-        if isinstance(said, bytes):
-            sys.stdout.buffer.write(said)
+        if isinstance(content, bytes):
+            sys.stdout.buffer.write(content)
         else:
             encoding = sys.stdout.encoding or "utf-8"
-            sys.stdout.write(said.encode(encoding, "replace").decode(encoding))
+            sys.stdout.write(content.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at exit
         raise errors.UsageError(f"cannot print: {os.strerror(error.errno or 0).lower()}") from error
 
 
 def complain(text: str) -> None:
-    """One line to standard error, if anybody listens there."""
     if sys.stderr is not None:
         sys.stderr.write(f"penstock: {text}\n")
 
@@ -79,7 +77,7 @@ def _render(source: Source, found: Diagnostic, *, colour: bool) -> str:
 
 
 def _excerpt(data: bytes, found: Diagnostic) -> list[str]:
-    """The source line, cut to what fits around the place, and the caret under it."""
+    """The source line, truncated around the column, and the caret."""
     line = _line(data, found.line)
     if not line.strip():
         return []

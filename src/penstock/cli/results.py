@@ -1,4 +1,4 @@
-"""`penstock results`: what is left of a job, and whether it is still as it was collected."""
+"""`penstock results`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from penstock.views import sources
 @options.results_option
 @options.form_option
 def results(job: str, folder: Path | None, form: str, *, verify: bool) -> None:
-    """Show what is left of a job; with --verify, whether it is still as it was collected.
+    """Show a job's results; with --verify, whether they are unchanged since they were collected.
 
-    Exit code 0: there and, if asked, unchanged. 1: changed, incomplete or not yours. 3: there are none (yet).
+    Exit code 0: complete and, with --verify, unchanged. 1: changed, incomplete or no permission. 3: no
+    results (yet).
 
     \b
     Examples:
@@ -34,8 +35,8 @@ def results(job: str, folder: Path | None, form: str, *, verify: bool) -> None:
     """
     if folder is None:
         raise errors.UsageError(
-            "where are the results?",
-            hint=f"Set {wellknown.ENV_RESULTS} or {wellknown.ENV_SITE}, or give --results DIR.",
+            "the results folder is unknown",
+            hint=f"Set {wellknown.ENV_RESULTS} or {wellknown.ENV_SITE}, or use --results DIR.",
         )
     found = asyncio.run(view.results(sources.SlurmCommands(), folder, job, verify=verify))
     output.answer(found, form, lambda shown: click.echo("\n".join(map(_shown, shown.results)), nl=False))
@@ -53,7 +54,7 @@ def _shown(found: resultpaths.Found) -> str:
 
 
 def _local(at: str) -> str:
-    """The summary's UTC as this host's time; its owner may have written anything there."""
+    """Local time; unchanged if it is not a time, because the owner may have edited the summary."""
     try:
         return output.moment(datetime.datetime.fromisoformat(at))
     except ValueError:
@@ -62,7 +63,7 @@ def _local(at: str) -> str:
 
 def _verdict(checked: checksums.Verdict) -> list[str]:
     if checked.is_clean:
-        return [f"{'verified':<10} {checked.good} files are as they were collected"]
+        return [f"{'verified':<10} {checked.good} files are unchanged"]
     lines = [f"{'changed':<10} {name}" for name in checked.changed]
     lines += [f"{'missing':<10} {name}" for name in checked.missing]
     return lines + [f"{'new':<10} {name}" for name in checked.unlisted]

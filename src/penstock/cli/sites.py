@@ -1,7 +1,7 @@
-"""`penstock init`, `render`, `apply` and `uninstall`: a site file and what comes of it.
+"""`penstock init`, `render`, `apply` and `uninstall`.
 
-Exit codes: 0 done, or nothing to do; 1 failed, or with --diff and --dry-run there are differences; 2 a wrong
-call or a wrong site file.
+Exit codes: 0 done or nothing to do; 1 failed, or with --diff and --dry-run there are differences; 2 usage
+error or invalid site file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +36,27 @@ MARKS = {
 @site_option
 @form_option
 @click.option("--only", multiple=True, type=click.Choice(sitefiles.KINDS), help="Only this part; repeatable.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write below this folder.")
-@click.option("--diff", "show_diff", is_flag=True, help="Show what is different from what is live.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write files to this folder.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show differences from the live site.")
 def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, show_diff: bool) -> None:
-    """Show every file and object that a site file stands for; nothing is changed.
+    """Show the files and objects rendered from a site file; nothing is changed.
 
     \b
     Examples:
       penstock render --site site.yaml                 everything
-      penstock render --only slurm --only kubernetes   a part of it
-      penstock render --diff                           what differs from the live site (exit 1 if anything)
+      penstock render --only slurm --only kubernetes   only these parts
+      penstock render --diff                           differences from the live site (exit 1 if any)
       penstock render --out /tmp/rendered              as files
     """
     preview = previews.preview(loader.load(site_file), only or sitefiles.KINDS)
     if show_diff:
-        sys.exit(_show_differences(preview))
+        differences = list(preview.differences())
+        for name, before, after in differences:
+            _echo_diff(name, before, after)
+        sys.exit(1 if differences else 0)
     if out is not None:
         preview.write_below(out)
-        click.echo(f"{len(preview.files)} files are in {out}.")
+        click.echo(f"Wrote {len(preview.files)} files to {out}.")
         return
     texts = {str(file.path): file.content.decode() for file in preview.files}
     if form == "json":
@@ -61,14 +64,6 @@ def render(site_file: Path, form: str, only: tuple[str, ...], out: Path | None, 
     else:
         for name, text in texts.items():
             click.echo(f"# ---- {name}\n{text}")
-
-
-def _show_differences(preview: previews.Preview) -> int:
-    code = 0
-    for name, before, after in preview.differences():
-        code = 1
-        _echo_diff(name, before, after)
-    return code
 
 
 def _echo_diff(name: str, before: str, after: str) -> None:
@@ -81,19 +76,24 @@ def _echo_diff(name: str, before: str, after: str) -> None:
 
 
 # -- apply ---------------------------------------------------------------------------------------------------
-@click.command()
-@site_option
-@form_option
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
-@click.option("--force", is_flag=True, help="Also if jobs would be lost or a check fails.")
-def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool, force: bool) -> None:
-    """Install hooks, settings and Kubernetes objects; all or nothing.
+def _plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    dry = click.option(
+        "--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if not empty)."
+    )
+    yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+    skip = click.option("--no-kubernetes", is_flag=True, help="Do not change Kubernetes.")
+    return site_option(form_option(dry(yes(skip(command)))))
 
-    Files that change are kept, the new slurm.conf is tried before it is used, and when slurmctld does not
-    come up everything goes back. Partitions and settings that the site file does not name are left alone.
-    A call that was killed is put right by the next one.
+
+@click.command()
+@_plan_options
+@click.option("--force", is_flag=True, help="Go on even if jobs would be lost or a check fails.")
+def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool, force: bool) -> None:
+    """Install hooks, settings and Kubernetes objects, atomically.
+
+    Changed files are backed up, the new slurm.conf is tested before it is used, and everything is rolled back
+    if slurmctld does not come up. Partitions and settings that the site file does not name are not changed.
+    An interrupted call is recovered by the next one.
 
     \b
     Examples:
@@ -112,19 +112,17 @@ def apply(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: b
         checks.doubts += [f"{harm}; {harm.remedy}" for harm in plan.harms]
         _agree(plan, form, dry_run=dry_run, yes=yes, checks=checks, force=force)
         installer.install(plan)
-    _say(form, "Nothing to do." if plan.empty else "Installed. `penstock doctor` says whether all is well.")
+    _echo_text(
+        form, "Nothing to do." if plan.empty else "Installed. Run `penstock doctor` to check the site."
+    )
 
 
 @click.command()
-@site_option
-@form_option
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if there is any).")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--no-kubernetes", is_flag=True, help="Leave Kubernetes alone.")
+@_plan_options
 def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernetes: bool) -> None:
-    """Return to the state before the first `penstock apply`.
+    """Restore the state before the first `penstock apply`.
 
-    What somebody else has changed since in slurm.conf or in the site's own job_submit.lua stays.
+    Others' later changes of slurm.conf and of the site's own job_submit.lua are kept.
 
     \b
     Example:
@@ -137,20 +135,18 @@ def uninstall(site_file: Path, form: str, dry_run: bool, yes: bool, no_kubernete
         plan = installer.plan_uninstall()
         _agree(plan, form, dry_run=dry_run, yes=yes)
         installer.uninstall(plan)
-    _say(form, _taken_back(site, installer, plan))
+    _echo_text(form, _uninstalled(site, installer, plan))
 
 
-def _taken_back(site: schema.Site, installer: installers.Installer, plan: plans.Plan) -> str:
+def _uninstalled(site: schema.Site, installer: installers.Installer, plan: plans.Plan) -> str:
     if plan.installed.objects:
-        return "Everything is as it was before but for Kubernetes: `penstock uninstall` takes that back, too."
+        return "Everything is restored except Kubernetes: run `penstock uninstall` to restore that, too."
     if plan.empty:
         return "Nothing was installed."
     left = list(leftovers.remaining(site, installer.cluster))
     if not left:
-        return "Everything is as it was before."
-    return "\n  ".join(
-        ("slurm.conf, hooks and settings are as they were before. What is still there:", *left)
-    )
+        return "Everything is restored."
+    return "\n  ".join(("slurm.conf, hooks and settings are restored. These remain:", *left))
 
 
 def _agree(
@@ -162,7 +158,7 @@ def _agree(
     checks: preflight.Checks | None = None,
     force: bool = False,
 ) -> None:
-    """Show what is to be done and what speaks against it, and go on only if it may be."""
+    """Show the plan and its problems; exit unless it may be carried out."""
     checks = checks or preflight.Checks()
     _show_plan(plan, form, checks.lines)
     checks.require(force=force)
@@ -171,21 +167,21 @@ def _agree(
     if dry_run:
         sys.exit(0 if plan.empty else 1)
     if not plan.empty and not yes:
-        click.confirm("Do this?", abort=True)
+        click.confirm("Continue?", abort=True)
 
 
 def _recover(installer: installers.Installer, *, dry_run: bool) -> None:
     if dry_run and installer.store.journal_path.exists():
         raise errors.InstallError(
-            "an earlier call was cut short: what is to be done is known once that has been put right",
-            hint="The same call without --dry-run does that first, and then asks.",
+            "an earlier call was interrupted; the plan is unknown until that is recovered",
+            hint="Run the same command without --dry-run: it recovers first, then asks.",
         )
-    said = installer.recover()
-    if said:
-        click.echo(f"penstock: {said}", err=True)
+    message = installer.recover()
+    if message:
+        click.echo(f"penstock: {message}", err=True)
 
 
-def _say(form: str, text: str) -> None:
+def _echo_text(form: str, text: str) -> None:
     if form == "table":
         click.echo(text)
 
@@ -208,25 +204,25 @@ def _show_plan(plan: plans.Plan, form: str, problems: Sequence[str]) -> None:
 @click.option("--site", "site_file", type=click.Path(path_type=Path), default=wellknown.SITE_FILE,
               envvar=wellknown.ENV_SITE, show_default=True, help="Where to write it.")  # fmt: skip
 @form_option
-@click.option("--yes", is_flag=True, help="Ask nothing.")
-@click.option("--force", is_flag=True, help="Write over a site file that is there.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Overwrite an existing site file.")
 @click.option("--slurm-conf", envvar=wellknown.ENV_SLURM_CONF, default="/etc/slurm/slurm.conf")
 @click.option("--kubeconfig", "config", envvar=wellknown.ENV_KUBECONFIG, default="~/.kube/config")
 @click.option("--partition", default=draft.PARTITION, show_default=True, help="Name of the new partition.")
-@click.option("--nas", default="", help="Shared folder that users and pods see.")
-@click.option("--image", default="", help="Image of scripts that name none.")
-@click.option("--set", "settings", multiple=True, metavar="SECTION.KEY=VALUE", help="More of the file.")
+@click.option("--nas", default="", help="Shared folder of users and pods.")
+@click.option("--image", default="", help="Default image.")
+@click.option("--set", "settings", multiple=True, metavar="SECTION.KEY=VALUE", help="Other keys of the file.")
 def init(site_file: Path, form: str, yes: bool, force: bool, **options: Any) -> None:
-    """Write a first site file by looking at Slurm and Kubernetes.
+    """Write a first site file from what Slurm and Kubernetes report.
 
     \b
     Examples:
-      penstock init                                    asks what it cannot see
+      penstock init                                    asks for the rest
       penstock init --yes --nas /nas --image debian:12
       penstock init --yes --set penstockd.libexec=/opt/penstock/libexec
     """
     if site_file.exists() and not force:
-        raise errors.UsageError(f"{site_file} is there already", hint="--force writes over it.")
+        raise errors.UsageError(f"{site_file} already exists", hint="Use --force to overwrite it.")
     if not yes:
         for key, question in (("partition", "New partition"), ("nas", "Shared folder"), ("image", "Image")):
             options[key] = click.prompt(question, default=options[key], show_default=True)
@@ -249,7 +245,7 @@ def _wishes(options: dict[str, Any]) -> draft.Wishes:
         section, _, name = key.partition(".")
         if not name:
             raise errors.UsageError(
-                f"--set {setting}", hint="Write SECTION.KEY=VALUE, as penstockd.socket=/run/p."
+                f"invalid --set {setting}", hint="Use SECTION.KEY=VALUE, such as penstockd.socket=/run/p."
             )
         words = value.split(",") if "," in value or name == "restart" else value
         overrides.setdefault(section, {})[name] = int(value) if value.isdigit() else words
@@ -269,19 +265,19 @@ def _admin_kubeconfig(options: dict[str, Any]) -> Path:
 def _show_draft(made: draft.Draft, site_file: Path) -> None:
     click.echo(f"Wrote {site_file}.")
     for label, names in (
-        ("known to both", made.matched),
+        ("in Slurm and Kubernetes", made.matched),
         ("only in Slurm", made.only_slurm),
         ("only in Kubernetes", made.only_kubernetes),
-        ("left out, as slurmds on other hosts cannot reach penstockd", made.left_out),
+        ("left out, because slurmds on other hosts cannot reach penstockd", made.left_out),
     ):
         if names:
             click.echo(f"  {label}: {', '.join(names)}")
     for slurm, kubernetes in made.renamed:
         click.secho(
-            f"  {slurm} is called {kubernetes} in Kubernetes, and the names must be equal: "
-            f"write NodeName={kubernetes} NodeHostname={slurm} into slurm.conf",
+            f"  {slurm} is named {kubernetes} in Kubernetes, but names must be equal: "
+            f"set NodeName={kubernetes} NodeHostname={slurm} in slurm.conf",
             fg="yellow",
         )
     for remark in made.remarks:
         click.secho(f"  {remark}", fg="yellow")
-    click.echo("Look at it, then: penstock apply --dry-run")
+    click.echo("Review it, then run: penstock apply --dry-run")
