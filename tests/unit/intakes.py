@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock import errors
-from penstock.intake import cycle, settings
+from penstock.intake import cycle, settings, slurmaccess
 from penstock.journal import database, entries
 from penstock.nas import dropfolder
 from penstock.slurm import answers, spools, submissions
@@ -55,24 +55,24 @@ class Faults:
 
 
 @dataclasses.dataclass
-class FakeSlurm:
+class FakeSlurm(slurmaccess.SlurmAccess):
     """Slurm and the spool, which survive a crash of the intake."""
 
     faults: Faults
     jobs: list[submissions.Submission] = dataclasses.field(default_factory=list)
     traces: dict[str, answers.Answer] = dataclasses.field(default_factory=dict)
     saying: list[answers.Answer] = dataclasses.field(default_factory=list)
-    """To be given instead of a job, the first first."""
+    """Answers to the next submissions, instead of a job."""
     traceless: bool = False
-    """sbatch is always killed together with us, and nobody can tell what it did."""
+    """sbatch is always killed with the intake and leaves no trace."""
     under_way: set[str] = dataclasses.field(default_factory=set)
     asked: int = 0
-    spool: spools.Spool | None = None
-    """The true one, where its files are what matters; sbatch leaves nothing in it."""
+    real_spool: spools.Spool | None = None
+    """For tests of its files; sbatch writes nothing to it."""
     silent: int = 0
-    """How many questions cannot be answered."""
+    """Number of questions that fail."""
     blind: int = 0
-    """How many answers after those lack what slurmctld has not told the accounting yet."""
+    """Number of following answers without the jobs that accounting does not know yet."""
 
     async def submit(self, wanted: submissions.Submission) -> answers.Answer:
         self.faults.point()
@@ -98,25 +98,25 @@ class FakeSlurm:
         return {job.token: str(number) for number, job in numbered if job.uid == uid and job.token in tokens}
 
     def trace(self, token: str) -> answers.Answer | None:
-        if self.spool is not None:
-            return self.spool.read(token, code=None) if self.spool.started(token) else None
+        if self.real_spool is not None:
+            return self.real_spool.read(token, code=None) if self.real_spool.started(token) else None
         return self.traces.get(token)
 
     def running(self, token: str) -> bool:
         return token in self.under_way
 
     def rebooted(self) -> bool:
-        return self.spool is not None and not self.spool.same_boot
+        return self.real_spool is not None and not self.real_spool.same_boot
 
     def keep_doubt(self, tokens: Collection[str]) -> None:
         self.faults.point()
-        if self.spool is not None:
-            self.spool.keep_doubt(tokens)
+        if self.real_spool is not None:
+            self.real_spool.keep_doubt(tokens)
 
     def clear(self, token: str) -> None:
         self.faults.point()
-        if self.spool is not None:
-            self.spool.clear(token)
+        if self.real_spool is not None:
+            self.real_spool.clear(token)
         self.traces.pop(token, None)
 
 

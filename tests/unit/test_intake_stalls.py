@@ -178,7 +178,7 @@ class TestOneBrokenFile:
         spool, boot = nas.parent / "spool", nas.parent / "boot_id"
         boot.write_text("1")
         monkeypatch.setattr(spools, "BOOT_ID", boot)
-        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(spool))
+        slurm = intakes.FakeSlurm(intakes.Faults(), real_spool=spools.Spool(spool))
         here = harness(nas, slurm)
         intakes.drop(nas, "b.sh")
         while not slurm.jobs:
@@ -189,7 +189,7 @@ class TestOneBrokenFile:
             (entry,) = here.clerk.journal.open()
             here.clerk.journal.put(msgspec.structs.replace(entry, state=entries.WAITING))
             boot.write_text("2")
-            slurm.spool = spools.Spool(spool)
+            slurm.real_spool = spools.Spool(spool)
         else:
             (spool / f"{slurm.jobs[0].token}.err").write_bytes(spools.BEGUN)
         self.broken = {work.name}

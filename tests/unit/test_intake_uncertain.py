@@ -33,7 +33,7 @@ class TestReboots:
 
     async def submitted(self, nas: Path) -> intakes.Harness:
         """A submitted file whose job only slurmctld knows."""
-        slurm = intakes.FakeSlurm(intakes.Faults(), spool=spools.Spool(nas.parent / "spool"))
+        slurm = intakes.FakeSlurm(intakes.Faults(), real_spool=spools.Spool(nas.parent / "spool"))
         here = harness(nas, slurm)
         await here.look()
         intakes.drop(nas, "a.sh")
@@ -46,7 +46,7 @@ class TestReboots:
         boot.write_text("2")
 
     def restart(self, here: intakes.Harness) -> None:
-        here.slurm.spool = spools.Spool(here.folder.parent / "spool")
+        here.slurm.real_spool = spools.Spool(here.folder.parent / "spool")
         here.start()
 
     async def test_doubt_survives_second_start(self, nas: Path, boot: Path) -> None:

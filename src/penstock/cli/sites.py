@@ -31,7 +31,6 @@ MARKS = {
 }
 
 
-# -- render --------------------------------------------------------------------------------------------------
 @click.command()
 @site_option
 @form_option
@@ -75,7 +74,6 @@ def _echo_diff(name: str, before: str, after: str) -> None:
         click.secho(line, fg=colours.get(line[:1]))
 
 
-# -- apply ---------------------------------------------------------------------------------------------------
 def _plan_options(command: Callable[..., None]) -> Callable[..., None]:
     dry = click.option(
         "--dry-run", is_flag=True, help="Show the plan and change nothing (exit 1 if not empty)."
@@ -199,7 +197,6 @@ def _show_plan(plan: plans.Plan, form: str, problems: Sequence[str]) -> None:
         click.echo(f"    keep    {kept}")
 
 
-# -- init ----------------------------------------------------------------------------------------------------
 @click.command()
 @click.option("--site", "site_file", type=click.Path(path_type=Path), default=wellknown.SITE_FILE,
               envvar=wellknown.ENV_SITE, show_default=True, help="Where to write it.")  # fmt: skip

@@ -15,6 +15,7 @@ import math
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,8 +29,8 @@ from penstock.intake import (
     hosttrouble,
     inspection,
     messages,
-    protocols,
     settings,
+    slurmaccess,
     verdicts,
 )
 from penstock.journal import entries
@@ -51,7 +52,7 @@ class Clerk:
         self,
         site: settings.Settings,
         journal: entries.Journal,
-        slurm: protocols.Slurm,
+        slurm: slurmaccess.SlurmAccess,
         clock: clock.Clock,
         *,
         instance: str,
@@ -84,7 +85,6 @@ class Clerk:
         earlier run could not be read. None after a while without either.
         """
 
-    # -- Slurm's answers -------------------------------------------------------------------------------------
     def collect(self) -> None:
         """Record every answer that has arrived; needs no NAS."""
         for task in [task for task in self.submissions if task.done()]:
@@ -115,10 +115,9 @@ class Clerk:
             self._delay(claim, f"waiting: {answer.words}", now)
         elif answer.kind == "rejected":
             log.info("%r of uid %d is refused by Slurm: %s", claim.name, claim.uid, answer.words)
-            lines = answer.words.split("\n")
+            lines, refused = answer.words.split("\n"), "Slurm refused it"
             details = [f"  {line}" for line in lines]
-            letter = messages.refusal(claim.name, claim.token, "Slurm refused it", verdicts.AGAIN, details)
-            self._refuse(claim, f"Slurm refused it: {lines[-1]}", letter)
+            self._refuse(claim, f"{refused}: {lines[-1]}", refused, verdicts.AGAIN, details)
         elif answer.kind == "later":
             self._note(claim, entries.WAITING, words=answer.words)
             claim.phase, claim.words = "check", f"waiting: {answer.words}"
@@ -158,7 +157,6 @@ class Clerk:
     def _is_held(self, uid: int, now: float) -> bool:
         return max(self.held.get(uid, 0.0), self.held.get(EVERYBODY, 0.0)) > now
 
-    # -- after a start ---------------------------------------------------------------------------------------
     def recover(self, folder: dropfolder.Folder) -> None:
         """Take up the claims and journal entries of an earlier process."""
         left, broken = claims.existing(folder)
@@ -196,7 +194,6 @@ class Clerk:
         self.journal.put(msgspec.structs.replace(entry, state=ended, words=words))
         self.slurm.clear(entry.token)
 
-    # -- one pass --------------------------------------------------------------------------------------------
     def scan(self, folder: dropfolder.Folder, moved: frozenset[str]) -> None:
         """List submit/ and queue the files that are complete."""
         now = self.clock.now()
@@ -338,13 +335,13 @@ class Clerk:
         elif isinstance(verdict, inspection.Unsettled):
             claim.stamp, claim.due = verdict.stamp, now + self.site.settle_seconds
             claim.words = "still being written"
-        elif isinstance(verdict, verdicts.Refused):
+        elif isinstance(verdict, inspection.Refusal):
             if verdict.temporary and not self.unknown_owners.has_expired(verdict.uid, now):
-                self._delay(claim, f"waiting: {verdict.words}", now)
+                self._delay(claim, f"waiting: {verdict.reason}", now)
                 return
             claim.uid, claim.mode = verdict.uid, verdict.mode
-            log.warning("%r of uid %d is refused: %s", claim.name, claim.uid, verdict.words)
-            self._refuse(claim, verdict.words, verdict.letter)
+            log.warning("%r of uid %d is refused: %s", claim.name, claim.uid, verdict.reason)
+            self._refuse(claim, verdict.reason, verdict.reason, verdict.advice, verdict.details)
         else:
             claim.uid, claim.mode, claim.words = verdict.submission.uid, verdict.mode, ""
             self.unknown_owners.clear(claim.uid)
@@ -352,7 +349,8 @@ class Clerk:
             claim.phase = "busy"
             self.submissions[asyncio.ensure_future(self.slurm.submit(verdict.submission))] = claim
 
-    def _refuse(self, claim: Claim, words: str, letter: str) -> None:
+    def _refuse(self, claim: Claim, words: str, reason: str, advice: str, details: Sequence[str]) -> None:
+        letter = messages.refusal(claim.name, claim.token, reason, advice, details)
         self._note(claim, entries.REFUSED, words=words, letter=letter)
         claim.phase, claim.tries, claim.due = "file", 0, 0.0
 

@@ -43,6 +43,7 @@ class Refusal(msgspec.Struct, frozen=True):
     mode: int = 0
     temporary: bool = False
     """The host may be unable to tell at the moment: refused only after a grace period."""
+    details: tuple[str, ...] = ()
 
 
 class Unsettled(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock import clock as clocks
 from penstock import errors, systemd, wellknown
-from penstock.intake import claims, cycle, messages, protocols, publisher, settings
+from penstock.intake import claims, cycle, messages, publisher, settings, slurmaccess
 from penstock.journal import database, entries
 from penstock.nas import dropfolder, events
 from penstock.slurm import spools
@@ -163,7 +163,7 @@ def start(site: settings.Settings, *, adopt: str = "", fingerprint: str = "") ->
     lock = database.lock(state, settings=fingerprint)
     with contextlib.closing(database.connect(state / "journal.db")) as connection:
         spool = spools.Spool(state / "spool")
-        slurm = protocols.RealSlurm(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)
+        slurm = slurmaccess.SlurmAccess(spool, slurm_conf=site.slurm_conf, seconds=site.sbatch_seconds)
         journal = entries.Journal(connection)
         instance = database.instance(connection)
         if adopt and (adopt == instance or not re.fullmatch("[0-9a-f]+", adopt)):

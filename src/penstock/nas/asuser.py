@@ -43,14 +43,7 @@ class User(msgspec.Struct, frozen=True):
         except KeyError:
             raise errors.UsageError(f"no user of this host has uid {uid}") from None
         groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-        return cls(
-            uid=uid,
-            gid=entry.pw_gid,
-            name=entry.pw_name,
-            home=entry.pw_dir,
-            groups=groups,
-            shell=entry.pw_shell or "/bin/sh",
-        )
+        return cls(uid, entry.pw_gid, entry.pw_name, entry.pw_dir, groups, entry.pw_shell or "/bin/sh")
 
 
 class _Answer(msgspec.Struct):
@@ -110,7 +103,8 @@ def _run_child(user: User, function: Callable[[], Any], writing: int) -> NoRetur
     except BaseException:  # noqa: BLE001  # passed on with its traceback; nothing may unwind past the fork
         answer = _Answer(message="the child process failed", trace=traceback.format_exc())
     try:
-        _write_all(writing, _packed(answer))
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(_packed(answer))
     finally:
         os._exit(0)
 
@@ -123,12 +117,6 @@ def _packed(answer: _Answer) -> bytes:
         return msgspec.json.encode(_Answer(answer.result, answer.errno, *escaped))
     except (TypeError, ValueError):
         return msgspec.json.encode(_Answer(message="the child process failed", trace=traceback.format_exc()))
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _read_all(descriptor: int, *, deadline: float) -> bytes | None:

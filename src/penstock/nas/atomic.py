@@ -9,7 +9,24 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, prefix: str) -> Iterator[int]:
+    """A descriptor of a temporary file, which replaces `path` if the block succeeds."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+    try:
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
 
 
 def write(
@@ -24,21 +41,14 @@ def write(
 
     Without `durable` a power cut may lose the file: enough for one that is rewritten every few seconds.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            if owner is not None:
-                os.fchown(stream.fileno(), *owner)
-            os.fchmod(stream.fileno(), mode)
+    with replacing(path, prefix=f".{path.name[:100]}.") as descriptor:
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        os.fchmod(descriptor, mode)
+        with os.fdopen(descriptor, "wb", closefd=False) as stream:
             stream.write(content)
-            stream.flush()
-            if durable:
-                os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
+        if durable:
+            os.fsync(descriptor)
     if durable:
         sync_directory(path.parent)
 

@@ -107,9 +107,6 @@ def _write_summary(folder: Path, found: summarising.Summary) -> None:
     atomic.write(folder / summarising.TEXT_NAME, summarising.as_text(found).encode())
 
 
-# -- output files ----------------------------------------------------------------------------------
-
-
 def _copy_logs(plan: Plan, folder: Path, notes: outputs.Notes) -> None:
     """Copied, never linked: a later attempt truncates the original."""
     attempt = plan.attempt
@@ -137,9 +134,6 @@ def _copy_log(source: bytes, target: Path, plan: Plan, notes: outputs.Notes) -> 
         why = getattr(error, "strerror", None) or "not a regular file"
         notes.add_general(f"{target.name}: {source.decode(errors='replace')} could not be read: {why}")
         atomic.write(target, b"")
-
-
-# -- outputs ---------------------------------------------------------------------------------------
 
 
 def _collect_outputs(plan: Plan, folder: Path, notes: outputs.Notes) -> summarising.Outputs:

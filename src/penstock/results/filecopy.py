@@ -11,8 +11,9 @@ import errno
 import fcntl
 import os
 import stat
-import tempfile
 from pathlib import Path
+
+from penstock.nas import atomic
 
 UNFINISHED = ".penstock-copying-"  # prefix of temporary files
 _CHUNK = 1 << 20
@@ -43,49 +44,30 @@ def copy(source: Path | bytes, target: Path, *, at_most: int | None = None) -> i
     reading = open_file(source)
     try:
         size = os.fstat(reading).st_size
-        _write_whole(reading, target, size if at_most is None else min(size, at_most))
-        return 0 if at_most is None else max(size - at_most, 0)
-    finally:
-        os.close(reading)
-
-
-def _write_whole(reading: int, target: Path, size: int) -> None:
-    writing, temporary = tempfile.mkstemp(dir=target.parent, prefix=UNFINISHED)
-    try:
-        try:
-            _clone_or_copy(reading, writing, size)
+        wanted = size if at_most is None else min(size, at_most)
+        with atomic.replacing(target, prefix=UNFINISHED) as writing:
+            _clone_or_copy(reading, writing, wanted)
             before = os.fstat(reading)
             os.fchmod(writing, 0o600 | (before.st_mode & 0o755))
             os.utime(writing, ns=(before.st_atime_ns, before.st_mtime_ns))
             os.fsync(writing)
-        finally:
-            os.close(writing)
-        Path(temporary).replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
+        return size - wanted
+    finally:
+        os.close(reading)
 
 
 def _clone_or_copy(reading: int, writing: int, size: int) -> None:
     """Copy no more than the initial size: a growing file must not take forever."""
-    if size == os.fstat(reading).st_size and clone(reading, writing):
-        return
+    if size == os.fstat(reading).st_size:
+        with contextlib.suppress(OSError):  # the file system cannot clone
+            fcntl.ioctl(writing, _FICLONE, reading)
+            return
     left = size
     while left and (chunk := os.read(reading, min(left, _CHUNK))):
         left -= len(chunk)
         view = memoryview(chunk)
         while view:
             view = view[os.write(writing, view) :]
-
-
-def clone(reading: int, writing: int) -> bool:
-    """Share the blocks (FICLONE), if the file system supports that."""
-    try:
-        fcntl.ioctl(writing, _FICLONE, reading)
-    except OSError:
-        return False
-    return True
 
 
 def link_or_copy(source: Path, target: Path, *, link_from: int = 0) -> None:

@@ -71,9 +71,6 @@ def _link_tree(source: Path, target: Path) -> None:
         filecopy.link_or_copy(source, target)
 
 
-# -- after the new folder is in place --------------------------------------------------------------
-
-
 def clear(old: Path, folder: Path) -> None:
     """Empty `old`, which `folder` has replaced; files that only `old` has are moved to `folder`."""
     own = folder / f"attempt-{_number(old, folder)}"

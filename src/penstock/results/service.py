@@ -99,8 +99,6 @@ class Collector:
             log.error("%s %s", error.message, error.hint)
         log.info("collecting from %s into %s", self.settings.state, self.settings.results)
 
-    # -- one round ---------------------------------------------------------------------------------
-
     def round(self) -> None:
         """Reap children, ask Slurm about new records, start children."""
         self._reap()
@@ -204,8 +202,6 @@ class Collector:
                 continue
             if entry.name.endswith(".json") and not entry.name.startswith("."):
                 yield entry.name
-
-    # -- children ----------------------------------------------------------------------------------
 
     def _fork(self, work: Callable[[], bool]) -> int:
         return children.fork(work, lock=self.lock)
