@@ -1,6 +1,4 @@
-"""`penstock explain`: the request to Slurm, the pods, and what has no effect in pods. What Slurm decides only
-at start is shown as the minimum that it may allocate, and marked as such.
-"""
+"""`penstock explain`. What Slurm decides only at start is shown as the minimum that it may allocate."""
 
 from __future__ import annotations
 
@@ -115,7 +113,6 @@ def _as_text(value: Any) -> Any:
 
 
 def _warnings(diagnostics: Iterable[Diagnostic]) -> list[str]:
-    """Each warning once, with its lines."""
     lines: dict[str, list[int]] = {}
     for found in diagnostics:
         if found.severity == "warning":

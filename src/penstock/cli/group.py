@@ -21,7 +21,6 @@ IN_THE_LAB = ("demo", "lab")  # commands of penstock-lab
 
 @functools.cache
 def added() -> dict[str, tuple[str, str]]:
-    """Sub-commands of other distributions."""
     found: dict[str, tuple[str, str]] = {}
     for point in metadata.entry_points(group=ENTRY_POINTS):
         found |= point.load()

@@ -63,7 +63,6 @@ def _row(job: view.Job, unseen: str) -> tuple[str, ...]:
 
 
 def _folded(family: Sequence[view.Job], unseen: str) -> tuple[str, ...]:
-    """The tasks of one array, the running ones first."""
     first = family[0]
     nodes = dict.fromkeys(node for job in family for node in job.nodes)
     where = ",".join(nodes) or next(filter(None, map(_waits_for, family)), "")

@@ -90,7 +90,6 @@ def manifests(
     memory: str,
     site_file: str | None,
 ) -> list[dict[str, Any]]:
-    """The namespace and the pod. Raises UsageError."""
     site = installation.chosen(site_file) or SiteView()
     chosen = _known(site.classes, class_name, "class")
     instance = instances.Instance(

@@ -31,7 +31,6 @@ def echo_json(document: Any) -> None:
 
 
 def answer(document: Document, form: str, show: Callable[[Document], None]) -> None:
-    """Print as JSON, or by `show`."""
     if form == "json":
         echo_json(document)
     else:

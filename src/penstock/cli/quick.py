@@ -34,13 +34,11 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def validate(words: Sequence[str]) -> int | None:
-    """The exit status; None for a call that is left to click."""
     request = parse(words)
     return None if request is None else run(request)
 
 
 def parse(words: Sequence[str]) -> Request | None:
-    """Parse a plain call; None for any other."""
     given: dict[str, object] = {}
     several: dict[str, tuple[str, ...]] = {}
     files: list[str] = []

@@ -21,7 +21,6 @@ Verdict = tuple[Source, Result]
 def print_text(
     verdicts: Sequence[Verdict], *, quiet: bool = False, summary: bool = True, to_stderr: bool = False
 ) -> None:
-    """Print all diagnostics and a summary line."""
     stream = sys.stderr if to_stderr else sys.stdout
     colour = stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
     parts = [
@@ -88,13 +87,8 @@ def _excerpt(data: bytes, found: Diagnostic) -> list[str]:
 
 
 def _line(data: bytes, number: int) -> str:
-    position = 0
-    for _ in range(number - 1):
-        position = data.find(b"\n", position) + 1
-        if not position:
-            return ""
-    end = data.find(b"\n", position)
-    raw = data[position : end if end >= 0 else len(data)][: 64 * 1024]
+    lines = data.split(b"\n", number)
+    raw = lines[number - 1][: 64 * 1024] if number <= len(lines) else b""
     return raw.decode("utf-8", "surrogateescape").rstrip("\r")
 
 

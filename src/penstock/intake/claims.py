@@ -1,6 +1,4 @@
-"""Claimed files. The name in .work/<instance>/ holds the token and the original name, so a claim can be
-recovered even if the journal is lost.
-"""
+"""Claimed files, whose names in .work/<instance>/ suffice to recover them if the journal is lost."""
 
 from __future__ import annotations
 

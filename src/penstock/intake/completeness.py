@@ -42,8 +42,6 @@ def _declares(marker: listing.FileInfo | None, info: listing.FileInfo) -> bool:
 
 
 class Tracker:
-    """Tracks the files of submit/ across scans."""
-
     def __init__(self, settle: float) -> None:
         self.settle = settle
         self.watched: dict[Key, Watched] = {}

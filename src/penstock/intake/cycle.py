@@ -81,9 +81,7 @@ class Clerk:
         self.folders: tuple[listing.Subfolder, ...] = ()
         """Folders in submit/ that are ignored because the site has no user folders."""
         self._stray_since: float | None = None
-        """When a claim last failed, whose rename may have been done all the same; or when a file of an
-        earlier run could not be read. None after a while without either.
-        """
+        """When a claim last failed, which may be done all the same, or an earlier one could not be read."""
 
     def collect(self) -> None:
         """Record every answer that has arrived; needs no NAS."""
@@ -289,9 +287,7 @@ class Clerk:
         return chosen
 
     def _claim(self, folder: dropfolder.Folder, now: float) -> bool:
-        """Claim a few more files than can be submitted now, users in turn: one sync serves all renames.
-        Nobody has more than a few claimed, so a user who comes next is served next.
-        """
+        """Claim a few files ahead, users in turn: one sync serves all, and a new user is served soon."""
         busy = self._in_phase("check")
         queues = {uid: queue for uid, queue in self.queues.items() if not self._is_held(uid, now)}
         taken, failure = False, None

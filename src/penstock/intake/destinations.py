@@ -29,7 +29,6 @@ def today() -> str:
 def processed(
     journal: entries.Journal, folder: dropfolder.Folder, entry: entries.Entry, work_name: str
 ) -> entries.Entry:
-    """Move the file to processed/<day>/<name>.<job>."""
     day = entry.day or today()
     with dropfolder.inside(folder.processed, day, make=0o755) as place:
         target = _free_name(place, f"{os.fsdecode(entry.name)}.{entry.job_id}", entry.token)
@@ -41,7 +40,6 @@ def processed(
 def failed(
     journal: entries.Journal, folder: dropfolder.Folder, entry: entries.Entry, work_name: str, *, mode: int
 ) -> entries.Entry:
-    """Write the error text and move the file to failed/<day>/<name>."""
     day = entry.day or today()
     with dropfolder.inside(folder.failed, day, make=0o755) as place:
         target = _write_letter(place, entry, mode)
@@ -88,10 +86,7 @@ def _write_letter(place: int, entry: entries.Entry, mode: int) -> str:
 
 
 def _reserve(place: int, draft: str, target: str, content: bytes) -> bool:
-    """Link the draft as this target's error text; True also if an earlier attempt of ours has done so.
-
-    Only if the target was free before: an interrupted attempt has not overwritten another file.
-    """
+    """Link the draft as error text of a free target; True also if an interrupted attempt has done so."""
     letter = target + wellknown.ERROR_SUFFIX
     if _has(place, letter, content):
         return True

@@ -18,10 +18,7 @@ class Turns(Generic[Item]):
         self._turn = 0
 
     def order(self, queues: dict[int, deque[Item]], busy: dict[int, int]) -> Iterable[Item]:
-        """Pop one item of each owner in turn until all queues are empty or their owners at the limit.
-
-        `busy` counts the items of each owner under way; the caller updates it.
-        """
+        """Pop items, owners in turn, up to the limit; the caller counts those under way in `busy`."""
         while True:
             free = [owner for owner, queue in queues.items() if queue and busy.get(owner, 0) < self.limit]
             if not free:

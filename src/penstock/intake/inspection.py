@@ -53,8 +53,6 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What the site allows."""
-
     largest_bytes: int
     group_writable: bool = False
 
@@ -63,7 +61,6 @@ Found = Script | Refusal | Unsettled | None
 
 
 def inspect(spot: renames.Spot, *, name: str, limits: Limits, expected: listing.Stamp | None) -> Found:
-    """Inspect a claimed file; None if it is gone."""
     there = renames.look(spot)
     if there is None:
         return None

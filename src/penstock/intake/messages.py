@@ -31,7 +31,6 @@ a dot and rename it, or create an empty <name>.done when the copy is complete.
 
 
 def refusal(name: str, token: str, reason: str, advice: str, details: Sequence[str] = ()) -> str:
-    """The text of <name>.error.txt."""
     lines = [f"{filenames.shown(name)} was not submitted: {reason}.", ""]
     if details:
         lines += [*details, ""]

@@ -21,8 +21,6 @@ SHARE = 20  # with many files, rendering may take a twentieth of the time
 
 
 class Reporter:
-    """Writes the inbox when it has changed, rate-limited."""
-
     def __init__(self, local: Path, shared: Path) -> None:
         self.local, self.shared = local, shared
         self._written = {local: 0.0, shared: 0.0}

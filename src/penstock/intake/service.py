@@ -1,6 +1,4 @@
-"""The intake's main loop: opens journal and spool, scans the folder when something may have changed, and on
-SIGTERM waits a moment for submissions under way.
-"""
+"""The intake's main loop: scans the folder when something may have changed, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,8 +27,6 @@ SCAN_SHARE = 10  # scans take at most a tenth of the time, however many files th
 
 
 class Intake:
-    """The drop folder, its clerk, and the current problem."""
-
     def __init__(self, site: settings.Settings, clerk: cycle.Clerk, *, adopt: str = "") -> None:
         self.site, self.clerk, self.instance, self.adopt = site, clerk, clerk.instance, adopt
         self.path = Path(site.folder)

@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 
 from penstock import errors
-from penstock.nas import asuser
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -42,12 +41,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: str = "info"
     log_format: str = "text"
 
-    def workdir_of(self, user: asuser.User) -> str:
-        return self.workdir.format(home=user.home, user=user.name, uid=user.uid)
-
 
 def load(path: Path) -> Settings:
-    """Read and check the settings. Raises UsageError."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Settings)
         found.workdir.format(home="", user="", uid=0)

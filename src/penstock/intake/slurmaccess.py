@@ -8,8 +8,6 @@ from penstock.slurm import answers, spools, submissions, tokensearch
 
 
 class SlurmAccess:
-    """By the commands of this host."""
-
     def __init__(self, spool: spools.Spool, *, slurm_conf: str, seconds: float) -> None:
         self.spool, self.slurm_conf, self.seconds = spool, slurm_conf, seconds
 

@@ -24,8 +24,6 @@ _WORDS = {
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One file."""
-
     name: str
     user: str
     uid: int

@@ -37,8 +37,6 @@ def _no_job(name: str, given: Sequence[getopt.Setting]) -> Iterator[diagnostics.
 
 
 class Judge:
-    """Checks claimed files by the site's rules."""
-
     def __init__(self, site: settings.Settings) -> None:
         self.site = site
         self.limits = inspection.Limits(site.largest_bytes, site.group_writable)
@@ -102,7 +100,7 @@ class Judge:
             uid=user.uid,
             gid=user.gid,
             groups=user.groups,
-            workdir=self.site.workdir_of(user),
+            workdir=self.site.workdir.format(home=user.home, user=user.name, uid=user.uid),
             environment=own | self.site.environment | {"SLURM_CONF": self.site.slurm_conf},
         )
         return ToSubmit(submission, hashlib.sha256(script.data).hexdigest(), script.mode)

@@ -56,11 +56,9 @@ class Journal:
         return stamped
 
     def get(self, token: str) -> Entry | None:
-        found = self._select("WHERE token=?", (token,))
-        return found[0] if found else None
+        return next(iter(self._select("WHERE token=?", (token,))), None)
 
     def open(self) -> list[Entry]:
-        """Entries that are not done, the oldest first."""
         marks = ", ".join("?" * len(OPEN))
         return self._select(f"WHERE state IN ({marks}) ORDER BY began", OPEN)
 
@@ -74,7 +72,6 @@ class Journal:
         return sorted(found, key=lambda entry: -entry.changed)[:most]
 
     def forget(self, *, before: float) -> None:
-        """Remove entries done before that time."""
         self.connection.execute(
             "DELETE FROM entries WHERE state IN (?, ?) AND changed < ?", (PROCESSED, FAILED, before)
         )

@@ -110,7 +110,6 @@ def _run_child(user: User, function: Callable[[], Any], writing: int) -> NoRetur
 
 
 def _packed(answer: _Answer) -> bytes:
-    """As JSON. Messages may contain file names that are not UTF-8."""
     texts = (answer.message, answer.hint, answer.trace)
     escaped = (text.encode(errors="backslashreplace").decode() for text in texts)
     try:

@@ -1,8 +1,4 @@
-"""Atomic writes, also across a crash and over NFS.
-
-The content is written to a temporary file in the same directory, synced and renamed; then the directory is
-synced.
-"""
+"""Atomic writes, across a crash and over NFS: write a temporary file, sync, rename, sync the directory."""
 
 from __future__ import annotations
 
@@ -54,7 +50,6 @@ def write(
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames and new files in this directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

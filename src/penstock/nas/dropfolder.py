@@ -84,7 +84,6 @@ def inside(directory: int, name: str, *, make: int = 0) -> Iterator[int]:
 
 
 def is_full(folder: Folder) -> bool:
-    """Whether users can write nothing more."""
     room = os.fstatvfs(folder.submit)
     return room.f_blocks > 0 and room.f_bavail == 0
 

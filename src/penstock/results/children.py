@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -26,7 +27,7 @@ def fork(work: Callable[[], bool], *, lock: int | None) -> int:
 def _run(work: Callable[[], bool]) -> NoReturn:
     code = 1
     try:
-        signal.signal(signal.SIGTERM, _exit)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the child that acts as the user, too
         code = 0 if work() else 1
     except errors.PenstockError as error:
         log.warning("%s %s", error.message, error.hint)
@@ -38,8 +39,3 @@ def _run(work: Callable[[], bool]) -> NoReturn:
         log.exception("a child process failed")
     finally:
         os._exit(code)
-
-
-def _exit(number: int, frame: object) -> NoReturn:
-    """Run every `finally`: the child that acts as the user must not outlive this one."""
-    raise SystemExit(1)

@@ -1,8 +1,7 @@
 """Turns the record of an ended attempt into a results folder, repeated until that succeeds.
 
-The record is removed only when the folder is complete and has its final name. A lock on the record, held by
-the collecting process and its child that acts as the user, keeps a second collector away even if the first
-was killed.
+The record is removed when the folder is complete and has its final name. Its lock is held by the collecting
+process and the child that acts as the user, so it survives a killed collector.
 """
 
 from __future__ import annotations
@@ -45,8 +44,6 @@ TOLD = "told"
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One record, and the paths of its results."""
-
     settings: settings.Settings
     path: Path
     attempt: attempts.Attempt

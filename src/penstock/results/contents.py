@@ -78,10 +78,7 @@ def gather(plan: Plan) -> Gathered:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove temporary files of an interrupted try.
-
-    Those of our own files are at the top of an attempt; deeper ones with such names are the owner's.
-    """
+    """Remove temporary files of an interrupted try; below an attempt's top such names are the owner's."""
     for within, _, names in os.walk(folder):
         place = Path(within)
         at_top = place == folder or (place.parent == folder and place.name != OUTPUTS)

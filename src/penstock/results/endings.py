@@ -19,9 +19,7 @@ log = logging.getLogger(__name__)
 ROW_SECONDS = 3.0
 """How long after an attempt's end its accounting row may be another's or still change."""
 OWNER_SECONDS = 10.0
-"""How long the row may lack owner and array task: of attempts that ended as soon as they began, slurmctld
-reports these every five seconds.
-"""
+"""How long a short attempt's row may lack owner and array task: slurmctld reports them every 5 s."""
 ASK_SECONDS = 30.0
 """How long slurmctld is asked in one round."""
 LATE_SECONDS = 30.0

@@ -102,10 +102,9 @@ def exists(path: Path) -> bool:
 
 
 def is_same(source: Path, target: Path) -> bool:
-    """Whether the target equals the source.
+    """Whether the target equals the source; size and mtime, by the second, only save reading.
 
-    Size and mtime only save reading: different files of one name often have the same size and second. Times
-    are compared by the second, because not every server keeps more.
+    Different files of one name often have the same size and second, and not every server keeps fractions.
     """
     here = source.lstat()
     try:

@@ -43,8 +43,6 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """For the hook's environment."""
-
     job: str
     user: str
     uid: int
@@ -58,7 +56,6 @@ def enqueue(state: Path, name: str, *, folder: Path, summary: str) -> None:
 
 
 def send(chosen: settings.Settings, name: str) -> bool:
-    """Run hook and webhook, then remove the notice."""
     path = chosen.state / FOLDER / name
     notice = msgspec.json.decode(path.read_bytes(), type=Notice)
     if chosen.hook:

@@ -92,8 +92,6 @@ def _move_into(source: Path, target: Path, notes: Notes) -> None:
 
 @dataclasses.dataclass
 class Finder:
-    """Collects the files that match patterns, within the site's limits."""
-
     workdir: Path
     target: Path
     limits: settings.Limits
@@ -108,7 +106,6 @@ class Finder:
     """A file may match several patterns, or `**` at several levels."""
 
     def collect(self, pattern: str) -> None:
-        """Collect all matches of one pattern."""
         found = False
         for name in globs.matches(str(self.workdir), pattern):
             found = True

@@ -22,7 +22,6 @@ _EARLIER = re.compile(rb"attempt-\d+/")
 
 
 def link_earlier(previous: Path, folder: Path, *, number: int) -> None:
-    """Link everything in the folder of attempt `number` into the new folder."""
     own = folder / f"attempt-{number}"
     own.mkdir(exist_ok=True)
     for entry, target in _places(previous, folder, own):

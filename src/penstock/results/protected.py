@@ -1,8 +1,6 @@
-"""Folders that their owner has write-protected: made writable for a change, and protected again.
+"""Changes folders that their owner has protected by `chmod -R a-w`: moving one changes its `..`, too.
 
-`chmod -R a-w` protects results from accidental changes. But moving a folder changes its `..`, which needs
-write permission. Runs as the owner. After an interruption the folder stays writable, and the change can be
-repeated.
+Runs as the owner. After an interruption a folder stays writable, and the change can be repeated.
 """
 
 from __future__ import annotations

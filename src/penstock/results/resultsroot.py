@@ -74,7 +74,6 @@ def _make_outputs(folder: Path) -> None:
 
 
 def own_folder(path: Path, user: asuser.User) -> None:
-    """Create a folder that belongs to the user, unless it exists."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if path.lstat().st_uid != user.uid:

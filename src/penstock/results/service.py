@@ -70,9 +70,7 @@ class Collector:
     sweep_at: float = 0.0
     stopping: bool = False
     lock: int | None = None
-    """Descriptor of the lock against a second collector. Not inherited by children: they may outlive a
-    collector that was killed, and records have their own locks.
-    """
+    """Descriptor of the state directory's lock. Children, which may outlive a collector, do not keep it."""
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -221,7 +219,6 @@ class Collector:
                 delays.pop(name, None)
 
     def _end_children(self) -> None:
-        """Stop them; the next collector finds their work again."""
         deadline = time.monotonic() + STOP_SECONDS
         for pid in (*self.working, *self.notifying):
             os.kill(pid, signal.SIGTERM)
@@ -234,7 +231,6 @@ class Collector:
 
 @contextlib.contextmanager
 def _locked(state: Path, fingerprint: str = "") -> Iterator[int]:
-    """Hold the state directory's lock."""
     if not (state / "ended").is_dir():
         raise errors.UsageError(
             f"{state} has no folder `ended`", hint="penstockd creates it; start penstockd first."

@@ -12,8 +12,6 @@ from penstock import errors
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Limits per job; files beyond them are not collected, and the summary says so."""
-
     log_bytes: int = 2 * 2**30
     output_files: int = 100_000
     output_bytes: int = 2**40
@@ -57,24 +55,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load(path: Path) -> Settings:
-    """Read and check the settings. Raises UsageError."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Settings)
     except OSError as error:
         raise errors.UsageError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path}: {error}") from error
-    _check(found)
-    return found
-
-
-def _check(settings: Settings) -> None:
-    if settings.webhook and urllib.parse.urlsplit(settings.webhook).scheme not in ("http", "https"):
+    if found.webhook and urllib.parse.urlsplit(found.webhook).scheme not in ("http", "https"):
         raise errors.UsageError("webhook: must be an http or https address")
-    if settings.workers < 1 or settings.workers_per_user < 1:
+    if found.workers < 1 or found.workers_per_user < 1:
         raise errors.UsageError("workers and workers_per_user: must be at least 1")
-    if settings.hook:
-        _check_hook(Path(settings.hook))
+    if found.hook:
+        _check_hook(Path(found.hook))
+    return found
 
 
 def _check_hook(hook: Path) -> None:

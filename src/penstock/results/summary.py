@@ -41,8 +41,6 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The job's allocation, over all its nodes."""
-
     nodes: int
     cpus: float
     memory_bytes: int
@@ -58,8 +56,6 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of outputs/."""
-
     patterns: tuple[str, ...] = ()
     files: int = 0
     bytes: int = 0

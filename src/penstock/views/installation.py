@@ -44,7 +44,6 @@ def load(name: str) -> SiteView:
 
 
 def view_of(name: str) -> str:
-    """The path of a site file's view."""
     return f"{name.rpartition('.')[0]}.json" if name.endswith(_YAML) else name
 
 

@@ -36,8 +36,6 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job has not started."""
-
     source: Literal["slurm", "kubernetes"]
     code: str
     text: str
@@ -45,8 +43,6 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits or runs."""
-
     job: str
     job_id: str
     array: str | None
@@ -69,8 +65,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """`penstock jobs`."""
-
     version: int = wellknown.JSON_VERSION
     jobs: tuple[Job, ...]
     problem: str = ""
@@ -85,8 +79,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownJob(Job, frozen=True, kw_only=True):
-    """A job that may have ended."""
-
     tasks: int
     """Number of array tasks in this entry: pending tasks share one."""
     ended: datetime.datetime | None

@@ -61,7 +61,6 @@ def _owner(job: JobSpec) -> launches.Owner:
 
 
 def of_job(job: JobSpec, script: bytes, site: SiteView, *, here: str) -> list[dict[str, Any]]:
-    """The pods of the script if submitted in the folder `here`, at most MOST."""
     share = footprint.even_share(job)
     partition = next(iter(site.partitions_of(job.partition)), "")
     wanted = instances.Instance(

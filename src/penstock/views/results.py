@@ -37,7 +37,6 @@ async def results(slurm: sources.Slurm, folder: Path, job: str, *, verify: bool)
 
 
 async def _find(slurm: sources.Slurm, folder: Path, job: str) -> list[Path]:
-    """The job's folders. Raises NoResults."""
     if found := await threads.run(resultpaths.folders, folder, job):
         return found
     record = (await slurm.records(job))[0]

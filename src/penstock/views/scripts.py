@@ -43,8 +43,6 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One file's result, as in `--format json`."""
-
     file: str
     ok: bool
     diagnostics: tuple[Diagnostic, ...]

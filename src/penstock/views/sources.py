@@ -1,7 +1,4 @@
-"""The sources of views: Slurm and penstockd of the chosen site.
-
-The site is read at the first query, so that an invalid site file does not break views that do not need it.
-"""
+"""The sources of views: Slurm and penstockd of the chosen site, which is read only when they are asked."""
 
 from __future__ import annotations
 
@@ -33,8 +30,6 @@ class Slurm(Protocol):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """penstockd's answer."""
-
     jobs: list[JobView]
     sees_all: bool
     """Whether the caller may see all users' jobs."""
