@@ -1,8 +1,6 @@
-"""Broken builds are caught by the suite's own scenarios: a check that cannot fail proves nothing.
-
-Each build in `builds` is a module that Python loads before everything else, because its folder is on
-PYTHONPATH: it breaks one promise, in the scenario's process and in every process of the scenario's lab. The
-same scenario passes on the build as it is.
+"""Broken builds are caught by the suite's own tests. Each build in `builds` is a sitecustomize module, loaded
+through PYTHONPATH in the test's process and in every process of its lab, which breaks one promise. The
+same test passes without it.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ SECONDS = 240
 
 
 def run(scenario: str, *, build: str = "") -> subprocess.CompletedProcess[str]:
-    """The scenario in a pytest of its own, on that build or on the one that is here."""
+    """Run the test in its own pytest, with this build or without one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     if build:
         kept["PYTHONPATH"] = str(BUILDS / build)
@@ -39,8 +37,8 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize(("build", "scenario"), CAUGHT.items(), ids=CAUGHT)
-def test_a_broken_build_is_caught(build: str, scenario: str) -> None:
-    """It fails there, and only there: the scenario itself is sound."""
+def test_broken_build_is_caught(build: str, scenario: str) -> None:
+    """The test fails with the build and passes without it."""
     broken = run(scenario, build=build)
     assert broken.returncode == FAILED, broken.stdout + broken.stderr
     assert "1 failed" in broken.stdout
@@ -59,7 +57,7 @@ CAUGHT_END_TO_END = {
     ),
     "recovery": ("test_outages_api.py::test_an_empty_list_ends_no_job", "assert holds()"),
 }
-"""By build: a scenario on a lab of its own, and what it complains about."""
+"""By build: a test with its own lab, and its failure message."""
 
 
 @pytest.mark.skipif(
@@ -67,8 +65,8 @@ CAUGHT_END_TO_END = {
     reason="needs a lab of the default kind",
 )
 @pytest.mark.parametrize("build", CAUGHT_END_TO_END)
-def test_a_broken_build_is_caught_end_to_end(build: str) -> None:
-    """A node called free while a pod is there; a GPU promised twice; a job ended because a list was empty."""
+def test_broken_build_is_caught_end_to_end(build: str) -> None:
+    """A node freed too early, a GPU promised twice, a job ended by an empty list."""
     scenario, complaint = CAUGHT_END_TO_END[build]
     broken = run(f"tests/e2e/{scenario}", build=build)
     assert broken.returncode == FAILED, broken.stdout + broken.stderr
