@@ -90,7 +90,7 @@ async def test_unavailable_slurmctld_is_asked_once(
     }
     found = await endings.ended("slurm.conf", chosen, 140.0)
     assert list(found) == ["1-0.json", "3-0.json"]
-    assert asked == [2]  # whoever does not answer is not waited for again at once
+    assert asked == [2]  # not asked again after a failure
 
 
 async def test_slow_slurmctld_is_asked_until_deadline(

@@ -85,7 +85,7 @@ def test_hook_that_cannot_be_started_is_logged(stage: Stage, caplog: pytest.LogC
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Keeps what was posted; answers with the next of `codes`, the last one for ever."""
+    """Stores what is posted; answers with the next of `codes`, the last one forever."""
 
     codes: list[int]
     posted: list[tuple[str, bytes]]

@@ -25,7 +25,7 @@ def record(state: str = "COMPLETED", *, job: str = "17", job_id: int = 17, **mor
 
 
 def slurm(*records: jobs.Job) -> Slurm:
-    """These one after another, the last for ever."""
+    """These records in order, the last one forever."""
     return Slurm(known=[(one,) for one in records])
 
 

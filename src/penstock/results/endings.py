@@ -99,9 +99,9 @@ async def _without_own_row(
     row = accounting.attempt_among(
         rows, job_id=head.job_id, uid=accounting.OWNER_UNKNOWN, launched=head.launched
     )
-    told = await controller.record(head)
+    known = await controller.record(head)
     if row is not None and waited >= OWNER_SECONDS:
-        name = told.shown_id if told is not None else row.shown_id
+        name = known.shown_id if known is not None else row.shown_id
         return msgspec.structs.replace(row, uid=head.uid, shown_id=name)
-    believed = told is not None and (waited >= LATE_SECONDS or told.state == states.JobState.REQUEUED)
-    return told if believed else None
+    believed = known is not None and (waited >= LATE_SECONDS or known.state == states.JobState.REQUEUED)
+    return known if believed else None
