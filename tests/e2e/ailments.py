@@ -335,12 +335,12 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "edited gres.conf": (
         changed(lambda lab: lab.place.gres_conf),
         "slurm-files",
-        "not what the site file says",
+        "differs from what the site file renders",
     ),
     "edited settings": (
         changed(lambda lab: lab.place.penstockd_conf, b" "),
         "penstockd-config",
-        "not what the site file says",
+        "differs from what the site file renders",
     ),
     "node drained": (
         commands(
@@ -351,7 +351,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
         "fan broken",
     ),
     "SlurmUser is another": (said(slurm={"user": "root"}), "slurm-user", "the site file says root"),
-    "mount away": (mount_gone, "shared-mounts", "/scratch is not there"),
+    "mount away": (mount_gone, "shared-mounts", "/scratch does not exist"),
     "API away": (no_api, "kubernetes", "does not answer"),
     "administrator's kubeconfig away": (
         moved(lambda lab: lab.place.admin_kubeconfig),
@@ -361,10 +361,10 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "kubeconfig for all to read": (
         mode(its_kubeconfig, 0o644),
         "kubeconfig",
-        "everybody can read",
+        "is readable by everybody",
     ),
     "kubeconfig away": (moved(its_kubeconfig), "kubeconfig", "is missing"),
-    "clock off": (other_clock, "clock", "s off ours"),
+    "clock off": (other_clock, "clock", "differs from this host's"),
     "node unknown to Kubernetes": (node_deleted, "node-names", "Kubernetes has no node n4"),
     "node unknown to both": (
         said(node_groups={"workers": {"nodes": "n[1-5]"}}),
@@ -377,7 +377,7 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
             ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3,n4"),
         ),
         "partitions",
-        "other nodes than the site file says: n4",
+        "nodes of partition cpu differ from the site file: n4",
     ),
     "node cordoned": (
         commands(("kubectl", "cordon", NODE), ("kubectl", "uncordon", NODE)),
@@ -387,18 +387,18 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "node too large": (
         node_has({"cpu": "64"}),
         "node-sizes",
-        "Kubernetes can give cpu 64, Slurm uses 8",
+        "cpu is 8 in Slurm, 64 allocatable in Kubernetes",
     ),
-    "node too small": (node_has({"cpu": "4"}), "node-sizes", "Slurm claims cpu 8, Kubernetes can give 4"),
-    "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "gives out 4 GPUs, Kubernetes has 1"),
+    "node too small": (node_has({"cpu": "4"}), "node-sizes", "cpu is 8 in Slurm, 4 allocatable"),
+    "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "4 GPUs in Slurm, 1 nvidia.com/gpu"),
     "GPU label away": (label_gone, "gpu-labels", "n4 has no label gpu=a100"),
     "namespace too strict": (strict_namespace, "pod-security", "user-strict enforces restricted"),
     "quota changed": (
         quota_changed,
         "quotas",
-        "the quota of namespace user-quota-test is not the site file's",
+        "the quota of namespace user-quota-test differs from the site file",
     ),
-    "PriorityClass away": (class_deleted, "priority-classes", "there is no PriorityClass vanished"),
+    "PriorityClass away": (class_deleted, "priority-classes", "PriorityClass vanished does not exist"),
     "penstockd killed": (killed("penstockd"), "penstockd", "penstockd does not answer"),
     "penstockd not restarted": (
         changed(lambda lab: lab.place.penstockd_conf, b" "),
@@ -417,9 +417,13 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     ),
     "intake away": (killed("intake"), "intake", "the intake does not run"),
     "collector away": (killed("collector"), "collector", "the collector does not run"),
-    "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "closed to users"),
-    "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
-    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas is not there"),
+    "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "have no access"),
+    "socket's folder closed": (
+        mode(lambda lab: lab.place.penstockd_run, 0o700),
+        "socket",
+        "users cannot reach",
+    ),
+    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas does not exist"),
     "drop folder closed": (mode(lambda lab: lab.place.nas_submit, 0o755), "nas-folders", "has mode 755"),
     "no README in the drop folder": (no_readme, "drop-readme", "README.txt is missing"),
     "results folder away": (
@@ -435,10 +439,10 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     "node promised twice": (
         pod(name="left-over", labels=JOB_LABELS, cpu="1"),
         "double-booking",
-        "pods of jobs ask for cpu 1, Slurm gave 0",
+        "pods of jobs request cpu 1, Slurm allocated 0",
     ),
     "somebody else's pod": (pod(name="guest", labels={}, cpu="2"), "foreign-pods", "cpu 6 of 8"),
-    "apply cut short": (cut_short, "apply", "killed half-way"),
+    "apply interrupted": (cut_short, "apply", "was interrupted"),
 }
 
 SAID = ("SlurmUser is another", "node unknown to both", "another cluster")

@@ -106,12 +106,12 @@ BROKEN_SETTINGS = {
 }
 FOUND_THEN = {
     "job-submit": "without JobSubmitPlugins=lua",
-    "prolog": "jobs would start unchecked",
-    "epilog": "nodes would be freed while pods still run",
-    "steps": "steps would run on the Slurm node itself",
-    "timeouts": "KillWait 290 s is not below",
+    "prolog": "jobs start without admission",
+    "epilog": "nodes are freed while pods still run",
+    "steps": "steps run on the Slurm node itself",
+    "timeouts": "KillWait (290 s) is not below",
     "memory-default": "DefMemPerCPU is not set",
-    "accounting": "comments are not kept",
+    "accounting": "accounting does not keep job comments",
     "cred-expire": "credentials live 120 s",
     "partitions": "slurmctld has no partition cpu",
     "drained": "Slurm has no node n4",

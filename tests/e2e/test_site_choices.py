@@ -174,7 +174,7 @@ def test_quota_and_doctor_know_both_names(site: tuple[testing.RunningLab, Path])
     try:
         words = ("doctor", "--only", "node-gpus", "--format", "json", "--site", str(path))
         told = lab.penstock(*words, check=False)
-        assert "Slurm gives out 4 GPUs, Kubernetes has 1 amd.com/gpu" in told.stdout
+        assert "4 GPUs in Slurm, 1 amd.com/gpu in Kubernetes" in told.stdout
         assert told.returncode == 3
     finally:
         patch_node(lab, "n1", {AMD: str(COUNT)})

@@ -103,7 +103,7 @@ def test_names_that_differ_and_sizes_that_do_not_fit_are_told() -> None:
     found = [member("n1", cpus=4), member("ip-10-0-0-2", host="n2")]
     made = draft.draft(seen(["n1", "n2"], found), draft.Wishes(nas="/nas", image="a:1"))
     assert made.renamed == (("n2", "ip-10-0-0-2"),)
-    assert made.remarks[0] == "n1: Slurm claims cpu 8, Kubernetes can give 4"
+    assert made.remarks[0] == "n1: cpu is 8 in Slurm, 4 allocatable in Kubernetes"
 
 
 def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:

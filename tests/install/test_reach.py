@@ -249,7 +249,7 @@ def test_the_doctor_names_slurmds_that_cannot_reach_penstockd() -> None:
     assert (wrong.status, wrong.remedy) == ("failed", reach.REMEDY)
     assert "the slurmds of v1, v2 run on other hosts" in wrong.message
     (live,) = diagnosed(site(host="localhost"), "slurmd-hosts", address="192.0.2.7")
-    assert (live.status, "slurmctld has the slurmds of v1, v2 on other hosts" in live.message) == (
+    assert (live.status, "slurmds of v1, v2 are on other hosts" in live.message) == (
         "failed",
         True,
     )

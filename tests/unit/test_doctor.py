@@ -1,4 +1,4 @@
-"""What the doctor concludes from what both sides say, with nobody to ask."""
+"""Checks of the doctor on given answers of Slurm and Kubernetes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def slurm_node(*, used_cpus: int) -> nodes.Node:
 
 
 def job_pod(job_id: int, *, deleting: bool = False) -> types.Pod:
-    """The pod, with two CPUs, of a job on n1."""
+    """A job's pod with two CPUs on n1."""
     pod = fakes.pod(f"slurm-{job_id}", cpus="2", deleting=deleting)
     labels = rendering.labels_of(fakes.identity(job_id), "hall")
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
 
 class Busy(Live):
-    """A site with one node whose answers change from one question to the next; the last one stays."""
+    """A site with one node whose answers change from query to query; the last answer stays."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Busy(Live):
         jobs: tuple[tuple[int, ...], ...] = ((),),
     ) -> None:
         super().__init__(sites.site())
-        self.told = {"pods": pods, "slurm_nodes": list(used_cpus), "live_jobs": list(jobs)}
+        self.replies = {"pods": pods, "slurm_nodes": list(used_cpus), "live_jobs": list(jobs)}
         self.asked: list[str] = []
         self.answers["settings"] = ({"ClusterName": "hall"}, None)
         self.answers["kube_nodes"] = ({"n1": fakes.node()}, None)
@@ -53,7 +53,7 @@ class Busy(Live):
 
     def _next(self, name: str) -> object:
         self.asked.append(name)
-        answers: list[object] = self.told[name]  # type: ignore[assignment]
+        answers: list[object] = self.replies[name]  # type: ignore[assignment]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     @once
@@ -76,20 +76,20 @@ def found(live: Live, *names: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("answer", [{}, {"status": None}, {"status": {}}])
-def test_who_does_not_say_what_is_allowed_has_said_nothing(answer: dict[str, object]) -> None:
-    """A proxy that answers everything with an empty object: no traceback, and no missing right either."""
+def test_access_review_without_an_answer_is_unknown(answer: dict[str, object]) -> None:
+    """As from a proxy that answers everything with an empty object: neither a traceback nor a refusal."""
 
-    class Stranger(clusters.Cluster):
+    class Proxy(clusters.Cluster):
         def request(self, method: str, path: str, **more: object) -> dict[str, object]:
             return answer
 
     live = Live(sites.site())
-    live.answers["as_penstockd"] = (Stranger(kubeconfig.Access(server="http://nowhere")), None)
-    assert found(live, "rbac") == [("unknown", "the Kubernetes API does not say who may do what")]
+    live.answers["as_penstockd"] = (Proxy(kubeconfig.Access(server="http://nowhere")), None)
+    assert found(live, "rbac") == [("unknown", "the Kubernetes API gave no answer to an access review")]
 
 
-def test_a_slurm_conf_may_have_any_bytes(tmp_path: Path) -> None:
-    """Also in what it includes: Slurm does not mind a comment in Latin-1."""
+def test_slurm_conf_may_contain_any_bytes(tmp_path: Path) -> None:
+    """Included files as well: Slurm accepts a comment in Latin-1."""
     conf = tmp_path / "slurm.conf"
     conf.write_bytes("# Rechner im Büro\nClusterName=x\ninclude more.conf\n".encode("latin-1"))
     (tmp_path / "more.conf").write_bytes("# Köln\nKillWait=30\n".encode("latin-1"))
@@ -97,48 +97,46 @@ def test_a_slurm_conf_may_have_any_bytes(tmp_path: Path) -> None:
     assert (read.get("ClusterName"), read.get("KillWait")) == ("x", "30")
 
 
-def test_a_job_that_starts_while_the_doctor_looks_is_no_double_booking() -> None:
-    """Slurm's nodes are remembered from an early check, pods are asked for by a late one."""
+def test_job_that_starts_between_queries_is_not_a_double_booking() -> None:
+    """Slurm's nodes are cached by an early check, pods are queried by a late one."""
     live = Busy(pods=[[job_pod(17)]], used_cpus=(0, 2), jobs=((17,),))
     assert found(live, "drained", "orphans", "double-booking")[-1] == ("ok", "")
 
 
-def test_jobs_that_come_and_go_at_both_looks_are_no_double_booking() -> None:
-    """One started after Slurm was asked, another before pods were asked for again."""
+def test_different_jobs_at_both_looks_are_not_a_double_booking() -> None:
+    """One started after Slurm was queried, another before pods were queried again."""
     live = Busy(pods=[[job_pod(17)], [job_pod(18)]], used_cpus=(0, 0))
     assert found(live, "double-booking") == [("ok", "")]
 
 
-def test_a_pod_that_outlives_its_job_is_a_double_booking() -> None:
-    """Both looks show it; what started in between is not counted."""
+def test_pod_that_outlives_its_job_is_a_double_booking() -> None:
+    """Both looks show it; a pod that was started in between is not counted."""
     live = Busy(pods=[[job_pod(17)], [job_pod(17), job_pod(18)]])
-    assert found(live, "double-booking") == [
-        ("failed", "n1: pods of jobs ask for cpu 2, Slurm gave 0"),
-    ]
+    message = "n1: pods of jobs request cpu 2, Slurm allocated 0"
+    assert found(live, "double-booking") == [("failed", message)]
     assert live.asked == ["slurm_nodes", "pods", "slurm_nodes", "pods"]
 
 
-def test_a_site_that_is_well_is_looked_at_once() -> None:
-    """A second list of all pods costs a large site something."""
+def test_healthy_site_is_queried_once() -> None:
+    """A second list of all pods is expensive at a large site."""
     live = Busy(pods=[[job_pod(17)]], used_cpus=(2,), jobs=((17,),))
     assert found(live, "orphans", "double-booking") == [("ok", ""), ("ok", "")]
     assert live.asked == ["pods", "live_jobs", "slurm_nodes"]
 
 
-def test_a_job_that_ends_while_the_doctor_looks_leaves_no_orphan() -> None:
-    """Its pod was there when pods were asked for, and its number gone when Slurm was."""
+def test_job_that_ends_between_queries_leaves_no_orphan() -> None:
+    """Its pod existed when pods were queried, and the job was over when Slurm was."""
     for after in ([], [job_pod(17, deleting=True)]):
         assert found(Busy(pods=[[job_pod(17)], after]), "orphans") == [("ok", "")]
 
 
-def test_a_pod_without_a_job_is_an_orphan() -> None:
-    """At both looks."""
+def test_pod_without_a_job_is_an_orphan() -> None:
     message = "pod default/slurm-17 belongs to job 17, which is over or runs another attempt"
     assert found(Busy(pods=[[job_pod(17)]]), "orphans") == [("failed", message)]
 
 
 async def test_both_views_of_a_node_agree_while_jobs_start_and_end() -> None:
-    """Pods are asked for before Slurm, and a disagreement is looked at again."""
+    """Pods are queried before Slurm, and a disagreement is confirmed by a second look."""
     starting = Busy(pods=[[], [job_pod(17)]], used_cpus=(2,))
     ending = Busy(pods=[[job_pod(17)], []], used_cpus=(0,))
     for live in (starting, ending):
@@ -146,33 +144,30 @@ async def test_both_views_of_a_node_agree_while_jobs_start_and_end() -> None:
     assert (starting.asked, ending.asked[:2]) == (["pods", "slurm_nodes"], ["pods", "slurm_nodes"])
 
 
-async def test_both_views_of_a_node_disagree_about_a_pod_that_stays() -> None:
-    """A pod that outlived its job."""
-    live = Busy(pods=[[job_pod(17)]])
-    assert (await view.nodes(live)).nodes[0].disagreements == (
-        "cpu: 2 requested by pods of jobs, 0 allocated by Slurm",
-    )
+async def test_both_views_of_a_node_disagree_about_a_pod_that_outlived_its_job() -> None:
+    found = (await view.nodes(Busy(pods=[[job_pod(17)]]))).nodes[0].disagreements
+    assert found == ("cpu: 2 requested by pods of jobs, 0 allocated by Slurm",)
 
 
 @pytest.mark.parametrize(
-    ("times", "told"),
+    ("times", "expected"),
     [
         ((0.1,), ("ok", "")),
         ((3.0, 1.5, 0.1), ("ok", "")),
         ((3.0, 1.5, 1.2, 0.1), ("warning", "penstockd took 1.2 s to answer")),
     ],
 )
-def test_one_slow_answer_is_a_busy_moment(
-    times: tuple[float, ...], told: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+def test_only_repeated_slow_answers_are_a_warning(
+    times: tuple[float, ...], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the host's, as any host has: penstockd is slow when it is so again and again."""
+    """A single slow answer may be load on the host."""
     answers = iter(times)
     monkeypatch.setattr(pings, "ping", lambda path: (pings.WELL, next(answers)))
-    assert found(Live(sites.site()), "penstockd") == [told]
+    assert found(Live(sites.site()), "penstockd") == [expected]
 
 
-def test_a_penstockd_that_was_just_started_is_given_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says so until it knows what runs; only one that goes on saying it is not well."""
+def test_starting_penstockd_is_polled_until_it_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers "starting" until its caches are filled; only after a timeout that is a problem."""
     answers = iter(["starting", "starting", pings.WELL])
     monkeypatch.setattr(pings, "ping", lambda path: (next(answers), 0.01))
     monkeypatch.setattr("time.sleep", lambda seconds: None)

@@ -1,4 +1,4 @@
-"""One cause is told once, and nodes of one trouble in one line."""
+"""A cause is reported once, and nodes with the same problem in one line."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def raising(name: str, error: Exception) -> Check:
     return Check(name, name, find)
 
 
-def test_a_silent_slurmctld_is_told_once() -> None:
-    """Each command has other words for it; what needs it is not checked, and says where to look."""
+def test_silent_slurmctld_is_reported_once() -> None:
+    """Slurm's commands word it differently; checks that need it refer to the check `slurmctld`."""
     live = Live(sites.site())
     for name, program in (("settings", "scontrol"), ("slurm_nodes", "sinfo"), ("slurm_partitions", "x")):
         live.answers[name] = (None, errors.SlurmUnavailable(f"{program}: Unable to contact controller"))
@@ -42,8 +42,8 @@ def test_a_silent_slurmctld_is_told_once() -> None:
     assert {each.message for each in results[1:]} == {"not checked: see slurmctld"}
 
 
-def test_equal_errors_are_one_cause_and_others_are_not() -> None:
-    """The first check that meets it tells it."""
+def test_equal_errors_are_one_cause() -> None:
+    """The first check that meets an error reports it."""
     down, denied = errors.KubeUnavailable("no route"), errors.KubeUnavailable("Unauthorized")
     made = [raising("a", down), raising("b", errors.KubeUnavailable("no route")), raising("c", denied)]
     results = list(checks.run(made, Live(sites.site())))
@@ -54,13 +54,11 @@ def test_equal_errors_are_one_cause_and_others_are_not() -> None:
     ]
 
 
-def test_what_could_not_be_checked_is_never_well() -> None:
-    """Also when it is asked for alone."""
+def test_check_that_could_not_run_is_never_ok() -> None:
     assert checks.worst(checks.run([raising("a", NotChecked("b"))], Live(sites.site()))) == "unknown"
 
 
-def test_the_table_has_one_line_for_all_that_wait_for_one_check(capsys: pytest.CaptureFixture[str]) -> None:
-    """With their names."""
+def test_table_lists_dependent_checks_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     down = errors.KubeUnavailable("no route")
     results = list(checks.run([raising(name, down) for name in "abcd"], Live(sites.site())))
     command._show(results, show_all=False)
@@ -68,8 +66,8 @@ def test_the_table_has_one_line_for_all_that_wait_for_one_check(capsys: pytest.C
     assert (said.count("no route"), said.count("not checked: b, c, d")) == (1, 1)
 
 
-def test_many_nodes_of_one_trouble_are_one_line() -> None:
-    """As a host list, also in the command that puts it right; when each was drained is no difference."""
+def test_nodes_with_one_problem_are_one_line() -> None:
+    """As a host list, in the remedy as well; the time at which each was drained does not matter."""
     names = [f"n{number}" for number in range(1, 137)]
     live = Live(sites.site())
     live.answers["bridged_nodes"] = ({name: cluster.NodeSpec(name=name, port=0) for name in names}, None)
@@ -94,10 +92,10 @@ def test_many_nodes_of_one_trouble_are_one_line() -> None:
 
 
 @pytest.mark.parametrize(("away", "see"), [("settings", "slurmctld"), ("kube_nodes", "kubernetes"), ("", "")])
-def test_a_penstockd_out_of_touch_is_told_only_when_both_sides_answer(
+def test_disconnected_penstockd_is_reported_only_if_both_sides_answer(
     monkeypatch: pytest.MonkeyPatch, away: str, see: str
 ) -> None:
-    """Else the side that does not answer is the cause."""
+    """Otherwise the side that does not answer is the cause."""
     monkeypatch.setattr(penstock_side, "STARTING_SECONDS", 0.0)
     monkeypatch.setattr(pings, "ping", lambda path: ("starting", 0.01))
     live = Live(sites.site())
@@ -108,8 +106,8 @@ def test_a_penstockd_out_of_touch_is_told_only_when_both_sides_answer(
 
 
 @pytest.fixture
-def stranger() -> Iterator[str]:
-    """An API server that knows nobody."""
+def unauthorized() -> Iterator[str]:
+    """An API server that answers 401 to everybody."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -130,11 +128,10 @@ def stranger() -> Iterator[str]:
         thread.join()
 
 
-def test_credentials_that_are_not_accepted_are_named_with_the_remedy(stranger: str) -> None:
-    """Which file they are in, and how to get new ones."""
+def test_refused_credentials_are_reported_with_their_file_and_remedy(unauthorized: str) -> None:
     live = Live(sites.site())
     origin = "/etc/penstock/penstockd.kubeconfig"
-    whose = kubeadmin.Cluster(kubeconfig.Access(server=stranger), origin=origin, renew="Make a new one.")
+    whose = kubeadmin.Cluster(kubeconfig.Access(server=unauthorized), origin=origin, renew="Make a new one.")
     live.answers["as_penstockd"] = (whose, None)
     (result,) = checks.run([CHECKS["rbac"]], live)
     assert result.status == "unknown"

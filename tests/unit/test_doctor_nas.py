@@ -1,4 +1,4 @@
-"""The doctor on a NAS that users can write to: it runs as root and follows no link of theirs."""
+"""The doctor runs as root on a NAS that users can write to, and must not follow their symlinks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKS = {check.name: check for check in penstock_side.registry}
 
 @pytest.fixture
 def nas(tmp_path: Path) -> Path:
-    """A folder that everybody may write, as /tmp is."""
+    """A folder that everybody may write, like /tmp."""
     made = tmp_path / "nas"
     made.mkdir()
     made.chmod(0o1777)
@@ -25,7 +25,6 @@ def nas(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def live(nas: Path) -> Live:
-    """A site with that NAS."""
     return Live(sites.site(("path: /nas\n", f"path: {nas}\n")))
 
 
@@ -33,19 +32,17 @@ def run(live: Live, name: str, *, fix: bool = False) -> list[tuple[str, str]]:
     return [(each.status, each.message) for each in checks.run([CHECKS[name]], live, fix=fix)]
 
 
-def test_the_probe_file_is_made_through_no_link(live: Live, nas: Path, tmp_path: Path) -> None:
-    """Its name could be foreseen: a link there made root create any file that the user liked."""
+def test_probe_file_is_not_created_through_a_symlink(live: Live, nas: Path, tmp_path: Path) -> None:
+    """A predictable name would let a user make root create any file."""
     (nas / f".penstock-doctor-{os.getpid()}").symlink_to(tmp_path / "made-by-root")
     assert run(live, "nas") == [("ok", "")]
     assert not (tmp_path / "made-by-root").exists()
     assert len(list(nas.iterdir())) == 1, "nothing is left of the probe"
 
 
-def test_a_nas_that_cannot_be_written_is_named(
+def test_nas_that_cannot_be_written_is_reported(
     live: Live, nas: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the system's own words."""
-
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -53,8 +50,8 @@ def test_a_nas_that_cannot_be_written_is_named(
     assert run(live, "nas") == [("failed", f"{nas} cannot be written: No space left on device")]
 
 
-def test_the_readme_is_written_through_no_link(live: Live, nas: Path, tmp_path: Path) -> None:
-    """The drop folder itself may be a user's link, when nobody has made it yet."""
+def test_readme_is_not_written_through_a_symlink(live: Live, nas: Path, tmp_path: Path) -> None:
+    """The drop folder itself may be a user's symlink while it has not been created yet."""
     private = tmp_path / "private"
     private.mkdir()
     assert live.site.nas is not None
@@ -65,8 +62,7 @@ def test_the_readme_is_written_through_no_link(live: Live, nas: Path, tmp_path: 
     assert list(private.iterdir()) == []
 
 
-def test_the_readme_is_written_where_nobody_put_a_link(live: Live, nas: Path) -> None:
-    """For everybody to read."""
+def test_readme_is_written_readable_for_everybody(live: Live, nas: Path) -> None:
     assert live.site.nas is not None
     folder = nas / live.site.nas.drop
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What runs with other settings than its files have, does not run, or is of another cluster or size."""
+"""Daemons that run with old settings or not at all, and nodes of a wrong size."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def found(live: Live, name: str) -> list[checks.Result]:
 
 
 def slurm(**settings: str) -> Live:
-    """slurmctld runs with these settings beside the usual ones."""
+    """A slurmctld that runs with these settings."""
     live = Live(sites.site())
     live.answers["settings"] = ({**RUNS, **settings}, None)
     live.answers["conf"] = (conffile.parse(CONF, include=str), None)
     return live
 
 
-def test_a_slurmctld_with_its_file_as_it_is_now_is_well() -> None:
-    """Units and the order of lists are no differences."""
+def test_slurmctld_with_its_current_file_is_ok() -> None:
+    """Units and the order of lists do not matter."""
     assert [each.status for each in found(slurm(), "slurm-restarted")] == ["ok"]
 
 
-def test_a_setting_that_slurmctld_has_not_read_is_named() -> None:
-    """Also one that `scontrol reconfigure` did not take, although the text is the same."""
+def test_differing_settings_are_listed() -> None:
+    """Even if the text is the same: `scontrol reconfigure` does not apply every setting."""
     (result,) = found(slurm(KillWait="60 sec", SelectType="select/linear"), "slurm-restarted")
     assert result.status == "failed"
     assert "KillWait=30, it runs with 60 sec" in result.message
@@ -53,16 +53,15 @@ def test_a_setting_that_slurmctld_has_not_read_is_named() -> None:
     assert result.remedy == "restart slurmctld: systemctl restart slurmctld"
 
 
-def test_a_slurm_conf_that_slurmctld_has_not_read_is_found() -> None:
-    """Whatever was changed in it, such as a partition's line: Slurm compares the text itself."""
+def test_changed_slurm_conf_is_found() -> None:
+    """Whatever was changed, such as a partition's line: Slurm compares the text itself."""
     (result,) = found(slurm(HASH_VAL="Different Ours=0x1 Slurmctld=0x2"), "slurm-restarted")
     assert result.status == "failed"
     assert "was changed after slurmctld had read it" in result.message
     assert "scontrol reconfigure" in result.remedy
 
 
-def test_another_cluster_is_found() -> None:
-    """By the name that slurmctld gives itself."""
+def test_another_cluster_name_is_found() -> None:
     (result,) = found(slurm(ClusterName="other"), "cluster-name")
     assert (result.status, result.message) == (
         "failed",
@@ -77,14 +76,12 @@ def test_another_cluster_is_found() -> None:
     [
         (64, 64, "ok", ""),
         (60, 64, "ok", ""),
-        (4, 64, "warning", "n1: Kubernetes can give cpu 64, Slurm uses 4: the rest stays idle"),
-        (64, 4, "failed", "n1: Slurm claims cpu 64, Kubernetes can give 4"),
+        (4, 64, "warning", "n1: cpu is 4 in Slurm, 64 allocatable in Kubernetes: the rest is idle"),
+        (64, 4, "failed", "n1: cpu is 64 in Slurm, 4 allocatable in Kubernetes"),
     ],
 )
-def test_sizes_that_differ_are_found_either_way(
-    slurm_cpus: int, kube_cpus: int, status: str, words: str
-) -> None:
-    """Too much makes jobs wait for ever, too little leaves the node idle."""
+def test_differing_node_sizes_are_found(slurm_cpus: int, kube_cpus: int, status: str, words: str) -> None:
+    """Too large a node in Slurm blocks jobs, too small a one leaves resources idle."""
     live = Live(sites.site())
     node = nodes.Node(name="n1", state="IDLE", amount=fakes.amount(cpus=slurm_cpus, gib=1))
     live.answers["slurm_nodes"] = ({"n1": node}, None)
@@ -94,8 +91,8 @@ def test_sizes_that_differ_are_found_either_way(
     assert [(each.status, each.message) for each in found(live, "node-sizes")] == [(status, words)]
 
 
-def test_what_is_reserved_or_no_whole_cpu_is_not_idle() -> None:
-    """The site file keeps it from Slurm, or Slurm cannot count it."""
+def test_reserved_resources_and_fractions_of_a_cpu_are_not_idle() -> None:
+    """The site file keeps them from Slurm, or Slurm cannot schedule them."""
     small, large = resources.Amount(millicpus=1000), resources.Amount(millicpus=4000)
     assert not list(kubernetes_side._unused(small, resources.Amount(millicpus=1900), resources.Amount()))
     whole = resources.Amount(millicpus=64000)
@@ -104,7 +101,7 @@ def test_what_is_reserved_or_no_whole_cpu_is_not_idle() -> None:
 
 
 def daemons(folder: Path) -> Live:
-    """A site whose daemons have their files and folders here."""
+    """A site whose daemons have their files in this folder."""
     for name in ("intake", "attempts"):
         (folder / name).mkdir()
     for name in ("penstockd", "intake", "collector"):
@@ -127,7 +124,7 @@ def daemons(folder: Path) -> Live:
         ("collector", f"attempts/{wellknown.COLLECTOR_LOCK}", "results of ended jobs are not written"),
     ],
 )
-def test_a_daemon_that_does_not_run_or_was_not_restarted_is_found(
+def test_daemon_that_is_down_or_has_old_settings_is_found(
     tmp_path: Path, name: str, lock: str, harm: str
 ) -> None:
     """With the command that starts or restarts it."""
@@ -140,13 +137,16 @@ def test_a_daemon_that_does_not_run_or_was_not_restarted_is_found(
     assert [each.status for each in found(live, name)] == ["ok"]
     config.write_text('{"new": 1}')
     (old,) = found(live, name)
-    assert (old.status, old.message) == ("failed", f"the {name} runs with older settings than {config} has")
+    assert (old.status, old.message) == (
+        "failed",
+        f"the {name} runs with older settings than those in {config}",
+    )
     assert old.remedy == f"restart it: systemctl restart penstock-{name}"
     os.close(held)
 
 
-def test_a_penstockd_that_was_not_restarted_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which settings it has read."""
+def test_penstockd_with_old_settings_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reports the fingerprint of the settings it has read."""
     live = daemons(tmp_path)
     config = tmp_path / "penstockd.json"
     read = presence.fingerprint(config)
@@ -154,12 +154,14 @@ def test_a_penstockd_that_was_not_restarted_is_found(tmp_path: Path, monkeypatch
     assert [each.status for each in found(live, "penstockd-settings")] == ["ok"]
     config.write_text('{"new": 1}')
     (old,) = found(live, "penstockd-settings")
-    assert (old.status, old.message) == ("failed", f"penstockd runs with older settings than {config} has")
+    assert (old.status, old.message) == (
+        "failed",
+        f"penstockd runs with older settings than those in {config}",
+    )
     assert old.remedy == "restart it: systemctl restart penstockd"
 
 
-def test_a_penstockd_that_is_away_is_one_finding(tmp_path: Path) -> None:
-    """What its settings are is not known then, and is no second cause."""
+def test_penstockd_that_is_down_is_reported_once(tmp_path: Path) -> None:
     names = ("penstockd", "socket", "penstockd-settings")
     results = list(checks.run([CHECKS[name] for name in names], daemons(tmp_path)))
     assert [(each.status, each.see) for each in results] == [

@@ -1,4 +1,4 @@
-"""The doctor's pod is as much like a job's as it can be: its namespace, its Secrets, its user."""
+"""The doctor's probe pod resembles a job's pod: namespace, Secrets, user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ USERS = {"labels": {wellknown.LABEL_USER_ID: "1001"}}
 
 
 class FakeCluster(clusters.Cluster):
-    """Some objects, and pods that end at once."""
+    """Has these objects; pods end at once."""
 
     def __init__(self, *objects: str, exit_code: int = 0, events: tuple[dict[str, str], ...] = ()) -> None:
         self.objects = objects
@@ -49,9 +49,11 @@ class FakeCluster(clusters.Cluster):
 
 
 def probed(site: schema.Site, kube: FakeCluster, *homes: str) -> tuple[checks.Result, dict[str, Any]]:
-    """How the check came out, and the pod that it made."""
+    """The check's result, and the pod that it created."""
     live = Live(site)
-    namespaces = {name: {"metadata": USERS if name.startswith("user-") else {}} for name in homes}
+    namespaces = {
+        name: {"metadata": {"name": name, **(USERS if name.startswith("user-") else {})}} for name in homes
+    }
     known = {
         "cluster": kube,
         "kube_nodes": {"n1": fakes.node()},
@@ -63,8 +65,8 @@ def probed(site: schema.Site, kube: FakeCluster, *homes: str) -> tuple[checks.Re
     return result, next(iter(kube.pods.values()), {})
 
 
-def test_it_goes_where_the_secrets_are() -> None:
-    """Penstock's own namespace, as for prepulled images, before a user's."""
+def test_pod_runs_in_a_namespace_with_the_pull_secrets() -> None:
+    """Penstock's own namespace, as for prepulled images, comes before users' namespaces."""
     ours, users = (f"/api/v1/namespaces/{home}/secrets/regcred" for home in (OURS, "user-bob"))
     for there, home in (((ours, users), OURS), ((users,), "user-bob")):
         result, pod = probed(
@@ -74,14 +76,14 @@ def test_it_goes_where_the_secrets_are() -> None:
         assert pod["spec"]["imagePullSecrets"] == [{"name": "regcred"}]
 
 
-def test_it_goes_where_the_claim_of_the_nas_is() -> None:
-    """Users' namespaces get one, ours does not."""
+def test_pod_runs_in_a_namespace_with_the_claim_of_the_nas() -> None:
+    """Users' namespaces have one, Penstock's does not."""
     kube = FakeCluster("/api/v1/namespaces/user-bob/persistentvolumeclaims/nas")
     result, pod = probed(sites.site(CLAIM), kube, OURS, "user-bob")
     assert (result.status, pod["metadata"]["namespace"]) == ("ok", "user-bob")
 
 
-def test_without_the_secrets_it_is_skipped_in_words() -> None:
+def test_check_is_skipped_without_the_pull_secrets() -> None:
     """A pod without them would prove nothing about the image."""
     result, pod = probed(sites.site(SECRETS), FakeCluster(), OURS, "user-bob", "default")
     assert (result.status, pod) == ("skipped", {})
@@ -89,16 +91,16 @@ def test_without_the_secrets_it_is_skipped_in_words() -> None:
 
 
 @pytest.mark.parametrize(("homes", "home"), [((OURS, "default"), OURS), (("user-bob", "default"), "default")])
-def test_a_pod_that_needs_nothing_goes_to_our_namespace(homes: tuple[str, ...], home: str) -> None:
-    """A lab has none, and a user's may have a quota."""
+def test_pod_that_needs_nothing_runs_in_penstocks_namespace(homes: tuple[str, ...], home: str) -> None:
+    """A lab has none, and a user's namespace may have a quota."""
     _, pod = probed(sites.site(), FakeCluster(), *homes)
     assert pod["metadata"]["namespace"] == home
     assert "imagePullSecrets" not in pod["spec"]
 
 
 @pytest.mark.parametrize(("caller", "user"), [(0, 65534), (1001, 1001)])
-def test_it_is_never_root(monkeypatch: pytest.MonkeyPatch, caller: int, user: int) -> None:
-    """With root_squash root cannot write what users can; what everybody may write is the drop folder."""
+def test_pod_never_runs_as_root(monkeypatch: pytest.MonkeyPatch, caller: int, user: int) -> None:
+    """With root_squash root cannot write what users can; everybody may write the drop folder."""
     monkeypatch.setattr(os, "getuid", lambda: caller)
     monkeypatch.setattr(os, "getgid", lambda: caller)
     _, pod = probed(sites.site(), FakeCluster(), OURS)
@@ -110,25 +112,23 @@ def test_it_is_never_root(monkeypatch: pytest.MonkeyPatch, caller: int, user: in
     )
 
 
-def test_a_folder_that_not_everybody_may_write_is_only_mounted() -> None:
-    """Nothing is known of the rights in shared_mounts."""
+def test_shared_mounts_are_only_mounted() -> None:
+    """The permissions in them are unknown."""
     _, pod = probed(sites.site(NOT_IN_PODS), FakeCluster(), OURS)
     container = pod["spec"]["containers"][0]
     assert (container["command"][2], container["volumeMounts"][0]["mountPath"]) == ("true", "/scratch")
 
 
-def test_a_nas_that_users_cannot_write_is_told() -> None:
-    """With what to do."""
+def test_nas_that_users_cannot_write_is_reported() -> None:
     result, _ = probed(sites.site(), FakeCluster(exit_code=3), OURS)
     assert (result.status, result.message) == (
         "failed",
-        "users cannot write the NAS's drop folder in a pod on n1",
+        "users cannot write to the NAS's drop folder in a pod on n1",
     )
     assert "read-write" in result.remedy
 
 
-def test_what_keeps_the_pod_from_starting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster's own words, such as those about a folder that cannot be mounted."""
+def test_warning_events_of_a_pod_that_does_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probepod, "SECONDS", 0.0)
     warning = {"type": "Warning", "reason": "FailedMount", "message": "/nas is not a directory"}
     result, _ = probed(sites.site(), FakeCluster(events=(warning,)), OURS)

@@ -1,1 +1,1 @@
-"""Does the live site agree with its site file? Many small checks, each in words and with a remedy."""
+"""`penstock doctor`: checks that the live site agrees with its site file; every problem has a remedy."""

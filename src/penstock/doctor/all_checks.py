@@ -1,4 +1,4 @@
-"""Every check, in the order in which a person would look, and what those that are chosen find."""
+"""All checks, in the order in which an administrator would go through them, and their report."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ ALWAYS: tuple[Check, ...] = (
     *services.registry,
 )
 PROBES: tuple[Check, ...] = tuple(probepod.registry)
-"""They make a pod, and so are run only when asked for."""
+"""Run on request only: they create a pod."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """How a site is: docs/reference/json.md describes every key."""
+    """State of a site; docs/reference/json.md describes every key."""
 
     version: int = wellknown.JSON_VERSION
     status: checks.Status
-    """The worst."""
+    """The worst status of all checks."""
     checks: tuple[checks.Result, ...]
 
 
 def chosen(only: Sequence[str] = (), *, probe: bool = False) -> tuple[Check, ...]:
-    """Those of these names, or all; UsageError names them when one is unknown."""
+    """The checks with these names, or all. Raises UsageError for an unknown name."""
     known = {check.name: check for check in (*ALWAYS, *PROBES)}
     unknown = [name for name in only if name not in known]
     if unknown:
@@ -43,6 +43,6 @@ def chosen(only: Sequence[str] = (), *, probe: bool = False) -> tuple[Check, ...
 
 
 def report(wanted: Sequence[Check], live: Live, *, fix: bool = False) -> Report:
-    """What they find; with `fix`, what can be put right without risk is. Blocks: each asks in its turn."""
+    """Run the checks one after another (blocking); with `fix`, fix what can be fixed without risk."""
     results = tuple(checks.run(wanted, live, fix=fix))
     return Report(status=checks.worst(results), checks=results)

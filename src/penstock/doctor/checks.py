@@ -1,4 +1,4 @@
-"""What a check is: a name, a question in words, and a function that tells what is wrong."""
+"""A check has a name, a title and a function that yields problems."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Fix = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Something that is not right, and what to do about it.
+    """What is wrong and what to do about it.
 
-    What holds for several nodes is said once: in message and remedy `{nodes}` stands for all of them, as a
-    host list, and `{node}` for the only one, or for the word NODE.
+    Equal problems of several nodes become one result: in message and remedy, `{nodes}` stands for the host
+    list of all nodes, and `{node}` for the only node, or for the word NODE.
     """
 
     message: str
@@ -32,15 +32,15 @@ class Problem:
     fix: Fix | None = None
     nodes: tuple[str, ...] = ()
     cause: errors.PenstockError | None = None
-    """The error that other checks meet, too."""
+    """The error behind it, which other checks run into as well."""
 
 
 class Skip(Exception):
-    """The check has nothing to look at on this site; says why."""
+    """The check does not apply to this site; the message says why."""
 
 
 class NotChecked(Exception):
-    """Nothing can be said before what another check has found is put right; carries its name."""
+    """The check depends on another one that failed; carries the name of that check."""
 
 
 Find = Callable[[Live], Iterator[Problem]]
@@ -48,16 +48,12 @@ Find = Callable[[Live], Iterator[Problem]]
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One question about the site."""
-
     name: str
     title: str
     find: Find
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How a check came out."""
-
     name: str
     title: str
     status: Status
@@ -65,15 +61,13 @@ class Result(msgspec.Struct, frozen=True):
     remedy: str = ""
     fixed: bool = False
     see: str = ""
-    """The check that found why this one could not be made."""
+    """The check that found why this one could not run."""
 
 
 class Registry(list[Check]):
-    """Checks in the order in which they are written down."""
+    """Checks in the order of their definition."""
 
     def add(self, name: str, title: str) -> Callable[[Find], Find]:
-        """Write down a check."""
-
         def register(find: Find) -> Find:
             self.append(Check(name, title, find))
             return find
@@ -82,7 +76,7 @@ class Registry(list[Check]):
 
 
 def run(checks: Iterable[Check], live: Live, *, fix: bool = False) -> Iterator[Result]:
-    """Each check's result; with `fix`, what can be put right without asking is."""
+    """Results of the checks; with `fix`, problems that have a fix are fixed."""
     causes: dict[object, str] = {}
     for check in checks:
         yield from _results(check, live, causes, fix=fix)
@@ -99,7 +93,11 @@ def _results(check: Check, live: Live, causes: dict[object, str], *, fix: bool) 
         return
     except (errors.PenstockError, OSError) as error:
         first = causes.setdefault(_key(error), check.name)
-        yield _not_checked(check, first) if first != check.name else _unknown(check, error)
+        if first != check.name:
+            yield _not_checked(check, first)
+        else:
+            message = error.message if isinstance(error, errors.PenstockError) else str(error)
+            yield Result(check.name, check.title, "unknown", message, remedy(error))
         return
     if not problems:
         yield Result(check.name, check.title, "ok")
@@ -110,7 +108,7 @@ def _results(check: Check, live: Live, causes: dict[object, str], *, fix: bool) 
 
 
 def _key(error: Exception) -> object:
-    """Equal for errors of one cause. Each of Slurm's commands has words of its own for a silent daemon."""
+    """Equal for errors with one cause. Slurm's commands word "slurmctld does not answer" differently."""
     if isinstance(error, errors.SlurmUnavailable):
         return errors.SlurmUnavailable
     return type(error), str(error)
@@ -120,13 +118,8 @@ def _not_checked(check: Check, see: str) -> Result:
     return Result(check.name, check.title, "unknown", f"not checked: see {see}", see=see)
 
 
-def _unknown(check: Check, error: Exception) -> Result:
-    message = error.message if isinstance(error, errors.PenstockError) else str(error)
-    return Result(check.name, check.title, "unknown", message, remedy(error))
-
-
 def remedy(error: Exception) -> str:
-    """What to do about an error: who may not see enough of a site is to call as root; else what it says."""
+    """The hint of the error, or "run it as root" if permissions are missing."""
     both = (error, error.__cause__)
     if os.geteuid() != 0 and any(isinstance(one, PermissionError | errors.KubeNotAllowed) for one in both):
         return "run it as root"
@@ -134,7 +127,7 @@ def remedy(error: Exception) -> str:
 
 
 def _folded(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """What is said of several nodes in the same words, once."""
+    """Merge equal problems of several nodes into one."""
     alike: dict[object, list[Problem]] = {}
     for number, problem in enumerate(problems):
         same = (problem.message, problem.remedy, problem.warning) if problem.nodes else number
@@ -165,5 +158,5 @@ def _result(check: Check, problem: Problem, *, fix: bool) -> Result:
 
 
 def worst(results: Iterable[Result]) -> Status:
-    """The status that decides the exit code."""
+    """The most severe status, which decides the exit code."""
     return max((result.status for result in results), key=ORDER.index, default="ok")

@@ -1,4 +1,4 @@
-"""Kubernetes' side: the API, penstockd's rights, nodes and their sizes, namespaces, quotas."""
+"""Checks of Kubernetes: the API, penstockd's permissions, nodes and their sizes, namespaces, quotas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ registry = Registry()
 LARGEST_SKEW = 5.0
 NEARLY_FULL = 0.95
 WELL_USED = 0.75
-"""The share of a node that Slurm should use, beside what is reserved."""
+"""Slurm should use at least this share of a node, including what is reserved."""
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
@@ -31,60 +31,43 @@ def kubernetes(live: Live) -> Iterator[Problem]:
         yield Problem("the cluster has no nodes", "is this the right kubeconfig?")
 
 
-@registry.add("kubeconfig", "penstockd's kubeconfig is there, private, and works")
+@registry.add("kubeconfig", "penstockd's kubeconfig exists, is private and works")
 def kubeconfig(live: Live) -> Iterator[Problem]:
     if live.site.kubernetes.access == kubeadmin.IN_CLUSTER:
         raise Skip("penstockd is a pod with its own token")
     path = Path(live.site.kubernetes.kubeconfig)
     if not path.exists():
-        yield Problem(f"{path} is missing", "`penstock apply` makes it")
+        yield Problem(f"{path} is missing", "`penstock apply` creates it")
         return
     if path.stat().st_mode & 0o004:
         fix = functools.partial(path.chmod, 0o600)
-        yield Problem(f"everybody can read {path}: it is the key to all jobs", f"chmod 600 {path}", fix=fix)
+        message = f"{path} is readable by everybody, and it gives access to the pods of all jobs"
+        yield Problem(message, f"chmod 600 {path}", fix=fix)
     live.as_penstockd.ask(lambda kube: kube.list(kinds.NODES, limit=1))
 
 
-@registry.add("rbac", "penstockd may do what it must, one verb after another")
+@registry.add("rbac", "penstockd has every permission that it needs")
 def rights(live: Live) -> Iterator[Problem]:
-    may = _may_account if live.site.kubernetes.access == kubeadmin.IN_CLUSTER else _may
-    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not may(live, resource, verb)]
+    missing = [f"{verb} {resource}" for resource, verb in rbac.pairs() if not _may(live, resource, verb)]
     if missing:
-        yield Problem(f"penstockd may not: {', '.join(missing)}", "`penstock apply` gives it its role")
-
-
-def _attributes(resource: str, verb: str) -> dict[str, str]:
-    name, _, sub = resource.partition("/")
-    plural, _, group = name.partition(".")
-    return {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+        yield Problem(f"penstockd may not: {', '.join(missing)}", "`penstock apply` grants its role")
 
 
 def _may(live: Live, resource: str, verb: str) -> bool:
-    """What penstockd itself is answered."""
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": _attributes(resource, verb)},
-    }
-    return _is_allowed(live.as_penstockd.create(review))
-
-
-def _may_account(live: Live, resource: str, verb: str) -> bool:
-    """What an administrator is answered about the account: its token is in penstockd's pod alone."""
-    user = f"system:serviceaccount:{live.site.kubernetes.namespace}:{kubeobjects.ACCOUNT}"
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"resourceAttributes": _attributes(resource, verb), "user": user},
-    }
-    return _is_allowed(live.cluster.create(review))
-
-
-def _is_allowed(review: dict[str, Any]) -> bool:
-    """No answer is neither a yes nor a no."""
-    status = review.get("status")
+    """Ask as penstockd, or as administrator about its account if only its pod has the token."""
+    name, _, sub = resource.partition("/")
+    plural, _, group = name.partition(".")
+    attributes = {"resource": plural, "group": group, "verb": verb} | ({"subresource": sub} if sub else {})
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    if live.site.kubernetes.access != kubeadmin.IN_CLUSTER:
+        answer = live.as_penstockd.create({**review, "spec": {"resourceAttributes": attributes}})
+    else:
+        user = f"system:serviceaccount:{live.site.kubernetes.namespace}:{kubeobjects.ACCOUNT}"
+        spec = {"resourceAttributes": attributes, "user": user}
+        answer = live.cluster.create({**review, "kind": "SubjectAccessReview", "spec": spec})
+    status = answer.get("status")
     if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
-        raise errors.KubeUnavailable("the Kubernetes API does not say who may do what")
+        raise errors.KubeUnavailable("the Kubernetes API gave no answer to an access review")
     return bool(status["allowed"])
 
 
@@ -92,20 +75,20 @@ def _is_allowed(review: dict[str, Any]) -> bool:
 def clock(live: Live) -> Iterator[Problem]:
     if abs(live.clock_offset) > LARGEST_SKEW:
         yield Problem(
-            f"Kubernetes' clock is {live.clock_offset:+.0f} s off ours",
-            "run a time service on both: credentials of munge and tokens are refused",
+            f"Kubernetes' clock differs from this host's by {live.clock_offset:+.0f} s",
+            "run NTP on both: munge credentials and tokens are refused when clocks differ",
         )
 
 
-@registry.add("node-names", "every node of a bridged partition is one of Kubernetes'")
+@registry.add("node-names", "every node of a bridged partition exists in Kubernetes")
 def node_names(live: Live) -> Iterator[Problem]:
     for name in live.bridged_nodes:
         if name not in live.kube_nodes:
-            remedy = "names must be equal on both sides: `kubectl get nodes`, and `nodes` of the site file"
+            remedy = "names must be the same on both sides: compare `kubectl get nodes` with the site file"
             yield Problem("Kubernetes has no node {nodes}", remedy, nodes=(name,))
 
 
-@registry.add("node-ready", "Kubernetes' nodes are ready and take pods")
+@registry.add("node-ready", "Kubernetes' nodes are Ready and schedulable")
 def node_ready(live: Live) -> Iterator[Problem]:
     for name in live.bridged_nodes:
         node = live.kube_nodes.get(name)
@@ -117,30 +100,24 @@ def node_ready(live: Live) -> Iterator[Problem]:
             yield Problem("{nodes} is cordoned in Kubernetes", "kubectl uncordon {node}", True, nodes=(name,))
 
 
-@registry.add("node-sizes", "Slurm claims of a node what Kubernetes can give")
+@registry.add("node-sizes", "node sizes in Slurm match what is allocatable in Kubernetes")
 def node_sizes(live: Live) -> Iterator[Problem]:
-    for node, allocatable in live.both_truths():
+    for node, allocatable in live.shared_nodes():
         for short in node.amount.shortages(allocatable):
             if short.what in ("cpu", "memory"):
-                yield Problem(
-                    f"{{nodes}}: Slurm claims {short.what} {short.needed}, Kubernetes can give {short.free}",
-                    "jobs that need it wait for ever: set `reserved` of the node group",
-                    nodes=(node.name,),
-                )
+                message = f"{short.what} is {short.needed} in Slurm, {short.free} allocatable in Kubernetes"
+                remedy = "jobs that need all of it never start: set `reserved` of the node group"
+                yield Problem(f"{{nodes}}: {message}", remedy, nodes=(node.name,))
         for unused in _unused(node.amount, allocatable, _reserved(live, node.name)):
-            words = f"Kubernetes can give {unused.what} {unused.needed}, Slurm uses {unused.free}"
-            yield Problem(
-                f"{{nodes}}: {words}: the rest stays idle",
-                "correct the node's size in the site file or slurm.conf, or put the rest into `reserved`",
-                warning=True,
-                nodes=(node.name,),
-            )
+            message = f"{unused.what} is {unused.free} in Slurm, {unused.needed} allocatable in Kubernetes"
+            remedy = "correct the node's size in the site file or slurm.conf, or put the rest into `reserved`"
+            yield Problem(f"{{nodes}}: {message}: the rest is idle", remedy, True, nodes=(node.name,))
 
 
 def _unused(
     claim: resources.Amount, allocatable: resources.Amount, reserved: resources.Amount
 ) -> Iterator[resources.Shortage]:
-    """Of what Slurm leaves a good part to nobody; it counts whole CPUs."""
+    """Resources of which Slurm uses too little. Fractions of a CPU do not count: Slurm has whole CPUs."""
     used = claim + reserved
     idle = {
         "cpu": used.millicpus < allocatable.millicpus // 1000 * 1000 * WELL_USED,
@@ -150,7 +127,6 @@ def _unused(
 
 
 def _reserved(live: Live, node: str) -> resources.Amount:
-    """What the site file keeps from Slurm."""
     for name, group in live.site.node_groups.items():
         if any(node == each.name for each in live.facts.groups.get(name, ())):
             memory = mebibytes(group.reserved.memory) * 2**20
@@ -158,15 +134,15 @@ def _reserved(live: Live, node: str) -> resources.Amount:
     return resources.Amount()
 
 
-@registry.add("node-gpus", "Kubernetes knows the GPUs that Slurm gives out")
+@registry.add("node-gpus", "Kubernetes has the GPUs that Slurm schedules")
 def node_gpus(live: Live) -> Iterator[Problem]:
-    for node, allocatable in live.both_truths():
+    for node, allocatable in live.shared_nodes():
         for short in node.amount.shortages(allocatable):
             if short.what in ("cpu", "memory"):
                 continue
             resource = wellknown.GPU_RESOURCE if short.what == "gpu" else short.what
             yield Problem(
-                f"{{nodes}}: Slurm gives out {short.needed} GPUs, Kubernetes has {short.free} {resource}",
+                f"{{nodes}}: {short.needed} GPUs in Slurm, {short.free} {resource} in Kubernetes",
                 f"is the device plugin for {resource} running there?",
                 nodes=(node.name,),
             )
@@ -185,7 +161,7 @@ def gpu_labels(live: Live) -> Iterator[Problem]:
                 yield Problem(f"{{nodes}} has no label {key}={value}", remedy, nodes=(name,))
 
 
-@registry.add("pod-security", "users' namespaces let their pods in")
+@registry.add("pod-security", "users' namespaces admit jobs' pods")
 def pod_security(live: Live) -> Iterator[Problem]:
     nas = live.site.nas
     needs_host_path = nas is not None and nas.in_pods and not nas.nfs and not nas.claim
@@ -193,13 +169,13 @@ def pod_security(live: Live) -> Iterator[Problem]:
         level = (namespace["metadata"].get("labels") or {}).get(ENFORCE, "privileged")
         if needs_host_path and level != "privileged":
             yield Problem(
-                f"namespace {name} enforces {level}, which forbids the NAS as a folder of the node",
-                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or mount it by `nas.nfs`",
+                f"namespace {name} enforces {level}, which forbids mounting the NAS by hostPath",
+                f"kubectl label namespace {name} {ENFORCE}=privileged --overwrite, or set `nas.nfs`",
             )
 
 
 def user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
-    """Namespaces of jobs: made by penstockd, or named by the site file."""
+    """Namespaces of jobs: created by penstockd, or named in the site file."""
     named = sitenamespaces.all_homes(live.site)
     ours = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}
     return {
@@ -209,7 +185,7 @@ def user_namespaces(live: Live) -> dict[str, dict[str, Any]]:
     }
 
 
-@registry.add("quotas", "users' quotas are those of the site file, and not used up")
+@registry.add("quotas", "quotas of users are as in the site file and not exhausted")
 def quotas(live: Live) -> Iterator[Problem]:
     for home, quota in sitenamespaces.all_homes(live.site).items():
         if quota is None or home not in live.namespaces:
@@ -217,7 +193,7 @@ def quotas(live: Live) -> Iterator[Problem]:
         found = live.cluster.get(manifests.quota(home, {}))
         wanted = policies.hard(live.site, quota)
         if found is None or found["spec"]["hard"] != wanted:
-            yield Problem(f"the quota of namespace {home} is not the site file's", "`penstock apply`")
+            yield Problem(f"the quota of namespace {home} differs from the site file", "`penstock apply`")
             continue
         for what, limit in found["spec"]["hard"].items():
             used = found.get("status", {}).get("used", {}).get(what, "0")
@@ -229,7 +205,7 @@ def quotas(live: Live) -> Iterator[Problem]:
 def priority_classes(live: Live) -> Iterator[Problem]:
     wanted = sorted({each.priority_class for each in live.site.partitions.values() if each.priority_class})
     if not wanted:
-        raise Skip("no partition has one")
+        raise Skip("no partition has a priority class")
     for name in wanted:
         if live.cluster.get(manifests.priority_class(name, value=0, preempts=False)) is None:
-            yield Problem(f"there is no PriorityClass {name}: pods would be refused", "`penstock apply`")
+            yield Problem(f"PriorityClass {name} does not exist: pods are refused", "`penstock apply`")

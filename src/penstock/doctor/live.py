@@ -1,6 +1,6 @@
-"""The live site as the checks see it: each thing asked for once, when the first check wants it.
+"""The live site as the checks see it. Each answer is fetched once, when a check first needs it.
 
-What cannot be asked stays an error for every check that needs it: nothing is mistaken for "not there".
+A failed request raises its error again for every check that needs the answer: no answer is never "not there".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class once(Generic[Answer]):  # noqa: N801  # a decorator, used like property
-    """A question that is asked once; its error is remembered like an answer."""
+    """A cached property whose error is cached as well."""
 
     def __init__(self, ask: Callable[[Any], Answer]) -> None:
         self._ask = ask
@@ -46,8 +46,6 @@ class once(Generic[Answer]):  # noqa: N801  # a decorator, used like property
 
 
 class Live:
-    """Questions about one site."""
-
     def __init__(self, site: Site) -> None:
         self.site = site
         self.answers: dict[str, tuple[Any, errors.PenstockError | None]] = {}
@@ -55,7 +53,7 @@ class Live:
 
     @once
     def settings(self) -> dict[str, str]:
-        """What slurmctld runs with, which may differ from what slurm.conf says by now."""
+        """The running configuration of slurmctld, which may differ from slurm.conf."""
         return asyncio.run(self._slurm.configuration())
 
     @once
@@ -68,12 +66,11 @@ class Live:
 
     @once
     def live_jobs(self) -> dict[int, LiveJob]:
-        """Jobs that are not over, by number."""
         return {job.job_id: job for job in asyncio.run(self._slurm.live_jobs())}
 
     @once
     def conf(self) -> conffile.Conf:
-        """slurm.conf as it lies on the disk, with what it includes."""
+        """slurm.conf on the disk, with its includes."""
         path = Path(self.site.slurm.conf)
         try:
             return conffile.parse(_text(path), include=lambda name: _text(path.parent / name))
@@ -82,12 +79,12 @@ class Live:
 
     @once
     def cluster(self) -> kubeadmin.Cluster:
-        """Kubernetes with the administrator's rights."""
+        """The API with the administrator's permissions."""
         return kubeadmin.admin(self.site)
 
     @once
     def as_penstockd(self) -> kubeadmin.Cluster:
-        """Kubernetes with penstockd's rights."""
+        """The API with penstockd's permissions."""
         return kubeadmin.as_penstockd(self.site)
 
     @once
@@ -111,32 +108,30 @@ class Live:
 
     @once
     def facts(self) -> facts.Facts:
-        """What rendering needs; nodes from Kubernetes only when the file asks for that."""
         aside = (Path(self.site.slurm.conf).parent / sitefiles.SITE_LUA).exists()
         return facts.gather(self.site, site_lua=aside)
 
     @once
     def files(self) -> tuple[sitefiles.File, ...]:
-        """Files as they should be."""
+        """Files as `penstock apply` would write them."""
         return sitefiles.all_files(self.site, self.facts)
 
     @once
     def bridged_nodes(self) -> dict[str, model.NodeSpec]:
-        """Nodes of bridged partitions, as the site file sees them."""
         return {node.name: node for node in clusters.bridged_nodes(self.site, self.facts.groups)}
 
     def is_ours(self, pod: types.Pod) -> bool:
-        """A pod of a job of this Slurm; another Slurm on the same Kubernetes has its own."""
+        """Whether the pod belongs to a job of this Slurm cluster; others may share the Kubernetes."""
         cluster = label_of(self.settings.get("ClusterName", self.site.cluster))
         labels = pod.metadata.labels
         is_job = labels.get(wellknown.LABEL_APP) == wellknown.APP_VALUE
         return is_job and labels.get(wellknown.LABEL_CLUSTER) == cluster
 
     def look_again(self) -> None:
-        """Ask Slurm and then for pods anew, and keep the pods that were there before, too.
+        """Query Slurm and then pods again, keeping only pods that were in the first list, too.
 
-        Jobs start and end between two questions. A pod that is seen before and after Slurm was asked lived
-        all the while, and so its job must be in Slurm's answer.
+        Jobs start and end between two queries. A pod that is listed before and after Slurm is queried existed
+        all the time, so its job must be in Slurm's answer.
         """
         before = {pod.metadata.uid for pod in self.pods}
         asked = [name for name in ("live_jobs", "slurm_nodes") if name in self.answers]
@@ -147,20 +142,20 @@ class Live:
         lasting = [pod for pod in self.pods if pod.metadata.uid in before]
         self.answers["pods"] = (lasting, None)
 
-    def both_truths(self) -> Iterator[tuple[nodes.Node, resources.Amount]]:
-        """Each bridged node that both know: what Slurm claims and gave away, and what Kubernetes can give."""
+    def shared_nodes(self) -> Iterator[tuple[nodes.Node, resources.Amount]]:
+        """Bridged nodes that exist on both sides: Slurm's view, and what is allocatable in Kubernetes."""
         for name in self.bridged_nodes:
-            can_give, node = self.allocatable(name), self.slurm_nodes.get(name)
-            if can_give is not None and node is not None:
-                yield node, can_give
+            allocatable, node = self.allocatable(name), self.slurm_nodes.get(name)
+            if allocatable is not None and node is not None:
+                yield node, allocatable
 
     def allocatable(self, name: str) -> resources.Amount | None:
-        """What Kubernetes can give of a node; None for one that it does not know."""
+        """What is allocatable on a node; None if Kubernetes has no such node."""
         node = self.kube_nodes.get(name)
         return self.gpus_only(podview.amount(node.status.allocatable)) if node is not None else None
 
     def requested(self, node: str, *, ours: bool) -> resources.Amount:
-        """What pods on this node ask for: those of jobs, or everybody else's."""
+        """Sum of the requests of pods on this node: of jobs' pods, or of all others."""
         total = resources.Amount()
         for pod in self.pods:
             if pod.spec.node_name == node and self.is_ours(pod) == ours and not podview.is_over(pod):
@@ -168,10 +163,10 @@ class Live:
         return self.gpus_only(total)
 
     def gpus_only(self, amount: resources.Amount) -> resources.Amount:
-        """Without devices that are no GPUs of this site."""
+        """Drop devices that are not GPUs of this site."""
         return amount.only(set(policies.resolved(self.site).gpu_resources.values()))
 
 
 def _text(path: Path) -> str:
-    """Slurm takes any bytes in comments and descriptions."""
+    """Decode leniently: Slurm accepts any bytes in comments and descriptions."""
     return path.read_text(encoding="utf-8", errors="surrogateescape")

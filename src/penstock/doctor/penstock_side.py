@@ -1,4 +1,4 @@
-"""Between the two: penstockd and its socket, the NAS, what is left over, what contradicts the promises."""
+"""Checks of Penstock itself: penstockd and its socket, the NAS, orphans, double booking."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ registry = Registry()
 SLOW_SECONDS = 1.0
 SLOW_ANSWERS = 3
 STARTING_SECONDS = 5.0
-START_PENSTOCKD = "systemctl start penstockd, or what runs it here; its log says why it ended"
+START_PENSTOCKD = "systemctl start penstockd, or however it is started here; its log says why it ended"
 
 
-@registry.add("penstockd", "penstockd is alive, in touch with Kubernetes and quick")
+@registry.add("penstockd", "penstockd runs, is connected to Slurm and Kubernetes, and answers quickly")
 def penstockd(live: Live) -> Iterator[Problem]:
     path = live.site.penstockd.socket
     try:
@@ -36,16 +36,14 @@ def penstockd(live: Live) -> Iterator[Problem]:
         return
     if answer != pings.WELL:
         _blame_others(live)
-        yield Problem(
-            f"penstockd says {answer or 'nothing'}: it is not in touch with Slurm or Kubernetes",
-            "its log says which of them",
-        )
+        message = f"penstockd answers {answer or 'nothing'}: it is not connected to Slurm or Kubernetes"
+        yield Problem(message, "see its log")
     elif seconds > SLOW_SECONDS:
         yield Problem(f"penstockd took {seconds:.1f} s to answer", "is the host overloaded?", True)
 
 
 def _blame_others(live: Live) -> None:
-    """A penstockd that is out of touch with somebody who answers nobody is no second cause."""
+    """Raise NotChecked if slurmctld or the API itself is down: then that is the cause."""
     for name, side in {"slurmctld": "settings", "kubernetes": "kube_nodes"}.items():
         try:
             getattr(live, side)
@@ -54,7 +52,7 @@ def _blame_others(live: Live) -> None:
 
 
 def _quick_ping(path: str) -> tuple[str, float]:
-    """The first answer that comes quickly: one slow answer is a busy moment, several are a slow penstockd."""
+    """Ask again after a slow answer: one may be load on the host, several mean that penstockd is slow."""
     for _ in range(SLOW_ANSWERS):
         answer, seconds = _ping(path)
         if answer != pings.WELL or seconds <= SLOW_SECONDS:
@@ -63,7 +61,7 @@ def _quick_ping(path: str) -> tuple[str, float]:
 
 
 def _ping(path: str) -> tuple[str, float]:
-    """The answer of a penstockd that was started before: a moment ago it may not know yet what runs."""
+    """Wait for a penstockd that has just been started and has not filled its caches yet."""
     deadline = time.monotonic() + STARTING_SECONDS
     while True:
         answer, seconds = pings.ping(path)
@@ -72,7 +70,7 @@ def _ping(path: str) -> tuple[str, float]:
         time.sleep(0.2)
 
 
-@registry.add("socket", "SlurmUser and users may use penstockd's socket")
+@registry.add("socket", "SlurmUser and users have access to penstockd's socket")
 def socket_rights(live: Live) -> Iterator[Problem]:
     path = Path(live.site.penstockd.socket)
     if not path.exists():
@@ -81,23 +79,19 @@ def socket_rights(live: Live) -> Iterator[Problem]:
         yield Problem(f"{path} is not a socket", "remove it and restart penstockd")
     elif path.stat().st_mode & 0o006 != 0o006:
         fix = functools.partial(path.chmod, 0o666)
-        yield Problem(
-            f"{path} is closed to users: their launchers cannot use it", f"chmod 666 {path}", fix=fix
-        )
+        yield Problem(f"users' launchers have no access to {path}", f"chmod 666 {path}", fix=fix)
     for folder in path.parents:
         if not folder.stat().st_mode & 0o001:
             fix = functools.partial(folder.chmod, folder.stat().st_mode & 0o7777 | 0o111)
-            yield Problem(
-                f"{folder} is closed to users: {path} is out of reach", f"chmod a+x {folder}", fix=fix
-            )
+            yield Problem(f"users cannot reach {path} through {folder}", f"chmod a+x {folder}", fix=fix)
 
 
-@registry.add("nas", "the NAS is mounted here and can be written")
+@registry.add("nas", "the NAS is mounted on this host and writable")
 def nas(live: Live) -> Iterator[Problem]:
     site_nas = _nas(live)
     path = Path(site_nas.path)
     if not path.is_dir():
-        yield Problem(f"{path} is not there", "mount the NAS on this host")
+        yield Problem(f"{path} does not exist", "mount the NAS on this host")
         return
     try:
         with tempfile.TemporaryFile(dir=path):
@@ -106,26 +100,26 @@ def nas(live: Live) -> Iterator[Problem]:
         yield Problem(f"{path} cannot be written: {error.strerror}", "is it mounted read-only, or full?")
 
 
-@registry.add("nas-folders", "the NAS's folders are there, with the right owners")
+@registry.add("nas-folders", "the NAS's folders exist, with the right owners")
 def nas_folders(live: Live) -> Iterator[Problem]:
     if not Path(_nas(live).path).is_dir():
-        raise Skip("the NAS is not there")
+        raise Skip("the NAS is not mounted")
     yield from _folders(servicefolders.on_nas(live.site))
 
 
-@registry.add("drop-readme", "the drop folder tells its users what it is")
+@registry.add("drop-readme", "the drop folder has a README for its users")
 def drop_readme(live: Live) -> Iterator[Problem]:
     nas = _nas(live)
     folder = Path(nas.path) / nas.drop
     if not folder.is_dir():
-        raise Skip("the drop folder is not there")
+        raise Skip("the drop folder does not exist")
     path = folder / wellknown.DROP_README
     if not path.is_file():
         fix = functools.partial(servicefolders.write, path, messages.README.encode())
         yield Problem(f"{path} is missing", "`penstock doctor --fix` writes it", warning=True, fix=fix)
 
 
-@registry.add("state-folders", "folders between penstockd and the collector are there, with the right owners")
+@registry.add("state-folders", "folders shared by penstockd and the collector exist, with the right owners")
 def state_folders(live: Live) -> Iterator[Problem]:
     yield from _folders(servicefolders.local(live.site))
 
@@ -134,7 +128,7 @@ def _folders(wanted: Iterable[tuple[Path, int, int]]) -> Iterator[Problem]:
     for folder, mode, owner in wanted:
         fix = functools.partial(servicefolders.make, folder, mode, owner)
         if not folder.is_dir():
-            yield Problem(f"{folder} is missing", "`penstock doctor --fix` makes it", fix=fix)
+            yield Problem(f"{folder} is missing", "`penstock doctor --fix` creates it", fix=fix)
             continue
         status = folder.stat()
         if status.st_mode & 0o7777 != mode or status.st_uid != owner:
@@ -152,9 +146,9 @@ def _nas(live: Live) -> Nas:
     return live.site.nas
 
 
-@registry.add("orphans", "every pod of a job belongs to a job that lives")
+@registry.add("orphans", "every job pod belongs to a live job")
 def orphans(live: Live) -> Iterator[Problem]:
-    yield from _seen_twice(live, _orphans)
+    yield from _confirmed(live, _orphans)
 
 
 def _orphans(live: Live) -> Iterator[tuple[str, Problem]]:
@@ -162,69 +156,66 @@ def _orphans(live: Live) -> Iterator[tuple[str, Problem]]:
         if not pod.metadata.deletion_timestamp:
             name, job = f"{pod.metadata.namespace}/{pod.metadata.name}", podview.job_id(pod)
             message = f"pod {name} belongs to job {job}, which is over or runs another attempt"
-            yield pod.metadata.uid, Problem(message, "penstockd removes it: is it well?")
+            yield (
+                pod.metadata.uid,
+                Problem(message, "penstockd should have removed it: see check `penstockd`"),
+            )
 
 
-@registry.add("double-booking", "no node is promised twice")
+@registry.add("double-booking", "no resource of a node is booked twice")
 def double_booking(live: Live) -> Iterator[Problem]:
-    yield from _seen_twice(live, _double_bookings)
+    yield from _confirmed(live, _double_bookings)
 
 
 def _double_bookings(live: Live) -> Iterator[tuple[str, Problem]]:
-    for node, allocatable in live.both_truths():
+    for node, allocatable in live.shared_nodes():
         for short in live.requested(node.name, ours=True).shortages(node.used):
-            problem = Problem(
-                f"{{nodes}}: pods of jobs ask for {short.what} {short.needed}, Slurm gave {short.free}",
-                "a pod outlived its job: see `orphans`",
-                nodes=(node.name,),
+            message = (
+                f"{{nodes}}: pods of jobs request {short.what} {short.needed}, Slurm allocated {short.free}"
             )
+            problem = Problem(message, "a pod outlived its job: see `orphans`", nodes=(node.name,))
             yield f"{node.name} {short.what} of jobs", problem
         free = allocatable - live.requested(node.name, ours=False)
         for short in node.used.shortages(free):
-            problem = Problem(
-                f"{{nodes}}: Slurm gave away {short.what} {short.needed}, other pods leave {short.free}",
-                "other pods came after the jobs: keep them off the nodes of bridged partitions",
-                True,
-                nodes=(node.name,),
+            message = f"{{nodes}}: Slurm allocated {short.what} {short.needed}, other pods leave {short.free}"
+            remedy = "other pods were started after the jobs: keep them off the nodes of bridged partitions"
+            yield (
+                f"{node.name} {short.what} beside others",
+                Problem(message, remedy, True, nodes=(node.name,)),
             )
-            yield f"{node.name} {short.what} beside others", problem
 
 
-def _seen_twice(live: Live, find: Callable[[Live], Iterator[tuple[str, Problem]]]) -> Iterator[Problem]:
-    """What a second look shows, too: between two questions of one look a job may start or end."""
+def _confirmed(live: Live, find: Callable[[Live], Iterator[tuple[str, Problem]]]) -> Iterator[Problem]:
+    """Report a finding only if a second look confirms it: jobs start and end between two queries."""
     suspected = {about for about, _ in find(live)}
     if suspected:
         live.look_again()
         yield from (problem for about, problem in find(live) if about in suspected)
 
 
-@registry.add("foreign-pods", "other pods leave room for what Slurm claims")
+@registry.add("foreign-pods", "other pods leave room for what Slurm schedules")
 def foreign_pods(live: Live) -> Iterator[Problem]:
-    for node, allocatable in live.both_truths():
+    for node, allocatable in live.shared_nodes():
         short = node.amount.shortages(allocatable - live.requested(node.name, ours=False))
         if short and not node.amount.shortages(allocatable):
-            words = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
-            yield Problem(
-                f"{{nodes}}: beside other pods there are {words}",
-                "jobs may be sent back: set `reserved` of the node group, or move the pods",
-                True,
-                nodes=(node.name,),
-            )
+            message = ", ".join(f"{each.what} {each.free} of {each.needed}" for each in short)
+            remedy = "jobs may be requeued: set `reserved` of the node group, or move the pods"
+            yield Problem(f"{{nodes}}: other pods leave {message}", remedy, True, nodes=(node.name,))
 
 
-@registry.add("apply", "no `penstock apply` was cut short")
+@registry.add("apply", "no `penstock apply` was interrupted")
 def unfinished(live: Live) -> Iterator[Problem]:
     store = inventory.Store(Path(live.site.penstockd.state_dir) / "installed")
     if store.journal_path.exists():
-        yield Problem("a call was killed half-way", "`penstock apply` takes it back and does it again")
+        yield Problem("`penstock apply` was interrupted", "run it again: it rolls back, then applies")
 
 
-@registry.add("slurm-user", "SlurmUser exists and runs the hooks' questions")
+@registry.add("slurm-user", "slurmctld runs as the site file's slurm.user")
 def slurm_user(live: Live) -> Iterator[Problem]:
     said = live.settings.get("SlurmUser", "")
     uid = facts.uid_of(live.site.slurm.user)
     if f"({uid})" not in said:
         yield Problem(
             f"slurmctld runs as {said}, the site file says {live.site.slurm.user}",
-            "correct slurm.user: penstockd would refuse slurmctld's questions",
+            "correct slurm.user: penstockd refuses requests from another user",
         )

@@ -1,9 +1,9 @@
-"""A small pod on a real node: can the default image be had there, and is the NAS there and writable?
+"""Starts a small pod on a node: can the default image be pulled there, and is the NAS mounted and writable?
 
-It is as much like a job's pod as it can be. It goes where the Secrets for the registry and the claim of the
-NAS are. It is never root, whom a file server may turn away (root_squash) where users can write: it runs as
-whoever calls the doctor, for root as nobody, and writes where everybody may: into the drop folder, where
-hidden files are no jobs.
+The pod resembles a job's pod. It runs in a namespace that has the pull secrets and the claim of the NAS. It
+never runs as root, whom a file server may refuse (root_squash) what users may do, but as the caller of the
+doctor, or as nobody if that is root. It writes a hidden file, which is not a job, into the drop folder, which
+everybody may write.
 """
 
 from __future__ import annotations
@@ -29,56 +29,49 @@ SECONDS = 60.0
 POLL_SECONDS = 0.3
 NOT_WRITABLE = 3
 NOBODY = 65534
-NO_HOME = "default"
-"""Where a pod goes that needs nothing, when Penstock has no namespace yet."""
+FALLBACK_NAMESPACE = "default"
+"""For a pod that needs no other objects, while Penstock has no namespace yet."""
 MOUNT = "mount the folder on the node, or correct `nas` and `nas.shared_mounts` in the site file"
 
 
-@registry.add("pod", "a pod starts with the default image and can write the NAS")
+@registry.add("pod", "a pod with the default image starts and can write to the NAS")
 def pod(live: Live) -> Iterator[Problem]:
     image = _image(live)
     node = next((name for name in live.bridged_nodes if name in live.kube_nodes), "")
     if not node:
-        raise Skip("there is no node to try it on")
+        raise Skip("no bridged node exists in Kubernetes")
     manifest = _manifest(live.site, node=node, image=image, home=_home(live))
     home, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     live.cluster.create(manifest)
     try:
         found = _wait(live, home, name)
-        told = _warnings(live, found)
+        warnings = _warnings(live, found)
     finally:
         live.cluster.ask(lambda kube: kube.delete(kinds.PODS, namespace=home, name=name, uid=None, grace=0))
-    yield from _judge(found, told, node=node, image=image)
+    yield from _judge(found, warnings, node=node, image=image)
 
 
 def _home(live: Live) -> str:
-    """The first namespace with all that the pod needs: Penstock's, as for prepulled images, or a user's."""
+    """The first namespace that has all the pod needs: Penstock's, as for prepulled images, or a user's."""
     ours = live.site.kubernetes.namespace
-    known = (ours, *kubernetes_side.user_namespaces(live))
-    homes = [name for name in known if _is_in_use(live.namespaces.get(name))]
+    known = (live.namespaces.get(name) for name in (ours, *kubernetes_side.user_namespaces(live)))
+    metas = [namespace["metadata"] for namespace in known if namespace is not None]
+    homes: list[str] = [meta["name"] for meta in metas if not meta.get("deletionTimestamp")]
     needs = [("Secret", name) for name in live.site.registry.pull_secrets]
-    needs += [("PersistentVolumeClaim", claim) for claim in _claims(live.site)]
+    claims = [volume.get("persistentVolumeClaim") for volume in _volumes(live.site)]
+    needs += [("PersistentVolumeClaim", claim["claimName"]) for claim in claims if claim]
     if not needs:
-        return ours if ours in homes else NO_HOME
+        return ours if ours in homes else FALLBACK_NAMESPACE
     for home in homes:
-        if all(_is_there(live, kind, name, home) for kind, name in needs):
+        if all(_exists(live, kind, name, home) for kind, name in needs):
             return home
     words = ", ".join(f"{kind} {name}" for kind, name in needs)
     raise Skip(f"no namespace of Penstock or its users has what the pod needs: {words}")
 
 
-def _is_in_use(namespace: dict[str, Any] | None) -> bool:
-    return namespace is not None and not namespace["metadata"].get("deletionTimestamp")
-
-
-def _is_there(live: Live, kind: str, name: str, home: str) -> bool:
+def _exists(live: Live, kind: str, name: str, home: str) -> bool:
     metadata = {"name": name, "namespace": home}
     return live.cluster.get({"apiVersion": "v1", "kind": kind, "metadata": metadata}) is not None
-
-
-def _claims(site: Site) -> list[str]:
-    sources = (volume.get("persistentVolumeClaim", {}) for volume in _volumes(site))
-    return [source["claimName"] for source in sources if source]
 
 
 def _image(live: Live) -> str:
@@ -90,7 +83,7 @@ def _image(live: Live) -> str:
 
 
 def _warnings(live: Live, found: types.Pod) -> str:
-    """What the cluster complains of about a pod that did not do what it should."""
+    """Warning events of a pod that did not succeed."""
     if found.status.phase == "Succeeded":
         return ""
     meta = found.metadata
@@ -103,28 +96,28 @@ def _warnings(live: Live, found: types.Pod) -> str:
     return "; ".join(podevents.words(items))
 
 
-def _judge(found: types.Pod, told: str, *, node: str, image: str) -> Iterator[Problem]:
+def _judge(found: types.Pod, warnings: str, *, node: str, image: str) -> Iterator[Problem]:
     end, stuck = podview.container_state(found).terminated, outcomes.hopeless(found)
     if found.status.phase == "Succeeded":
         return
     if stuck is not None:
-        yield Problem(
-            f"image {image} cannot be had on {node}: {told or f'{stuck.reason} {stuck.message}'.strip()}",
-            "is the registry reachable from the node, and the name right? See registry.pull_secrets",
-        )
+        why = warnings or f"{stuck.reason} {stuck.message}".strip()
+        remedy = "check the image's name, registry.pull_secrets, and that the node reaches the registry"
+        yield Problem(f"image {image} cannot be pulled on {node}: {why}", remedy)
     elif end is not None and end.exit_code == NOT_WRITABLE:
         yield Problem(
-            f"users cannot write the NAS's drop folder in a pod on {node}",
-            "mount the NAS on the node, read-write; `penstock doctor --only nas-folders` looks at the folder",
+            f"users cannot write to the NAS's drop folder in a pod on {node}",
+            "mount the NAS on the node, read-write; `penstock doctor --only nas-folders` checks the folder",
         )
     else:
-        why = told or found.status.message or found.status.reason or "it did not start in time"
-        remedy = MOUNT if "FailedMount" in told else f"kubectl describe node {node}, and the events there"
+        why = warnings or found.status.message or found.status.reason or "it did not start in time"
+        remedy = MOUNT if "FailedMount" in warnings else f"see `kubectl describe node {node}`"
         yield Problem(f"a pod on {node} did not run: {why}", remedy)
 
 
 def _manifest(site: Site, *, node: str, image: str, home: str) -> dict[str, Any]:
     name = f"penstock-doctor-{os.getpid()}"
+    uid, gid = (os.getuid(), os.getgid()) if os.getuid() != 0 else (NOBODY, NOBODY)
     container = {
         "name": "job",
         "image": image,
@@ -142,23 +135,17 @@ def _manifest(site: Site, *, node: str, image: str, home: str) -> dict[str, Any]
             "restartPolicy": "Never",
             "nodeName": node,
             "automountServiceAccountToken": False,
-            "securityContext": _security(),
+            "securityContext": {
+                "runAsUser": uid,
+                "runAsGroup": gid,
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
             "containers": [container],
             "volumes": _volumes(site),
             "tolerations": [{"operator": "Exists"}],
             **({"imagePullSecrets": secrets} if secrets else {}),
         },
-    }
-
-
-def _security() -> dict[str, Any]:
-    """A user, as in the pods of jobs."""
-    is_root = os.getuid() == 0
-    return {
-        "runAsUser": NOBODY if is_root else os.getuid(),
-        "runAsGroup": NOBODY if is_root else os.getgid(),
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
@@ -172,7 +159,7 @@ def _volumes(site: Site) -> list[dict[str, Any]]:
 
 
 def _script(site: Site, file: str) -> str:
-    """Only the NAS has a folder that everybody may write; of others it is enough that they are there."""
+    """Write to the drop folder, the only one that everybody may write; other mounts need only exist."""
     if site.nas is None or not site.nas.in_pods:
         return "true"
     path = shlex.quote(f"{site.nas.path}/{site.nas.drop}/{wellknown.DROP_SUBMIT}/{file}")

@@ -1,4 +1,4 @@
-"""What slurmctld runs with against what its slurm.conf says by now, and against the site file's cluster."""
+"""Compares slurmctld's running configuration with its slurm.conf and with the site file's cluster name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.slurm import reader
 
 registry = Registry()
 HASH = "HASH_VAL"
-"""In what scontrol shows: whether slurmctld has read the very text that scontrol has read."""
+"""Key in scontrol's output: whether slurmctld and scontrol have read the same slurm.conf."""
 OWN_CONF = "SLURM_CONF"
 COMPARED = (
     "AccountingStorageType",
@@ -36,22 +36,22 @@ COMPARED = (
     "SelectTypeParameters",
     "SlurmdTimeout",
 )
-"""Settings that scontrol shows as slurm.conf has them."""
+"""Settings that scontrol shows as they are in slurm.conf."""
 
 
-@registry.add("slurm-restarted", "slurmctld runs with its slurm.conf as it is now")
+@registry.add("slurm-restarted", "slurmctld runs with the current slurm.conf")
 def slurm_restarted(live: Live) -> Iterator[Problem]:
     restart = shlex.join(live.site.slurm.restart)
     differing = list(_differing(live))
     if differing:
         yield Problem(
-            f"slurmctld does not run with what slurm.conf says: {'; '.join(differing)}",
+            f"slurmctld does not run with the settings in slurm.conf: {'; '.join(differing)}",
             f"restart slurmctld: {restart}",
         )
     elif _hash(live).startswith("Different"):
         yield Problem(
             f"{_its_conf(live)} was changed after slurmctld had read it",
-            f"`scontrol reconfigure`; for settings that it does not take, restart slurmctld: {restart}",
+            f"`scontrol reconfigure`; for settings that need more, restart slurmctld: {restart}",
         )
 
 
@@ -63,7 +63,7 @@ def _differing(live: Live) -> Iterator[str]:
 
 
 def _plain(name: str, value: str) -> object:
-    """30 and "30 sec" are the same, lists in another order, and a plugin without its kind before it."""
+    """Normalized: 30 equals "30 sec", the order of lists and the prefix of plugin names do not matter."""
     if name.endswith("Type"):
         return value.lower().rpartition("/")[2]
     number = re.fullmatch(r"(\d+)(?: \w+)?", value)
@@ -71,7 +71,7 @@ def _plain(name: str, value: str) -> object:
 
 
 def _hash(live: Live) -> str:
-    """Of the file that slurmctld itself reads: it may be another one that includes the site's."""
+    """HASH_VAL for the file that slurmctld reads, which may be one that includes the site's."""
     path = _its_conf(live)
     if path == live.site.slurm.conf:
         return live.settings.get(HASH, "")
@@ -79,12 +79,12 @@ def _hash(live: Live) -> str:
 
 
 def _its_conf(live: Live) -> str:
-    """Where it is here, too; slurmctld may run on another host."""
+    """slurmctld's own slurm.conf if this host has it: slurmctld may run on another one."""
     own = live.settings.get(OWN_CONF, "")
     return own if own and os.access(own, os.R_OK) else live.site.slurm.conf
 
 
-@registry.add("cluster-name", "slurmctld is that of the site file's cluster")
+@registry.add("cluster-name", "slurmctld belongs to the site file's cluster")
 def cluster_name(live: Live) -> Iterator[Problem]:
     runs, said = live.settings.get("ClusterName", ""), live.site.cluster
     if runs.lower() != said.lower():

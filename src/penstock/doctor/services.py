@@ -1,4 +1,4 @@
-"""Daemons of ours: does each run, and with the settings that its file has now?"""
+"""Checks of our daemons: is each running, with the current settings of its file?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.site.schema import Site
 registry = Registry()
 
 
-@registry.add("penstockd-settings", "penstockd runs with the settings in its file")
+@registry.add("penstockd-settings", "penstockd runs with the current settings")
 def penstockd_settings(live: Live) -> Iterator[Problem]:
     site = live.site.penstockd
     try:
@@ -27,14 +27,14 @@ def penstockd_settings(live: Live) -> Iterator[Problem]:
     yield from _old_settings("penstockd", runs_with, Path(site.config), _restart_penstockd(live.site))
 
 
-@registry.add("intake", "the intake runs, with the settings in its file")
+@registry.add("intake", "the intake runs, with its current settings")
 def intake(live: Live) -> Iterator[Problem]:
     lock = Path(live.site.intake.state_dir) / wellknown.INTAKE_LOCK
     harm = "files in the drop folder are not submitted"
     yield from _daemon(live, "intake", lock, Path(live.site.intake.config), units.INTAKE, harm)
 
 
-@registry.add("collector", "the collector runs, with the settings in its file")
+@registry.add("collector", "the collector runs, with its current settings")
 def collector(live: Live) -> Iterator[Problem]:
     lock = Path(live.site.results.state_dir) / wellknown.COLLECTOR_LOCK
     harm = "results of ended jobs are not written"
@@ -46,7 +46,7 @@ def _daemon(live: Live, name: str, lock: Path, config: Path, unit: str, harm: st
         raise Skip("the site file has no `nas`")
     found = presence.look(lock)
     if not found.runs:
-        start = f"{_systemctl('start', unit)}, or what runs it here; its log says why it ended"
+        start = f"{_systemctl('start', unit)}, or however it is started here; its log says why it ended"
         yield Problem(f"the {name} does not run: {harm}", start)
         return
     yield from _old_settings(f"the {name}", found.settings, config, _systemctl("restart", unit))
@@ -56,7 +56,7 @@ def _old_settings(who: str, runs_with: str, config: Path, restart: str) -> Itera
     if not config.exists():
         raise NotChecked("penstockd-config")
     if runs_with != presence.fingerprint(config):
-        yield Problem(f"{who} runs with older settings than {config} has", f"restart it: {restart}")
+        yield Problem(f"{who} runs with older settings than those in {config}", f"restart it: {restart}")
 
 
 def _restart_penstockd(site: Site) -> str:

@@ -1,4 +1,4 @@
-"""Slurm's side: daemons, what slurmctld really runs with, hooks, accounting, times."""
+"""Checks of Slurm: its daemons, running configuration, hooks, accounting, timeouts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SECONDS = 10.0
 LONGEST_CREDENTIAL = 60
 APPLY = "penstock apply"
 _WHO_AND_WHEN = re.compile(r"\s*\[[^\[\]]*@[^\[\]]*\]$")
-"""What Slurm adds to the reason of a node, differently for each."""
+"""User and time, which Slurm appends to a node's reason."""
 
 
-@registry.add("slurm-release", "Slurm is a release that Penstock knows")
+@registry.add("slurm-release", "this release of Slurm is supported")
 def slurm_release(live: Live) -> Iterator[Problem]:
     found, said = facts.installed_release(), clusters.release_of(live.site)
     if found < releases.OLDEST:
@@ -37,35 +37,27 @@ def slurm_release(live: Live) -> Iterator[Problem]:
         )
     if said is not None and said != found:
         words = releases.text(found)
-        yield Problem(
-            f"the site file says Slurm {live.site.slurm.release}, installed is {words}",
-            f'write release: "{words}" or leave it out',
-        )
+        message = f"the site file says Slurm {live.site.slurm.release}, but {words} is installed"
+        yield Problem(message, f'write release: "{words}" or leave it out')
 
 
 @registry.add("munge", "munge encodes and decodes")
 def munge(live: Live) -> Iterator[Problem]:
     socket = live.site.slurm.munge_socket
     try:
-        made = subprocess.run(
-            ["munge", f"--socket={socket}", "--no-input"], capture_output=True, timeout=SECONDS, check=False
-        )
-        read = subprocess.run(
-            ["unmunge", f"--socket={socket}", "--no-output"],
-            input=made.stdout,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        made = _run("munge", f"--socket={socket}", "--no-input")
+        read = _run("unmunge", f"--socket={socket}", "--no-output", stdin=made.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Problem(f"munge cannot be asked: {error}", "install munge, or correct slurm.munge_socket")
+        yield Problem(f"cannot run munge: {error}", "install munge, or correct slurm.munge_socket")
         return
     if made.returncode or read.returncode:
         said = (made.stderr or read.stderr).decode(errors="replace").strip().rpartition("\n")[2]
-        yield Problem(
-            f"munge on {socket} does not work: {said or 'no word'}",
-            "start munged; its key must be the same on all hosts",
-        )
+        message = f"munge on {socket} does not work: {said or 'no error message'}"
+        yield Problem(message, "start munged; its key must be the same on all hosts")
+
+
+def _run(*command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=SECONDS, check=False)
 
 
 @registry.add("slurmctld", "slurmctld answers")
@@ -73,11 +65,11 @@ def slurmctld(live: Live) -> Iterator[Problem]:
     try:
         version = live.settings.get("SLURM_VERSION")
     except errors.SlurmUnavailable as error:
-        remedy = "start it, and look at its log if it ends"
+        remedy = "start it; if it ends, see its log"
         yield Problem(f"slurmctld does not answer ({error.message})", remedy, cause=error)
         return
     if not version:
-        yield Problem("slurmctld says nothing of itself", "look at its log")
+        yield Problem("slurmctld reports no version", "see its log")
 
 
 @registry.add("partitions", "Slurm has the partitions of the site file, with their nodes")
@@ -90,55 +82,52 @@ def partitions(live: Live) -> Iterator[Problem]:
         wanted = {node.name for group in partition.nodes for node in live.facts.groups.get(group, ())}
         if wanted != set(found.nodes):
             odd = hostlists.fold(sorted(wanted ^ set(found.nodes)))
-            yield Problem(f"partition {name} has other nodes than the site file says: {odd}", f"`{APPLY}`")
+            yield Problem(f"nodes of partition {name} differ from the site file: {odd}", f"`{APPLY}`")
 
 
-@registry.add("slurmd-hosts", "slurmds of bridged nodes can reach penstockd, and no other runs its hooks")
+@registry.add("slurmd-hosts", "slurmds of bridged nodes can reach penstockd, and no others run its hooks")
 def slurmd_hosts(live: Live) -> Iterator[Problem]:
     found = list(reach.problems(live.site, live.facts))
     yield from (Problem(sentence, reach.REMEDY) for sentence in found)
     known = (live.slurm_nodes.get(name) for name in live.bridged_nodes)
     away = [node.name for node in known if node and node.address and not reach.is_here(node.address)]
     if away and not found:
-        yield Problem(
-            f"slurmctld has the slurmds of {wording.some(away)} on other hosts, which cannot reach penstockd",
-            f"`{APPLY}`, then start them on this host",
-        )
+        message = f"slurmds of {wording.some(away)} are on other hosts, which cannot reach penstockd"
+        yield Problem(message, f"`{APPLY}`, then start them on this host")
 
 
-@registry.add("hooks-installed", "every hook is where it should be")
+@registry.add("hooks-installed", "every hook is installed")
 def hooks_installed(live: Live) -> Iterator[Problem]:
-    for file in _hook_files(live):
+    for file in _files(live, "hooks"):
         if not file.path.exists():
-            yield Problem(
-                f"{file.path} is missing", f"`penstock doctor --fix` or `{APPLY}`", fix=_writer(file)
-            )
+            remedy = f"`penstock doctor --fix` or `{APPLY}`"
+            yield Problem(f"{file.path} is missing", remedy, fix=_writer(file))
 
 
-@registry.add("hooks-executable", "Slurm may run every hook")
+@registry.add("hooks-executable", "every hook is executable")
 def hooks_executable(live: Live) -> Iterator[Problem]:
-    for file in _hook_files(live):
+    for file in _files(live, "hooks"):
         if file.mode & 0o111 and file.path.exists() and not file.path.stat().st_mode & 0o001:
-            yield Problem(
-                f"{file.path} is not executable for everybody",
-                f"chmod 755 {file.path}",
-                fix=functools.partial(file.path.chmod, 0o755),
-            )
+            fix = functools.partial(file.path.chmod, 0o755)
+            yield Problem(f"{file.path} is not executable for everybody", f"chmod 755 {file.path}", fix=fix)
 
 
-@registry.add("hooks-current", "hooks are of this version and of this site file")
+@registry.add("hooks-current", "hooks are those of this version and site file")
 def hooks_current(live: Live) -> Iterator[Problem]:
-    for file in _hook_files(live):
-        if file.path.exists() and file.path.read_bytes() != file.content:
+    for file in _files(live, "hooks"):
+        if file.path.exists() and _differs(file):
             is_lua = file.path.name == wellknown.JOB_SUBMIT
             remedy = f"`{APPLY}`" if is_lua else f"`penstock doctor --fix` or `{APPLY}`"
-            yield Problem(
-                f"{file.path} is of another version or site", remedy, fix=None if is_lua else _writer(file)
-            )
+            fix = None if is_lua else _writer(file)
+            yield Problem(f"{file.path} is of another version or site file", remedy, fix=fix)
 
 
-def _hook_files(live: Live) -> list[sitefiles.File]:
-    return [file for file in live.files if file.kind == "hooks"]
+def _files(live: Live, kind: str) -> Iterator[sitefiles.File]:
+    return (file for file in live.files if file.kind == kind)
+
+
+def _differs(file: sitefiles.File) -> bool:
+    return not file.path.exists() or file.path.read_bytes() != file.content
 
 
 def _writer(file: sitefiles.File) -> Fix:
@@ -149,36 +138,34 @@ def _writer(file: sitefiles.File) -> Fix:
     return write
 
 
-@registry.add("hooks-interpreter", "the hooks' interpreter is there")
+@registry.add("hooks-interpreter", "the hooks' interpreter is installed")
 def hooks_interpreter(live: Live) -> Iterator[Problem]:
     if not os.access("/usr/bin/python3", os.X_OK):
         yield Problem("/usr/bin/python3 is missing", "install Python 3 on every host that runs a slurmd")
 
 
-@registry.add("job-submit", "job_submit.lua is Penstock's, together with the site's own")
+@registry.add("job-submit", "job_submit.lua is Penstock's and active")
 def job_submit(live: Live) -> Iterator[Problem]:
     if "lua" not in live.settings.get("JobSubmitPlugins", "").split(","):
         yield Problem(
-            "slurmctld runs without JobSubmitPlugins=lua: scripts would run on the node itself",
-            f"`{APPLY}`, or restart slurmctld when slurm.conf has it",
+            "slurmctld runs without JobSubmitPlugins=lua: scripts run on the Slurm node itself",
+            f"`{APPLY}`, or restart slurmctld if slurm.conf has it",
         )
     path = Path(live.site.slurm.conf).parent / wellknown.JOB_SUBMIT
-    wanted = next((file for file in live.files if file.path == path), None)
-    if wanted and path.exists() and path.read_bytes() != wanted.content:
-        yield Problem(
-            f"{path} is not Penstock's: scripts would run on the node itself",
-            f"`{APPLY}` puts it aside and runs it before ours",
-        )
+    for file in live.files:
+        if file.path == path and path.exists() and _differs(file):
+            message = f"{path} is not Penstock's: scripts run on the Slurm node itself"
+            yield Problem(message, f"`{APPLY}` keeps it and runs it before Penstock's")
 
 
 @registry.add("prolog", "PrologSlurmctld is active")
 def prolog(live: Live) -> Iterator[Problem]:
-    yield from _active(live, "PrologSlurmctld", "jobs would start unchecked")
+    yield from _active(live, "PrologSlurmctld", "jobs start without admission")
 
 
 @registry.add("epilog", "Epilog is active")
 def epilog(live: Live) -> Iterator[Problem]:
-    danger = "nodes would be freed while pods still run"
+    danger = "nodes are freed while pods still run"
     if sitefiles.describe(live.site, live.facts).hooks_everywhere:
         yield from _active(live, "Epilog", danger)
         return
@@ -187,21 +174,19 @@ def epilog(live: Live) -> Iterator[Problem]:
         if name in live.bridged_nodes and conf != wanted:
             yield Problem(
                 f"the slurmd of {name} reads {conf or 'slurm.conf'}, not {wanted}: {danger}",
-                f"start it with -f {wanted}, as the unit penstock-slurmd@{name} does",
+                f"start it with -f {wanted}, as the systemd unit penstock-slurmd@{name} does",
             )
 
 
-@registry.add("steps", "steps of bridged jobs are stopped: TaskProlog or the PAM session is active")
+@registry.add("steps", "steps of bridged jobs are refused: TaskProlog or the PAM session is active")
 def steps(live: Live) -> Iterator[Problem]:
     if not sitefiles.describe(live.site, live.facts).hooks_everywhere:
-        raise Skip("in the file that slurmds of bridged nodes read: see epilog and slurm-files")
-    if live.site.slurm.pam_file is not None:
-        if live.settings.get("UsePam", "").lower() not in ("1", "yes"):
-            yield Problem(
-                "slurmctld runs without UsePAM: steps would run on the Slurm node itself", f"`{APPLY}`"
-            )
-        return
-    yield from _active(live, "TaskProlog", "steps would run on the Slurm node itself")
+        raise Skip("configured in the file that slurmds of bridged nodes read: see epilog and slurm-files")
+    danger = "steps run on the Slurm node itself"
+    if live.site.slurm.pam_file is None:
+        yield from _active(live, "TaskProlog", danger)
+    elif live.settings.get("UsePam", "").lower() not in ("1", "yes"):
+        yield Problem(f"slurmctld runs without UsePAM: {danger}", f"`{APPLY}`")
 
 
 def _active(live: Live, setting: str, danger: str) -> Iterator[Problem]:
@@ -210,104 +195,81 @@ def _active(live: Live, setting: str, danger: str) -> Iterator[Problem]:
         raise Skip("no partition is bridged")
     programs = (hooks.prolog_slurmctld, hooks.epilog, hooks.task_prolog)
     wanted = dict(zip(includes.HOOK_SETTINGS, programs, strict=True))[setting]
-    runs = _running(live, setting)
+    # Later releases of Slurm show lists as Epilog[0].
+    runs = live.settings.get(setting, "") or live.settings.get(f"{setting}[0]", "")
     if runs == wanted:
         return
     if live.conf.get(setting) == wanted:
-        how = "restart slurmctld" if setting == "PrologSlurmctld" else "`scontrol reconfigure`"
-        yield Problem(
-            f"slurm.conf has {setting}, but it is not active: {danger}", f"{how}: it is read at start"
-        )
+        remedy = "restart slurmctld" if setting == "PrologSlurmctld" else "`scontrol reconfigure`"
+        yield Problem(f"slurm.conf has {setting}, but it is not active: {danger}", remedy)
     else:
         yield Problem(f"{setting} is {runs or 'not set'}, not {wanted}: {danger}", f"`{APPLY}`")
 
 
-def _running(live: Live, setting: str) -> str:
-    """Later releases show lists as Epilog[0]."""
-    return live.settings.get(setting, "") or live.settings.get(f"{setting}[0]", "")
-
-
-@registry.add("slurm-files", "slurm.conf and what it includes are as rendered")
+@registry.add("slurm-files", "slurm.conf and its includes are as rendered from the site file")
 def slurm_files(live: Live) -> Iterator[Problem]:
-    for file in live.files:
-        if file.kind == "slurm" and (not file.path.exists() or file.path.read_bytes() != file.content):
-            yield Problem(
-                f"{file.path} is not what the site file says", "`penstock render --diff` shows it", True
-            )
+    for file in filter(_differs, _files(live, "slurm")):
+        message = f"{file.path} differs from what the site file renders"
+        yield Problem(message, "`penstock render --diff` shows the difference", True)
     if live.site.slurm.manage == "include":
         text = Path(live.site.slurm.conf).read_text(errors="replace")
         if f"include {facts.include_path(live.site)}" not in text:
             yield Problem(f"{live.site.slurm.conf} does not include Penstock's file", f"`{APPLY}`")
 
 
-@registry.add("cred-expire", "a job that was sent back is tried again soon")
+@registry.add("cred-expire", "requeued jobs are retried soon")
 def cred_expire(live: Live) -> Iterator[Problem]:
     match = re.search(r"cred_expire=(\d+)", live.settings.get("AuthInfo", ""))
     seconds = int(match[1]) if match else 120
     if seconds > LONGEST_CREDENTIAL:
-        yield Problem(
-            f"credentials live {seconds} s: a job that was sent back waits that long",
-            "AuthInfo=…,cred_expire=10 in slurm.conf, and restart slurmctld",
-            True,
-        )
+        message = f"credentials live {seconds} s: a requeued job waits that long"
+        yield Problem(message, "set AuthInfo=…,cred_expire=10 in slurm.conf and restart slurmctld", True)
 
 
-@registry.add("timeouts", "times are in the right order: KillWait < release < PrologEpilogTimeout")
+@registry.add("timeouts", "timeouts are in order: KillWait < release < PrologEpilogTimeout")
 def timeouts(live: Live) -> Iterator[Problem]:
-    kill, release = _seconds(live, "KillWait"), live.site.timeouts.release
+    kill, release = _number(live, "KillWait"), live.site.timeouts.release
     if kill is not None and kill >= release:
-        yield Problem(
-            f"KillWait {kill} s is not below the Epilog's patience of {release} s",
-            "lower KillWait, or raise timeouts.release and timeouts.epilog",
-        )
+        message = f"KillWait ({kill} s) is not below timeouts.release ({release} s)"
+        yield Problem(message, "lower KillWait, or raise timeouts.release and timeouts.epilog")
     if kill is not None and kill != live.site.timeouts.kill_wait:
-        yield Problem(
-            f"KillWait is {kill} s, the site file says {live.site.timeouts.kill_wait} s",
-            "make them equal: pods get the site file's as their grace",
-            True,
-        )
+        message = f"KillWait is {kill} s, the site file says {live.site.timeouts.kill_wait} s"
+        yield Problem(message, "make them equal: the site file's value is the grace period of pods", True)
     everywhere = sitefiles.describe(live.site, live.facts).hooks_everywhere
-    limit = _seconds(live, "PrologEpilogTimeout") or _seconds(live, "EpilogTimeout")
+    limit = _number(live, "PrologEpilogTimeout") or _number(live, "EpilogTimeout")
     if everywhere and limit is not None and limit <= release:
-        yield Problem(
-            f"Slurm ends an Epilog after {limit} s, before it gives up by itself ({release} s)",
-            "raise PrologEpilogTimeout, or lower timeouts.release: nodes would be drained",
-        )
+        message = f"Slurm kills an Epilog after {limit} s, before timeouts.release ({release} s)"
+        yield Problem(message, "raise PrologEpilogTimeout, or lower timeouts.release: nodes get drained")
 
 
-def _seconds(live: Live, setting: str) -> int | None:
+def _number(live: Live, setting: str) -> int | None:
     match = re.match(r"\d+", live.settings.get(setting, ""))
     return int(match[0]) if match else None
 
 
-@registry.add("accounting", "jobs are accounted for")
+@registry.add("accounting", "Slurm's accounting is enabled and keeps job comments")
 def accounting(live: Live) -> Iterator[Problem]:
     kind = live.settings.get("AccountingStorageType", "")
     if not kind.endswith("slurmdbd"):
-        yield Problem(
-            f"AccountingStorageType is {kind or 'none'}: no sacct, no fairshare, no limits",
-            "set up slurmdbd",
-            True,
-        )
+        message = f"AccountingStorageType is {kind or 'none'}: no sacct, no fairshare, no limits"
+        yield Problem(message, "set up slurmdbd", True)
     elif "job_comment" not in live.settings.get("AccountingStoreFlags", ""):
-        yield Problem("the reasons in jobs' comments are not kept", "AccountingStoreFlags=job_comment", True)
+        message = "accounting does not keep job comments, which hold Penstock's reasons"
+        yield Problem(message, "set AccountingStoreFlags=job_comment in slurm.conf", True)
 
 
 @registry.add("memory-default", "a job without --mem does not take a whole node")
 def memory_default(live: Live) -> Iterator[Problem]:
-    if not _seconds(live, "DefMemPerCPU") and not _seconds(live, "DefMemPerNode"):
-        yield Problem(
-            "DefMemPerCPU is not set: every job without --mem takes all memory of its node",
-            "set DefMemPerCPU in slurm.conf",
-            True,
-        )
+    if not _number(live, "DefMemPerCPU") and not _number(live, "DefMemPerNode"):
+        message = "DefMemPerCPU is not set: a job without --mem takes all memory of its node"
+        yield Problem(message, "set DefMemPerCPU in slurm.conf", True)
 
 
-@registry.add("select-type", "Slurm counts CPUs, memory and GPUs one by one")
+@registry.add("select-type", "Slurm schedules single CPUs, memory and GPUs (cons_tres)")
 def select_type(live: Live) -> Iterator[Problem]:
     kind = live.settings.get("SelectType", "")
     if not kind.endswith("cons_tres"):
-        yield Problem(f"SelectType is {kind}", "SelectType=select/cons_tres", True)
+        yield Problem(f"SelectType is {kind}", "set SelectType=select/cons_tres in slurm.conf", True)
 
 
 @registry.add("drained", "no node is drained or down")
@@ -319,13 +281,11 @@ def drained(live: Live) -> Iterator[Problem]:
             continue
         reason = _WHO_AND_WHEN.sub("", node.reason)
         if node.is_drained and reason.startswith("penstock"):
-            remedy = "penstockd frees it once its pods are gone; is penstockd well?"
+            remedy = "penstockd resumes it once its pods are gone; see check `penstockd`"
             yield Problem(f"{{nodes}} is drained by Penstock: {reason}", remedy, True, nodes=(name,))
         elif node.is_drained and reason.startswith("Epilog error"):
-            message = (
-                "{nodes} is drained because an Epilog failed; penstockd frees it only if that was its own"
-            )
-            remedy = "slurmd's log says which; when it is well: scontrol update NodeName={nodes} State=RESUME"
+            message = "{nodes} is drained: an Epilog failed; penstockd resumes it only if that was Penstock's"
+            remedy = "fix what slurmd's log names, then: scontrol update NodeName={nodes} State=RESUME"
             yield Problem(message, remedy, True, nodes=(name,))
         elif node.is_out_of_service:
             remedy = "scontrol update NodeName={nodes} State=RESUME once it is well"
@@ -333,19 +293,17 @@ def drained(live: Live) -> Iterator[Problem]:
             yield Problem(message, remedy, True, nodes=(name,))
 
 
-@registry.add("penstockd-config", "penstockd's settings are those of the site file")
+@registry.add("penstockd-config", "penstockd's settings are as rendered from the site file")
 def penstockd_config(live: Live) -> Iterator[Problem]:
-    for file in live.files:
-        if file.kind == "penstockd" and (not file.path.exists() or file.path.read_bytes() != file.content):
-            yield Problem(
-                f"{file.path} is not what the site file says",
-                "`penstock doctor --fix`, then restart penstockd",
-                fix=_writer(file),
-            )
+    for file in filter(_differs, _files(live, "penstockd")):
+        message = f"{file.path} differs from what the site file renders"
+        yield Problem(message, "`penstock doctor --fix`, then restart penstockd", fix=_writer(file))
 
 
-@registry.add("shared-mounts", "folders that pods see exist here")
+@registry.add("shared-mounts", "shared mounts exist on this host")
 def shared_mounts(live: Live) -> Iterator[Problem]:
     for mount in policies.resolved(live.site).shared_mounts:
         if not Path(mount).is_dir():
-            yield Problem(f"{mount} is not there", "mount it: scripts are submitted from it and write to it")
+            yield Problem(
+                f"{mount} does not exist", "mount it: scripts are submitted from it and write to it"
+            )

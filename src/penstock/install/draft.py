@@ -215,7 +215,7 @@ def _remarks(
     for node in matched:
         short = node.in_kubernetes(gpu_resources).amount.shortages(known[node.name].allocatable)
         remarks += [
-            f"{node.name}: Slurm claims {each.what} {each.needed}, Kubernetes can give {each.free}"
+            f"{node.name}: {each.what} is {each.needed} in Slurm, {each.free} allocatable in Kubernetes"
             for each in short
         ]
     remarks += _gpus_that_slurm_lacks(matched, known)
