@@ -1,4 +1,4 @@
-"""Broken site files: every message names the line, what was found and what to do, and nothing is guessed."""
+"""Broken site files: every message has the line, what was found and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.site.findings import SiteError
 GOOD = Path(__file__).with_name("good.yaml").read_text()
 
 CASES: dict[str, tuple[str, str, str, str]] = {
-    # name: what is replaced, by what, where the finding must be (text of its line), what it must say
+    # name: what is replaced, by what, text of the line that must be reported, part of the message
     "unknown key": ("    mode: check\n", "    mod: check\n", "mod: check", "did you mean `mode`?"),
     "unknown section": ("timeouts:\n", "timeout:\n", "timeout:", "did you mean `timeouts`?"),
     "unknown key far from any": (
@@ -25,24 +25,24 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "allowed here: mode, nodes",
     ),
     "unknown choice": ("mode: check", "mode: chek", "mode: chek", "did you mean `check`?"),
-    "choice that is none": ("manage: include", "manage: everything", "everything", "allowed: include, whole"),
+    "invalid choice": ("manage: include", "manage: everything", "everything", "allowed: include, whole"),
     "text for a number": (
         "    cpus: 64",
         "    cpus: many",
         "cpus: many",
-        "found 'many'; needed: a whole number",
+        "found 'many'; expected: a whole number",
     ),
-    "number in quotes": ("    cpus: 64", '    cpus: "64"', 'cpus: "64"', "needed: a whole number"),
-    "fraction of a CPU": ("    cpus: 64", "    cpus: 1.5", "cpus: 1.5", "needed: a whole number"),
+    "number in quotes": ("    cpus: 64", '    cpus: "64"', 'cpus: "64"', "expected: a whole number"),
+    "fraction of a CPU": ("    cpus: 64", "    cpus: 1.5", "cpus: 1.5", "expected: a whole number"),
     "no CPUs": ("    cpus: 64", "    cpus: 0", "cpus: 0", "at least 1 is allowed"),
     "port out of range": ("  port: 6817", "  port: 70000", "port: 70000", "at most 65535 is allowed"),
     "negative weight": ("      age: 1000", "      age: -1", "age: -1", "at least 0 is allowed"),
     "memory without unit": ("memory: 512Gi", "memory: 512", "memory: 512", "such as 32Gi"),
     "memory with a wrong unit": ("memory: 512Gi", "memory: 512GB", "512GB", "a number with Mi, Gi or Ti"),
-    "word for yes": ("default: true", "default: yes", "default: yes", "needed: true or false"),
+    "word for yes": ("default: true", "default: yes", "default: yes", "expected: true or false"),
     "list for a word": ("  conf: /etc/slurm/slurm.conf", "  conf: [a]", "conf: [a]", "an absolute path"),
-    "word for a list": ("    nodes: [big]\n", "    nodes: big\n", "nodes: big", "needed: a list"),
-    "word for a mapping": ("  jobs: {value: 1000}", "  jobs: 1000", "jobs: 1000", "needed: a mapping"),
+    "word for a list": ("    nodes: [big]\n", "    nodes: big\n", "nodes: big", "expected: a list"),
+    "word for a mapping": ("  jobs: {value: 1000}", "  jobs: 1000", "jobs: 1000", "expected: a mapping"),
     "relative path": ("  path: /nas", "  path: nas", "path: nas", "an absolute path"),
     "path with a blank": ("path: /nas", "path: /my nas", "my nas", "plain letters"),
     "folder outside the NAS": (
@@ -59,13 +59,18 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "  cpu:\n    mode",
         "  gpu:\n    mode",
         "  gpu:",
-        "is there twice, first in line",
+        "duplicate key `gpu`, first in line",
     ),
     "duplicate key": ("    gpus: 4\n", "    gpus: 4\n    gpus: 8\n", "gpus: 8", "keep one of them"),
     "unknown node group": ("nodes: [big]", "nodes: [bigg]", "[bigg]", "did you mean `big`?"),
     "node instead of a group": ("nodes: [big]", "nodes: [n1]", "[n1]", "`n1` is a node, not a node group"),
     "node in no group": ("nodes: [big]", "nodes: [n9]", "[n9]", "node group `n9` is not defined"),
-    "group in no partition": ("nodes: [small, big]", "nodes: [big]", "  small:", "its nodes are in no queue"),
+    "group in no partition": (
+        "nodes: [small, big]",
+        "nodes: [big]",
+        "  small:",
+        "no partition uses node group `small`",
+    ),
     "node in two groups": (
         "    selector: {pool: small}",
         "    nodes: n4",
@@ -88,19 +93,19 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "leave at least one CPU",
     ),
     "unknown GPU type": ("gpu_type: a100", "gpu_type: a10", "gpu_type: a10", "did you mean `a100`?"),
-    "GPU type without GPUs": ("    gpus: 4\n", "", "gpu_type: a100", "a GPU type, but no GPUs"),
+    "GPU type without GPUs": ("    gpus: 4\n", "", "gpu_type: a100", "a GPU type without GPUs"),
     "GPU resource nobody serves": (
         "    labels: {gpu: a100}",
         "    resource: kubernetes.io/batch-cpu",
         "kubernetes.io",
         "what a device plugin advertises",
     ),
-    "GPU type that is a number": ("  a100:\n", '  "4":\n', '"4":', "give it a letter"),
+    "GPU type that is a number": ("  a100:\n", '  "4":\n', '"4":', "use a letter"),
     "two default partitions": (
         "    mode: trust\n",
         "    mode: trust\n    default: true\n",
         "    default: true",
-        "is the default partition already",
+        "already is the default partition",
     ),
     "default above the limit": (
         "default_time: 60",
@@ -138,8 +143,8 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "resarch",
         "did you mean `research`?",
     ),
-    "quota below one node": ("cpus: 128,", "cpus: 8,", "cpus: 8,", "8 CPUs are below one node (64)"),
-    "memory quota below one node": ("memory: 1Ti", "memory: 1Gi", "memory: 1Gi", "below one node"),
+    "quota below one node": ("cpus: 128,", "cpus: 8,", "cpus: 8,", "8 CPUs are less than one node (64)"),
+    "memory quota below one node": ("memory: 1Ti", "memory: 1Gi", "memory: 1Gi", "less than one node"),
     "same namespace for all": (
         "user-{user}",
         "users",
@@ -158,23 +163,23 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "namespace_pattern",
         "user a-b of account c and user a of account b-c",
     ),
-    "namespace that is the cluster's own": (
+    "reserved namespace": (
         "user-{user}",
         "kube-{user}",
         "alice:",
-        "which is the cluster's own",
+        "which is reserved",
     ),
     "quota of a user without a namespace": (
         "user-{user}",
         "team-{account}",
         "quota",
-        "namespaces do not go by user name here",
+        "namespaces are not per user name",
     ),
     "quota of an account without a namespace": (
         "  research:\n",
         "  research:\n    quota: {pods: 9}\n",
         "quota: {pods: 9}",
-        "namespaces go by user here",
+        "namespaces are per user",
     ),
     "times in the wrong order": (
         "  release: 270",
@@ -184,7 +189,7 @@ CASES: dict[str, tuple[str, str, str, str]] = {
     ),
     "socket path too long": ("/run/penstock/penstockd.sock", f"/run/{'p' * 120}", "socket:", "at most 107"),
     "hooks' path too long": ("/usr/libexec/penstock", f"/usr/{'p' * 130}", "libexec:", "`#!` line"),
-    "ports that clash": ("first_port: 17001", "first_port: 6815", "first_port", "slurmctld's already"),
+    "ports that clash": ("first_port: 17001", "first_port: 6815", "first_port", "already used by slurmctld"),
     "ports beyond the last": (
         "first_port: 17001",
         "first_port: 65534",
@@ -212,11 +217,11 @@ CASES: dict[str, tuple[str, str, str, str]] = {
         "partitions: {}",
         "at least one entry is needed",
     ),
-    "two purposes of a folder": (
+    "one folder for drop and results": (
         "drop: slurm-jobs",
         "drop: results",
         "nas:",
-        "two purposes",
+        "is also `drop`",
     ),
 }
 
@@ -227,16 +232,15 @@ def findings(text: str | bytes) -> SiteError:
     return caught.value
 
 
-def test_the_good_one_is_good() -> None:
-    """All broken files differ from one that is right, and a time in it stays a time."""
+def test_valid_file_is_accepted() -> None:
+    """The broken files differ from it in one place. A time in it stays a time."""
     site = loader.loads(GOOD.encode())
     assert site.partitions["gpu"].max_time == "1:30:00"
     assert site.partitions["gpu"].default_time == "60"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_broken_file_is_refused_with_line_and_remedy(name: str) -> None:
-    """One mistake: the right line, what was found, what is allowed."""
+def test_broken_file_is_refused_with_line_and_remedy(name: str) -> None:
     old, new, line_text, words = CASES[name]
     assert GOOD.count(old) >= 1, "the test itself is out of date"
     text = GOOD.replace(old, new, 1)
@@ -249,35 +253,28 @@ def test_a_broken_file_is_refused_with_line_and_remedy(name: str) -> None:
     assert "Traceback" not in error.message
 
 
-def test_there_are_more_than_forty() -> None:
-    """The promise is forty."""
-    assert len(CASES) >= 40
-
-
-def test_bytes_that_are_not_utf8_are_named() -> None:
-    """Line and column of the first of them."""
+def test_invalid_utf8_is_reported_with_its_position() -> None:
     error = findings(GOOD.replace("hall", "h\udcffll").encode(errors="surrogateescape"))
     assert (error.findings[0].line, error.findings[0].column) == (3, 11)
     assert "byte 0xff is not UTF-8; save the file as UTF-8" in error.message
 
 
-def test_a_bomb_of_aliases_does_not_go_off() -> None:
-    """Ten lines that would stand for gigabytes are refused at the first."""
+def test_billion_laughs_is_refused() -> None:
+    """Ten lines of aliases that would expand to gigabytes are refused at the first."""
     lines = ['a: &a ["x","x","x","x","x","x","x","x","x"]']
     lines += [f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
     assert "line" not in findings("\n".join(lines)).findings[0].message
     assert findings("\n".join(lines)).findings[0].line == 1
 
 
-def test_deep_and_large_files_are_refused() -> None:
-    """Neither fills the stack or the memory."""
+def test_deep_large_and_empty_files_are_refused() -> None:
     assert "levels" in findings("x: " + "[" * 5000).message
     assert "bytes" in findings("#" * (yamlreader.MAX_BYTES + 1)).message
-    assert "says nothing" in findings("# only a comment\n").message
+    assert "the file is empty" in findings("# only a comment\n").message
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Schema, references and duplicates together, each once, in the order of the file."""
+def test_all_mistakes_are_reported_at_once() -> None:
+    """Schema, references and duplicates, each once, in the order of the file."""
     text = GOOD.replace("    cpus: 64", "    cpus: many").replace("[big]", "[bigg]", 1)
     text = text.replace("timeouts:\n", "timeouts:\n  kill_wait: 3\n").replace("cluster: hall", "cluster: 7")
     error = findings(text)
@@ -287,16 +284,14 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert error.exit_code == 2
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    """With what to do next."""
+def test_missing_file_is_reported_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="cannot read the site file") as caught:
         loader.load(tmp_path / "none.yaml")
     assert "penstock init" in caught.value.hint
 
 
 @given(at=st.integers(0, len(GOOD) - 1), piece=st.text(max_size=6))
-def test_no_text_is_a_traceback(at: int, piece: str) -> None:
-    """Whatever is put anywhere into the file, the answer is a site or a list of mistakes."""
+def test_any_text_gives_a_site_or_mistakes(at: int, piece: str) -> None:
     try:
         loader.loads((GOOD[:at] + piece + GOOD[at + len(piece) :]).encode(errors="surrogatepass"))
     except SiteError as error:
@@ -304,7 +299,6 @@ def test_no_text_is_a_traceback(at: int, piece: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_a_traceback(content: bytes) -> None:
-    """Nor are any bytes."""
+def test_any_bytes_give_mistakes(content: bytes) -> None:
     with pytest.raises(SiteError):
         loader.loads(content)

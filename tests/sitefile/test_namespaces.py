@@ -1,4 +1,4 @@
-"""Namespaces by user or by account: who shares one, which names are refused, which quota holds."""
+"""Namespaces per user or per account: sharing, refused names, quotas."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def mistakes(*replacements: tuple[str, str]) -> str:
     return caught.value.message
 
 
-def test_an_account_has_its_namespace_and_quota() -> None:
-    """One for all its users, with everything that a user's has."""
+def test_account_has_a_namespace_with_quota() -> None:
+    """One for all its users, with the same objects as a user's."""
     found = site(*TEAMS)
     quota = found.accounts["research"].quota
     assert quota is not None
@@ -52,8 +52,7 @@ def test_an_account_has_its_namespace_and_quota() -> None:
     assert there == ["Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"]
 
 
-def test_a_site_quota_is_every_accounts() -> None:
-    """Unless it has its own."""
+def test_site_quota_applies_to_accounts_without_one() -> None:
     plain = (
         TEAMS[0],
         (USERS, "  other: {quota: {pods: 3}}\n"),
@@ -66,8 +65,8 @@ def test_a_site_quota_is_every_accounts() -> None:
     }
 
 
-def test_numbers_are_not_guessed() -> None:
-    """A namespace by uid is penstockd's to make: the file knows names only."""
+def test_namespaces_by_uid_are_left_to_penstockd() -> None:
+    """The site file has names only."""
     assert (
         sitenamespaces.all_homes(site(("user-{user}", "u{uid}"), ("{quota: {cpus: 128, memory: 1Ti}}", "{}")))
         == {}
@@ -77,23 +76,22 @@ def test_numbers_are_not_guessed() -> None:
 @pytest.mark.parametrize(
     ("account", "pattern", "words"),
     [
-        ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is no name"),
-        ("x" * 60, "team-{account}", "which is no name in Kubernetes; small letters"),
-        ("kube-system", "{account}", "'kube-system', which is the cluster's own"),
-        ("default", "{account}", "'default', which is the cluster's own"),
-        ("penstock-system", "{account}", "'penstock-system', which is the cluster's own"),
+        ("Teaching_2", "team-{account}", "its namespace would be 'team-Teaching_2', which is not a valid"),
+        ("x" * 60, "team-{account}", "which is not a valid name in Kubernetes; small letters"),
+        ("kube-system", "{account}", "'kube-system', which is reserved"),
+        ("default", "{account}", "'default', which is reserved"),
+        ("penstock-system", "{account}", "'penstock-system', which is reserved"),
     ],
 )
-def test_an_account_that_is_no_namespace_is_named(account: str, pattern: str, words: str) -> None:
-    """In its own line, with what to do."""
+def test_account_with_an_invalid_namespace_is_refused(account: str, pattern: str, words: str) -> None:
     said = mistakes(("user-{user}", f'"{pattern}"'), (USERS, f"  {account}: {{}}\n"))
     assert f"accounts.{account}: " in said
     assert words in said
 
 
-def test_a_quota_for_a_user_without_a_kubernetes_name_is_refused() -> None:
-    """The namespace has the number, and no file can know it."""
-    assert "the namespace has the user's number" in mistakes(("alice:", "Alice:"))
+def test_quota_of_a_user_without_a_kubernetes_name_is_refused() -> None:
+    """The namespace has the uid, which the file does not know."""
+    assert "the namespace has the uid instead" in mistakes(("alice:", "Alice:"))
 
 
 OWNER = dataclasses.replace(fakes.OWNER, account="research")
@@ -109,8 +107,8 @@ OWNER = dataclasses.replace(fakes.OWNER, account="research")
         ("user-{user}", dataclasses.replace(OWNER, name="42"), "user-1001"),
     ],
 )
-def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: str) -> None:
-    """By what Slurm says it is charged to; a user called like another's number is called by his own."""
+def test_namespace_of_a_job(pattern: str, owner: launches.Owner, expected: str) -> None:
+    """By the account that Slurm charges; a user whose name looks like a uid gets his own uid."""
     policy = msgspec.structs.replace(fakes.SETTINGS, namespace_pattern=pattern, cluster="hall")
     assert namespacepattern.namespace_of(owner, policy) == expected
 
@@ -124,8 +122,8 @@ def test_a_job_has_one_namespace(pattern: str, owner: launches.Owner, expected: 
         ("{account}", "penstock-system", "'penstock-system' is not for jobs"),
     ],
 )
-def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, words: str) -> None:
-    """Nobody's pods get into the cluster's own namespaces, whatever an account is called."""
+def test_job_without_a_valid_namespace_is_refused(pattern: str, account: str, words: str) -> None:
+    """No pods get into the cluster's own namespaces, whatever an account is called."""
     policy = msgspec.structs.replace(
         fakes.SETTINGS, namespace_pattern=pattern, reserved_namespaces=("penstock-system",)
     )
@@ -133,8 +131,7 @@ def test_a_job_without_a_place_is_refused_in_words(pattern: str, account: str, w
         namespacepattern.namespace_of(dataclasses.replace(OWNER, account=account), policy)
 
 
-def test_a_shared_namespace_says_whose_it_is() -> None:
-    """The account's label, and no user's."""
+def test_shared_namespace_has_the_accounts_label() -> None:
     made = rendering.render_namespace(OWNER, PodPolicy(namespace_pattern="team-{account}"))
     assert made["metadata"]["labels"] == {"penstock.dev/account": "research"}
 
@@ -146,7 +143,7 @@ def test_a_shared_namespace_says_whose_it_is() -> None:
     ),
 )
 def test_owners_never_share_by_accident(pattern: str, owners: list[tuple[str, int, str]]) -> None:
-    """Different users have different namespaces, different accounts too, in every pattern that is allowed."""
+    """Different users and accounts have different namespaces with every allowed pattern."""
     shared = namespacepattern.is_shared(pattern)
     found: list[str] = []
     for user, uid, account in owners:

@@ -35,23 +35,23 @@ SITE: dict[str, Any] = {
     "quota": {"cpus": 8, "memory": "32Gi", "gpus": 4, "pods": 10},
 }
 NAMES: dict[str, str | int] = {"gpus": "a100", "partitions": "gpu", "tolerations": 0}
-"""The one of its kind that is changed."""
+"""The element that is changed, by kind."""
 EVERYWHERE = frozenset({"explain", "mkyaml"})
 EXPLAIN = frozenset({"explain"})
-"""An instance has no script and no partition, and names no type of GPU."""
+"""`mkyaml` makes instances, which have no script, no partition and no GPU type."""
 MKYAML = frozenset({"mkyaml"})
-"""`explain` shows pods, and not what stands around them in their namespace."""
+"""`explain` shows pods, not the other objects of their namespace."""
 
 
 class Change(NamedTuple):
-    """Another value of a key, who must see it, and what they are asked for, if it takes that to see it."""
+    """Another value of a key, who must see it, and the script line or options that this takes."""
 
     value: Any
     seen_by: frozenset[str] = EVERYWHERE
     line: str = ""
     words: tuple[str, ...] = ()
     before: Any = None
-    """What the site says first; None: what SITE says."""
+    """The value before; None: that of SITE."""
 
 
 NFS = {"server": "filer", "path": "/export"}
@@ -122,7 +122,7 @@ ELSEWHERE = {
         nas.drop intake.config intake.state_dir intake.status intake.workdir intake.settle_seconds
         intake.max_file_size intake.in_flight_per_user""",
     "collector.json": "results.config results.max_bytes results.max_files results.hook results.webhook",
-    "objects that `penstock apply` makes": """
+    "objects that `penstock apply` creates": """
         registry.prepull nas.size nas.storage_class nas.provisioner
         priority_classes.*.value priority_classes.*.preempts
         accounts.*.quota.cpus accounts.*.quota.memory accounts.*.quota.gpus accounts.*.quota.pods
@@ -138,7 +138,7 @@ ELSEWHERE = {
 
 
 def keys(part: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Every key of the schema; a star stands for the names of groups, partitions and the like."""
+    """All keys of the schema; a star stands for names, as of groups and partitions."""
     for name, field in part.model_fields.items():
         inner, many = inner_part(field.annotation), get_origin(field.annotation) in (dict, tuple)
         below = f"{above}{name}.*." if many else f"{above}{name}."
@@ -152,20 +152,18 @@ def inner_part(annotation: Any) -> type[BaseModel] | None:
 
 
 def unaccounted(schema: type[BaseModel]) -> set[str]:
-    """Keys that are in neither list, or in one without being in the schema."""
+    """Keys that are in neither list, or not in the schema."""
     elsewhere = {key for listed in ELSEWHERE.values() for key in listed.split()}
     assert not elsewhere & SHAPING.keys()
     return set(keys(schema)) ^ (elsewhere | SHAPING.keys())
 
 
-def test_every_key_shapes_pods_or_is_somebody_elses() -> None:
-    """A new key goes into one of the lists above."""
+def test_every_key_is_listed() -> None:
+    """A new key goes into SHAPING or ELSEWHERE."""
     assert unaccounted(Site) == set()
 
 
-def test_a_new_key_is_noticed() -> None:
-    """Wherever it is in the schema."""
-
+def test_new_key_is_noticed() -> None:
     class NewRegistry(Registry):
         mirror: Annotated[str, Field(description="New.")] = ""
 
@@ -177,7 +175,7 @@ def test_a_new_key_is_noticed() -> None:
 
 
 def site_with(key: str, value: Any) -> Site:
-    """SITE with another value of a key, or of the whole part that it is in; None leaves it as it is."""
+    """SITE with another value of a key, or of the mapping that it is in; None leaves it unchanged."""
     document = copy.deepcopy(SITE)
     words = key.split(".")
     place = [
@@ -193,14 +191,14 @@ def site_with(key: str, value: Any) -> Site:
     return loader.loads(json.dumps(document).encode())
 
 
-def told(site: Site) -> PodPolicy:
+def policy_of(site: Site) -> PodPolicy:
     """The policy that penstockd reads."""
     document = json.dumps(daemonsettings.penstockd(site, slurm_uid=64030)).encode()
     return msgspec.json.decode(document, type=settings.Settings).pods
 
 
 class Shown(NamedTuple):
-    """What each command says at a site."""
+    """Output of each command."""
 
     explain: str
     mkyaml: str
@@ -225,17 +223,16 @@ def said(result: Result) -> str:
 
 @pytest.fixture(autouse=True)
 def _alice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same user everywhere."""
     owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(), home="/home/alice")
     monkeypatch.setattr(shown_pods, "owner_named", lambda name="": owner)
 
 
 @pytest.mark.parametrize("key", SHAPING)
-def test_key_is_seen_by_all_that_it_applies_to(key: str, tmp_path: Path) -> None:
-    """A change of the key changes penstockd's policy, and the pods of those who show them; of no others."""
+def test_key_reaches_penstockd_and_the_commands(key: str, tmp_path: Path) -> None:
+    """A change of the key changes penstockd's policy, and the output of exactly the listed commands."""
     change = SHAPING[key]
     before, after = site_with(key, change.before), site_with(key, change.value)
-    assert told(before) != told(after), "penstockd does not see it"
+    assert policy_of(before) != policy_of(after), "penstockd does not see it"
     first, second = shown(before, change, tmp_path), shown(after, change, tmp_path)
     assert '"kind": "Pod"' in first.explain
     assert "kind: Pod" in first.mkyaml
@@ -244,10 +241,10 @@ def test_key_is_seen_by_all_that_it_applies_to(key: str, tmp_path: Path) -> None
 
 
 def test_every_field_of_the_policy_comes_from_the_site_file() -> None:
-    """But for classes of QOSes, which only penstockd.json can say."""
+    """Except for qos_priority_classes, which only penstockd.json has."""
     site, partition = set[str](), set[str]()
     for key, change in SHAPING.items():
-        first, second = told(site_with(key, change.before)), told(site_with(key, change.value))
+        first, second = (policy_of(site_with(key, value)) for value in (change.before, change.value))
         site |= differing(first, second)
         partition |= differing(first.partition("gpu"), second.partition("gpu"))
     assert set(PodPolicy.__struct_fields__) - site == {"qos_priority_classes"}

@@ -1,4 +1,4 @@
-"""pydantic is for the site file alone: what must start fast, or is small, never loads it."""
+"""Only reading a site file loads pydantic: commands start fast without it, and penstockd stays small."""
 
 from __future__ import annotations
 
@@ -13,6 +13,5 @@ import pytest
     ["penstock.cli.main", "penstock.cli.validate", "penstock.cli.explain", "penstock.daemon.penstockd"],
 )
 def test_pydantic_is_not_loaded(module: str) -> None:
-    """Nor is it by penstockd, whose memory counts."""
     code = f"import sys, {module}; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -194,9 +194,9 @@ def test_site_file_selects_pod_access(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("kubernetes:\n", "kubernetes:\n  access: in-cluster\n", "has no service account's files"),
+        ("kubernetes:\n", "kubernetes:\n  access: in-cluster\n", "has no service account"),
         ("kubernetes:\n", "kubernetes:\n  access: incluster\n", "did you mean `in-cluster`?"),
-        ("kubernetes:\n", "kubernetes:\n  api: 10.0.0.1:6443\n", "with `access: in-cluster` alone"),
+        ("kubernetes:\n", "kubernetes:\n  api: 10.0.0.1:6443\n", "only used with `access: in-cluster`"),
     ],
 )
 def test_contradictory_access_is_reported(old: str, new: str, words: str) -> None:

@@ -1,1 +1,1 @@
-"""The site file: one description of the cluster, read strictly, turned into what everything else needs."""
+"""The site file: the description of the cluster from which everything else is derived."""

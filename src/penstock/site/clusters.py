@@ -1,4 +1,4 @@
-"""Site → the words that Slurm's configuration is rendered from."""
+"""Site → SlurmCluster, from which Slurm's configuration is rendered."""
 
 from __future__ import annotations
 
@@ -15,23 +15,19 @@ from penstock.site.schema import Site
 
 Groups = Mapping[str, tuple[model.NodeSpec, ...]]
 ADMIT_OVERTIME = 40
-"""Seconds that PrologSlurmctld may need beyond `timeouts.admit` for an answer that is under way."""
+"""Seconds beyond `timeouts.admit` that PrologSlurmctld may need to finish a request."""
 
 
 def release_of(site: Site) -> releases.Release | None:
-    """The release that the file names."""
-    if site.slurm.release is None:
-        return None
-    return releases.parse(site.slurm.release)
+    return releases.parse(site.slurm.release) if site.slurm.release is not None else None
 
 
 def bridged_partitions(site: Site) -> tuple[str, ...]:
-    """Partitions whose jobs are pods."""
     return tuple(name for name, partition in site.partitions.items() if partition.mode != "host")
 
 
 def default_partition(site: Site) -> str:
-    """The partition of jobs that name none, if it is one of the file's."""
+    """The default partition; empty if the site file has none."""
     return next((name for name, partition in site.partitions.items() if partition.default), "")
 
 
@@ -43,7 +39,6 @@ def describe(
     existing: includes.Existing | None = None,
     password: str = "",
 ) -> model.SlurmCluster:
-    """The whole cluster."""
     slurm, accounting, bridged = site.slurm, site.slurm.accounting, bridged_partitions(site)
     everywhere = hooks_everywhere(site, groups, existing)
     return model.SlurmCluster(
@@ -52,7 +47,15 @@ def describe(
         partitions=tuple(_partition(name, each, groups) for name, each in site.partitions.items()),
         controller_port=slurm.port,
         accounting_port=accounting.port,
-        places=_places(site),
+        places=model.SlurmPlaces(
+            munge_socket=slurm.munge_socket,
+            state_dir=slurm.state_dir,
+            spool_dir=slurm.spool_dir,
+            pid_dir=slurm.pid_dir,
+            log_dir=slurm.log_dir,
+            gpu_device_dir=slurm.gpu_device_dir,
+            plugin_dir=slurm.plugin_dir or "",
+        ),
         controller_host=slurm.controller,
         address=slurm.address or slurm.controller,
         listen_on_address_only=slurm.listen_on_address_only,
@@ -79,20 +82,8 @@ def describe(
     )
 
 
-def _places(site: Site) -> model.SlurmPlaces:
-    return model.SlurmPlaces(
-        munge_socket=site.slurm.munge_socket,
-        state_dir=site.slurm.state_dir,
-        spool_dir=site.slurm.spool_dir,
-        pid_dir=site.slurm.pid_dir,
-        log_dir=site.slurm.log_dir,
-        gpu_device_dir=site.slurm.gpu_device_dir,
-        plugin_dir=site.slurm.plugin_dir or "",
-    )
-
-
 def priorities(site: Site) -> model.Priorities:
-    """How what waits is ordered, and what it gets when it asks for nothing."""
+    """Scheduling priorities and default memory."""
     scheduler, weights = site.slurm.scheduler, site.slurm.scheduler.weights
     factors = (
         ("Age", weights.age),
@@ -111,27 +102,28 @@ def priorities(site: Site) -> model.Priorities:
 
 
 def hook_programs(site: Site) -> dict[str, str]:
-    """Our own programs by the setting that names them."""
+    """Our hooks by their setting in slurm.conf."""
     libexec = PurePosixPath(site.penstockd.libexec)
     names = (wellknown.PROLOG, wellknown.EPILOG, wellknown.TASK_PROLOG)
     return {setting: str(libexec / name) for setting, name in zip(includes.HOOK_SETTINGS, names, strict=True)}
 
 
 def chained(program: str) -> str:
-    """The program that runs the site's own hook and this one."""
+    """The program that runs the site's own hook and then this one."""
     return f"{program}-chain"
 
 
 def bridged_nodes(site: Site, groups: Groups) -> tuple[model.NodeSpec, ...]:
-    """Nodes whose jobs are pods, in at least one partition."""
-    bridged = bridged_partitions(site)
-    used = {group for name in bridged for group in site.partitions[name].nodes}
+    """Nodes of at least one bridged partition."""
+    used = {group for name in bridged_partitions(site) for group in site.partitions[name].nodes}
     return tuple(node for group, nodes in groups.items() if group in used for node in nodes)
 
 
 def hooks_everywhere(site: Site, groups: Groups, existing: includes.Existing | None) -> bool:
-    """Whether every slurmd may be told to run our hooks: bridged nodes have slurmds of the site's own, which
-    read slurm.conf, or no slurmd is on another host. Whether our programs are there is reach.py's question.
+    """Whether slurm.conf may name our hooks for every slurmd.
+
+    True if bridged nodes have slurmds of the site's own, which read slurm.conf, or if all slurmds are on one
+    host. Whether our programs exist there is checked by install/reach.py.
     """
     if existing is not None:
         return any(node.name in existing.nodes for node in bridged_nodes(site, groups))

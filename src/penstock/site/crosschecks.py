@@ -1,4 +1,4 @@
-"""What must agree between the keys of a site file: names that refer to others, sizes, times, ports."""
+"""Checks across the keys of a site file: references, sizes, times, ports."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from penstock.site import errortexts, sitenamespaces
 from penstock.site.findings import Finding, Place
 from penstock.site.parts import NodeGroup, Quota
 from penstock.site.scalars import mebibytes
-from penstock.site.schema import Nas, Site
+from penstock.site.schema import Site
 from penstock.site.yamlreader import Document
 from penstock.slurm import hostlists
 
 Mistake = tuple[Place, str, str]
 SOCKET_LIMIT: Final = 107
 LIBEXEC_LIMIT: Final = 120
-"""The kernel reads 255 bytes of a `#!` line; launcher and interpreter must both fit."""
+"""The kernel reads 255 bytes of a `#!` line, which holds launcher and interpreter."""
 
 
 def check(site: Site, document: Document) -> list[Finding]:
-    """Every disagreement."""
     mistakes = itertools.chain.from_iterable(rule(site, document) for rule in RULES)
     return [document.find(place, message, remedy) for place, message, remedy in mistakes]
 
 
 def nodes_of(group: NodeGroup) -> tuple[str, ...]:
-    """Names of a group's static nodes; nothing when the list is none."""
+    """Node names of a group's host list; empty if the list is invalid."""
     try:
         return hostlists.expand(group.nodes or "")
     except errors.SlurmError:
@@ -39,7 +38,7 @@ def nodes_of(group: NodeGroup) -> tuple[str, ...]:
 
 
 def _names(document: Document, key: str, checked: Iterable[str]) -> set[str]:
-    """Names that the file defines there, also those whose definition is wrong."""
+    """Names that the file defines under this key, including those with an invalid definition."""
     written = document.data.get(key) if isinstance(document.data, dict) else None
     return set(checked) | set(written if isinstance(written, dict) else ())
 
@@ -67,10 +66,10 @@ def _groups_exist(site: Site, document: Document) -> Iterator[Mistake]:
 def _groups_used(site: Site, document: Document) -> Iterator[Mistake]:
     used = {group for partition in site.partitions.values() for group in partition.nodes}
     if _names(document, "partitions", site.partitions) != set(site.partitions):
-        return  # a partition that could not be read may use it
+        return  # an invalid partition may use it
     for name in site.node_groups:
         if name not in used:
-            message = f"no partition uses node group `{name}`: its nodes are in no queue"
+            message = f"no partition uses node group `{name}`"
             yield ("node_groups", name), message, "add it to the `nodes` of a partition, or remove it"
 
 
@@ -86,7 +85,7 @@ def _node_lists(site: Site, document: Document) -> Iterator[Mistake]:
         for node in nodes:
             if node in owners:
                 where = "twice in this group" if owners[node] == name else f"in group `{owners[node]}`, too"
-                yield place, f"node {node} is {where}", "a node is in one group; partitions may share groups"
+                yield place, f"node {node} is {where}", "put it into one group; partitions may share groups"
                 break
             owners[node] = name
 
@@ -95,8 +94,8 @@ def _group_sizes(site: Site, document: Document) -> Iterator[Mistake]:
     for name, group in site.node_groups.items():
         place: Place = ("node_groups", name)
         if (group.nodes is None) == (group.selector is None):
-            found = "neither" if group.nodes is None else "both"
-            yield place, f"{found} `nodes` and `selector` given", "say one of them: a host list or labels"
+            found = "neither `nodes` nor" if group.nodes is None else "both `nodes` and"
+            yield place, f"{found} `selector` given", "give one of them: a host list or labels"
         if group.size == "kubernetes":
             continue
         missing = [key for key in ("cpus", "memory") if getattr(group, key) is None]
@@ -121,10 +120,10 @@ def _gpu_types(site: Site, document: Document) -> Iterator[Mistake]:
         if group.gpu_type and group.gpu_type not in known:
             yield _unknown(place, "GPU type", group.gpu_type, known)
         if group.gpu_type and not group.gpus and group.size == "given":
-            yield place, "a GPU type, but no GPUs", "add `gpus:`, or remove the type"
+            yield place, "a GPU type without GPUs", "add `gpus:`, or remove the type"
     for name, gpu in site.gpus.items():
         if name.isdigit():
-            yield ("gpus", name), f"`{name}` is a number", "Slurm reads gpu:N as N GPUs: give it a letter"
+            yield ("gpus", name), f"`{name}` is a number", "Slurm reads gpu:N as N GPUs: use a letter"
         if re.search(r"(^|\.)kubernetes\.io/", gpu.resource):
             remedy = "allowed: what a device plugin advertises, such as nvidia.com/gpu or amd.com/gpu"
             yield ("gpus", name, "resource"), f"found {gpu.resource}", remedy
@@ -134,7 +133,7 @@ def _defaults(site: Site, document: Document) -> Iterator[Mistake]:
     marked = [name for name, partition in site.partitions.items() if partition.default]
     for name in marked[1:]:
         place: Place = ("partitions", name, "default")
-        yield place, f"`{marked[0]}` is the default partition already", "keep one `default: true`"
+        yield place, f"`{marked[0]}` already is the default partition", "keep one `default: true`"
 
 
 def _partition_times(site: Site, document: Document) -> Iterator[Mistake]:
@@ -144,10 +143,10 @@ def _partition_times(site: Site, document: Document) -> Iterator[Mistake]:
             try:
                 limits[key] = times.limit(getattr(partition, key))
             except problem.Problem as error:
-                yield ("partitions", name, key), error.message, error.hint or "write it as --time is written"
+                yield ("partitions", name, key), error.message, error.hint or "write it like --time"
         if len(limits) == 2 and limits["default_time"] > limits["max_time"]:
             found = f"{partition.default_time} is more than max_time {partition.max_time}"
-            yield ("partitions", name, "default_time"), found, "a default must not be above the limit"
+            yield ("partitions", name, "default_time"), found, "lower it, or raise max_time"
 
 
 def _images(site: Site, document: Document) -> Iterator[Mistake]:
@@ -183,17 +182,17 @@ def _quotas(site: Site, document: Document) -> Iterator[Mistake]:
 
 
 def _quota(place: Place, quota: Quota | None, site: Site) -> Iterator[Mistake]:
-    """A quota below the smallest node would refuse every job that asks for a whole one."""
+    """A quota below the smallest node would refuse every job that requests a whole node."""
     sizes = [group for group in site.node_groups.values() if group.size == "given"]
     if quota is None or not sizes:
         return
-    remedy = "give at least that much, or leave it out for no limit"
+    remedy = "raise it to at least that, or remove it for no limit"
     cpus = min((group.cpus for group in sizes if group.cpus), default=0)
     if quota.cpus is not None and quota.cpus < cpus:
-        yield (*place, "cpus"), f"{quota.cpus} CPUs are below one node ({cpus})", remedy
+        yield (*place, "cpus"), f"{quota.cpus} CPUs are less than one node ({cpus})", remedy
     memory = min((mebibytes(group.memory) for group in sizes if group.memory), default=0)
     if quota.memory is not None and mebibytes(quota.memory) < memory:
-        yield (*place, "memory"), f"{quota.memory} is below one node ({memory}Mi)", remedy
+        yield (*place, "memory"), f"{quota.memory} is less than one node ({memory}Mi)", remedy
 
 
 def _users(site: Site, document: Document) -> Iterator[Mistake]:
@@ -202,7 +201,7 @@ def _users(site: Site, document: Document) -> Iterator[Mistake]:
         for user in account.users:
             if user in homes:
                 place: Place = ("accounts", name, "users", user)
-                yield place, f"`{user}` is in account `{homes[user]}`, too", "a user has one account here"
+                yield place, f"`{user}` is in account `{homes[user]}`, too", "keep the user in one account"
             homes.setdefault(user, name)
     known = _names(document, "accounts", site.accounts)
     for name, partition in site.partitions.items():
@@ -211,17 +210,13 @@ def _users(site: Site, document: Document) -> Iterator[Mistake]:
                 yield _unknown(("partitions", name, "allow_accounts", number), "account", account_name, known)
 
 
-def _namespaces(site: Site, document: Document) -> Iterator[Mistake]:
-    return sitenamespaces.mistakes(site)
-
-
 def _access(site: Site, document: Document) -> Iterator[Mistake]:
     if site.kubernetes.access == "in-cluster" and site.penstockd.run == "systemd":
-        found = "penstockd is a systemd unit, which has no service account's files"
+        found = "penstockd is a systemd unit, which has no service account"
         yield ("kubernetes", "access"), found, "write `penstockd.run: deployment`, or `access: kubeconfig`"
     if site.kubernetes.api is not None and site.kubernetes.access != "in-cluster":
-        remedy = "remove it: the kubeconfig says where the API is"
-        yield ("kubernetes", "api"), "needed with `access: in-cluster` alone", remedy
+        remedy = "remove it: the kubeconfig has the API's address"
+        yield ("kubernetes", "api"), "only used with `access: in-cluster`", remedy
 
 
 def _timeouts(site: Site, document: Document) -> Iterator[Mistake]:
@@ -236,25 +231,24 @@ def _timeouts(site: Site, document: Document) -> Iterator[Mistake]:
 def _paths(site: Site, document: Document) -> Iterator[Mistake]:
     socket, libexec = len(site.penstockd.socket), len(site.penstockd.libexec)
     if socket > SOCKET_LIMIT:
-        yield ("penstockd", "socket"), f"{socket} bytes", f"a unix socket's path has at most {SOCKET_LIMIT}"
+        yield ("penstockd", "socket"), f"{socket} bytes", f"the path of a socket has at most {SOCKET_LIMIT}"
     if libexec > LIBEXEC_LIMIT:
-        remedy = f"at most {LIBEXEC_LIMIT}: it stands in the `#!` line of scripts"
+        remedy = f"at most {LIBEXEC_LIMIT}: it is part of the `#!` line of scripts"
         yield ("penstockd", "libexec"), f"{libexec} bytes", remedy
-    if site.nas is not None:
-        yield from _nas(site.nas)
 
 
-def _nas(nas: Nas) -> Iterator[Mistake]:
-    if nas.nfs is not None and nas.claim is not None:
-        yield ("nas", "claim"), "both `nfs` and `claim` given", "say one of them"
-    if nas.drop == nas.results:
-        yield ("nas", "results"), f"folder {nas.drop} has two purposes", "give each its own"
+def _nas(site: Site, document: Document) -> Iterator[Mistake]:
+    nas = site.nas
+    if nas is not None and nas.nfs is not None and nas.claim is not None:
+        yield ("nas", "claim"), "both `nfs` and `claim` given", "keep one of them"
+    if nas is not None and nas.drop == nas.results:
+        yield ("nas", "results"), f"folder {nas.drop} is also `drop`", "give each its own"
 
 
 def _ports(site: Site, document: Document) -> Iterator[Mistake]:
     taken = {site.slurm.port: "slurmctld", site.slurm.accounting.port: "slurmdbd"}
     if site.slurm.port == site.slurm.accounting.port:
-        yield ("slurm", "accounting", "port"), f"port {site.slurm.port} is slurmctld's", "choose another"
+        yield ("slurm", "accounting", "port"), f"port {site.slurm.port} is slurmctld's", "use another"
     for name, group in site.node_groups.items():
         if group.slurmd is None:
             continue
@@ -264,7 +258,7 @@ def _ports(site: Site, document: Document) -> Iterator[Mistake]:
         if ports and ports[-1] > 65535:
             yield place, f"the last node would have port {ports[-1]}", "the highest port is 65535"
         elif clash is not None:
-            yield place, f"port {clash} is {taken[clash]}'s already", "choose ports that nobody has"
+            yield place, f"port {clash} is already used by {taken[clash]}", "choose free ports"
         taken |= dict.fromkeys(ports, f"group {name}")
 
 
@@ -281,9 +275,10 @@ RULES: Final[tuple[Callable[[Site, Document], Iterator[Mistake]], ...]] = (
     _priority_classes,
     _quotas,
     _users,
-    _namespaces,
+    sitenamespaces.mistakes,
     _access,
     _timeouts,
     _paths,
+    _nas,
     _ports,
 )

@@ -1,4 +1,4 @@
-"""Site → penstockd's settings, and what `penstock validate` must know of the site."""
+"""Site → settings of the daemons, and the view of the site that `penstock validate` uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.slurm import conffile
 
 
 def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
-    """penstockd.json; what has penstockd's own default is left out."""
+    """penstockd.json, without empty values, which are penstockd's defaults."""
     found = {
         **places(site),
         **_access(site),
@@ -32,7 +32,7 @@ def penstockd(site: Site, *, slurm_uid: int) -> dict[str, Any]:
 
 
 def places(site: Site) -> dict[str, str]:
-    """Where penstockd listens, slurm.conf is, and results go."""
+    """Paths of penstockd's socket, slurm.conf and the results."""
     return {
         "socket": site.penstockd.socket,
         "slurm_conf": site.slurm.conf,
@@ -47,7 +47,6 @@ def _access(site: Site) -> dict[str, str]:
 
 
 def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]:
-    """intake.json."""
     said = site.intake
     return {
         "folder": f"{nas.path}/{nas.drop}",
@@ -66,7 +65,6 @@ def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]
 
 
 def collector(site: Site, nas: Nas) -> dict[str, Any]:
-    """collector.json."""
     said = site.results
     return {
         "state_dir": said.state_dir,
@@ -83,7 +81,7 @@ def collector(site: Site, nas: Nas) -> dict[str, Any]:
 def view(
     site: Site, groups: clusters.Groups, *, release: releases.Release, conf: conffile.Conf | None = None
 ) -> siteview.SiteView:
-    """The site as the compiler of scripts sees it; `conf` is what an existing slurm.conf says without us."""
+    """The site as the script compiler sees it; `conf` is an existing slurm.conf without our include."""
     existing = slurmviews.Existing(conf)
     return siteview.SiteView(
         slurm=releases.text(release),
@@ -100,7 +98,7 @@ def view(
 
 
 def view_path(site: Site) -> str:
-    """Where that view is, for whoever checks a script: `penstock validate`, the submit filter, the intake."""
+    """Path of the view that `penstock validate`, the submit filter and the intake read."""
     return str(PurePosixPath(site.penstockd.config).with_name("site.json"))
 
 

@@ -1,4 +1,4 @@
-"""From pydantic's complaints to sentences: what was found, what is allowed, the nearest right spelling."""
+"""Turns pydantic's errors into messages: what was found, what is allowed, the closest spelling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ _BOUNDS: Final = {
 
 
 def finding(problem: Mapping[str, Any], document: Document) -> Finding:
-    """One of pydantic's errors as a finding."""
     place: Place = tuple(problem["loc"])
     message, remedy = _words(problem, place)
     return document.find(place[:-1] if problem["type"] == "missing" else place, message, remedy)
@@ -58,7 +57,7 @@ def _needed(kind: str, place: Place, problem: Mapping[str, Any]) -> str:
     if kind in ("too_short", "too_long"):
         return "at least one entry is needed" if kind == "too_short" else "fewer entries are allowed"
     form = FORMS.get(schematree.pattern_at(place), "") if kind == "string_type" else ""
-    return f"allowed: {form}" if form else f"needed: {_KINDS.get(kind, problem['msg'])}"
+    return f"allowed: {form}" if form else f"expected: {_KINDS.get(kind, problem['msg'])}"
 
 
 def _known_keys(place: Place) -> str:
@@ -72,14 +71,14 @@ def _choices(found: str, expected: str) -> str:
 
 
 def suggestion(word: str, candidates: Iterable[str]) -> str:
-    """A sentence about the nearest candidate, or nothing."""
+    """ "did you mean …?" with the closest candidate, or an empty string."""
     names = list(candidates)
     near = nearest.nearest(word.lower().replace("-", "_"), names) or nearest.nearest(word, names)
     return f"did you mean `{near}`? " if near else ""
 
 
 def shown(value: Any) -> str:
-    """A value from the file as an error shows it."""
+    """A value of the file, shortened for an error message."""
     if isinstance(value, Mapping):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, tuple | list):

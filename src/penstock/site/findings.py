@@ -1,4 +1,4 @@
-"""What is wrong with a site file: where, what was found, what is allowed, what may have been meant."""
+"""Mistakes in a site file."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ SHOWN = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class Finding:
-    """One mistake; line and column count from 1."""
+    """A mistake; line and column count from 1."""
 
     line: int
     column: int
     key: str
-    """Where in the file, as partitions.gpu.mode; empty for the file itself."""
+    """Dotted key, such as partitions.gpu.mode; empty for the file itself."""
     message: str
     remedy: str
 
     def shown(self, name: str) -> str:
-        """One line, as compilers write them."""
+        """One line in the format of compilers."""
         where = f"{self.key}: " if self.key else ""
         return f"{name}:{self.line}:{self.column}: {where}{self.message}; {self.remedy}"
 
 
 class SiteError(errors.UsageError):
-    """The site file is wrong: everything that is, at once."""
+    """All mistakes of a site file."""
 
     def __init__(self, name: str, findings: Iterable[Finding]) -> None:
         self.findings: Sequence[Finding] = sorted(set(findings))
@@ -43,5 +43,4 @@ class SiteError(errors.UsageError):
 
 
 def dotted(place: Place) -> str:
-    """A place as people write it."""
     return ".".join(str(part) for part in place if part != "[key]")

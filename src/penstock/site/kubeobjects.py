@@ -1,7 +1,8 @@
-"""Site → every Kubernetes object that it needs, in the order in which they can be made."""
+"""Site → the Kubernetes objects it needs, in the order in which they can be created."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,15 +16,10 @@ ACCOUNT = "penstockd"
 
 
 def all_objects(site: Site, groups: clusters.Groups) -> tuple[Manifest, ...]:
-    """Namespaces first, what lives in them after."""
     return (
         *_own(site),
         *_classes(site),
-        *(
-            each
-            for home, quota in sitenamespaces.all_homes(site).items()
-            for each in _home(site, home, quota)
-        ),
+        *itertools.chain.from_iterable(_home(site, *each) for each in sitenamespaces.all_homes(site).items()),
         *_images(site, groups),
         *_daemon(site),
     )
@@ -49,30 +45,25 @@ def _classes(site: Site) -> Iterator[Manifest]:
 
 
 def _home(site: Site, home: str, quota: Quota | None) -> Iterator[Manifest]:
-    """The namespace of a user or an account, and what stands around it."""
+    """The namespace of a user or an account, with its objects."""
     yield manifests.namespace(home, pod_security=site.kubernetes.pod_security)
     if quota is not None:
         yield manifests.quota(home, policies.hard(site, quota))
         yield manifests.limit_range(home)
     if site.kubernetes.network_policy:
         yield manifests.network_policy(home)
-    if site.nas is not None and site.nas.claim is not None:
-        yield from _claim(site, home)
-
-
-def _claim(site: Site, home: str) -> Iterator[Manifest]:
     nas = site.nas
-    if nas is None or nas.claim is None:
-        return
-    name = "" if nas.provisioner else f"penstock-{home}"
-    if name:
-        source = {"hostPath": {"path": nas.path}}
-        yield manifests.volume(
-            name, source=source, size=nas.size, storage_class=nas.storage_class, claim=nas.claim, home=home
+    if nas is not None and nas.claim is not None:
+        size, storage_class = nas.size, nas.storage_class
+        volume = "" if nas.provisioner else f"penstock-{home}"
+        if volume:
+            source = {"hostPath": {"path": nas.path}}
+            yield manifests.volume(
+                volume, source=source, size=size, storage_class=storage_class, claim=nas.claim, home=home
+            )
+        yield manifests.claim(
+            nas.claim, namespace=home, size=size, storage_class=storage_class, volume=volume
         )
-    yield manifests.claim(
-        nas.claim, namespace=home, size=nas.size, storage_class=nas.storage_class, volume=name
-    )
 
 
 def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:

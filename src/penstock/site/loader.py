@@ -1,7 +1,6 @@
-"""A site file → Site, or everything that is wrong with it at once.
+"""Reads a site file into a Site, or reports all its mistakes at once.
 
-A mistake in one key must not hide those in others: what the schema refuses is left out, and the rest is
-checked all the same.
+A mistake in one key must not hide others: what the schema refuses is removed, and the rest is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ROUNDS = 12
 
 
 def load(path: Path) -> Site:
-    """The site of this file; SiteError says all that is wrong with it."""
+    """Read this site file. Raises SiteError with all mistakes."""
     try:
         with path.open("rb") as stream:
             content = stream.read(yamlreader.MAX_BYTES + 1)
@@ -33,7 +32,6 @@ def load(path: Path) -> Site:
 
 
 def loads(content: bytes, *, name: str = "site.yaml") -> Site:
-    """The site of this text."""
     try:
         document = yamlreader.read(content)
     except yamlreader.Unreadable as error:
@@ -49,29 +47,29 @@ def loads(content: bytes, *, name: str = "site.yaml") -> Site:
 
 
 def _validate(document: yamlreader.Document) -> tuple[Site | None, list[Finding]]:
-    """The site, as far as it is right, and what is not."""
+    """The site without its invalid parts (None if nothing is left), and the mistakes."""
     data = copy.deepcopy(document.data)
     findings: list[Finding] = []
-    left_out: set[Place] = set()
+    removed: set[Place] = set()
     for _ in range(_ROUNDS):
         try:
             return Site.model_validate(data), findings
         except ValidationError as error:
             problems = error.errors(include_url=False)
             places: list[Place] = [tuple(problem["loc"]) for problem in problems]
-            new = [
-                errortexts.finding(each, document) for each in problems if tuple(each["loc"]) not in left_out
-            ]
-            findings += [finding for finding in new if finding not in findings]
-            left_out.update(places)
-            done = [_leave_out(data, place) for place in places]
+            for place, problem in zip(places, problems, strict=True):
+                finding = errortexts.finding(problem, document)
+                if place not in removed and finding not in findings:
+                    findings.append(finding)
+            removed.update(places)
+            done = [_remove(data, place) for place in places]
             if not all(done):
                 break
     return None, findings
 
 
-def _leave_out(data: Any, place: Place) -> bool:
-    """Remove what is wrong, or what lacks something; False when nothing would be left."""
+def _remove(data: Any, place: Place) -> bool:
+    """Remove an invalid value, or the mapping that lacks a key; False if nothing would be left."""
     parts = [part for part in place if part != "[key]"]
     if parts == ["cluster"] and isinstance(data, dict):
         data["cluster"] = "unnamed"
@@ -86,7 +84,7 @@ def _leave_out(data: Any, place: Place) -> bool:
     if parts and _has(parent, parts[-1]):
         del parent[parts[-1]]
         return True
-    return len(parts) > 1 and _leave_out(data, tuple(parts[:-1]))
+    return len(parts) > 1 and _remove(data, tuple(parts[:-1]))
 
 
 def _has(parent: Any, part: str | int) -> bool:
@@ -96,7 +94,7 @@ def _has(parent: Any, part: str | int) -> bool:
 
 
 def _explained(found: Finding, others: list[Finding]) -> bool:
-    """Whether it is there only because of a mistake that was found before."""
+    """Whether the finding is a consequence of another one."""
     for other in others:
         parent, _, name = other.key.rpartition(".")
         if other.key and (found.key == other.key or found.key.startswith(f"{other.key}.")):

@@ -1,4 +1,4 @@
-"""Node groups → nodes: static lists as they stand, labels and sizes from what Kubernetes says."""
+"""Node groups → nodes: host lists from the file; labels and sizes from Kubernetes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
-    """A node as Kubernetes knows it."""
+    """A node of Kubernetes."""
 
     name: str
     labels: Mapping[str, str]
@@ -26,9 +26,7 @@ class Member:
 
 
 def other_name(host: str, members: Iterable[Member]) -> str:
-    """What Kubernetes calls a host that Slurm calls so: by its label, or with a domain; empty when it is not
-    plain.
-    """
+    """Kubernetes' name of this host if it differs: by hostname label or domain; empty if ambiguous."""
     found = [
         each.name for each in members if host in (each.labels.get(HOSTNAME), each.name.partition(".")[0])
     ]
@@ -36,12 +34,12 @@ def other_name(host: str, members: Iterable[Member]) -> str:
 
 
 def needs_kubernetes(site: Site) -> bool:
-    """Whether the file alone does not say which nodes there are and how big they are."""
+    """Whether nodes or their sizes come from Kubernetes."""
     return any(group.selector is not None or group.size != "given" for group in site.node_groups.values())
 
 
 def groups(site: Site, members: Iterable[Member] = ()) -> dict[str, tuple[model.NodeSpec, ...]]:
-    """The nodes of every group; UsageError when Kubernetes lacks one that it was asked about."""
+    """The nodes of every group. Raises UsageError if Kubernetes lacks a node whose size is needed."""
     known = {member.name: member for member in members}
     return {
         name: tuple(_nodes(name, group, known, resource=gpu_resource(site, group)))
@@ -50,7 +48,6 @@ def groups(site: Site, members: Iterable[Member] = ()) -> dict[str, tuple[model.
 
 
 def gpu_resource(site: Site, group: NodeGroup) -> str:
-    """Kubernetes' name for the group's GPUs."""
     gpu = site.gpus.get(group.gpu_type or "")
     return gpu.resource if gpu else wellknown.GPU_RESOURCE
 
@@ -59,10 +56,8 @@ def _nodes(
     name: str, group: NodeGroup, known: Mapping[str, Member], *, resource: str
 ) -> list[model.NodeSpec]:
     names = crosschecks.nodes_of(group) if group.nodes is not None else _selected(name, group, known)
-    sizes = [_size(name, group, node, known, resource=resource) for node in names]
-    return [
-        _node(group, node, number, size) for number, (node, size) in enumerate(zip(names, sizes, strict=True))
-    ]
+    sizes = (_size(name, group, node, known, resource=resource) for node in names)
+    return [_node(group, names[number], number, size) for number, size in enumerate(sizes)]
 
 
 def _selected(name: str, group: NodeGroup, known: Mapping[str, Member]) -> tuple[str, ...]:
@@ -72,7 +67,7 @@ def _selected(name: str, group: NodeGroup, known: Mapping[str, Member]) -> tuple
         labels = ",".join(f"{key}={value}" for key, value in wanted)
         raise errors.UsageError(
             f"node group {name}: no Kubernetes node has the labels {labels}",
-            hint="`kubectl get nodes --show-labels` shows what they have.",
+            hint="See `kubectl get nodes --show-labels`.",
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The parts of a site file that come in numbers: node groups, partitions, GPU types, accounts."""
+"""Schema of the parts that a site file has several of: node groups, partitions, GPU types, accounts."""
 
 from __future__ import annotations
 
@@ -29,58 +29,52 @@ Labels = Annotated[dict[str, LabelValue], Field(max_length=20)]
 
 
 class Part(BaseModel):
-    """A mapping whose keys are all known, and whose values are never guessed into another kind."""
+    """A mapping without unknown keys, whose values are not coerced to another type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class GpuType(Part):
-    """One type of GPU on both sides."""
+    """A type of GPU."""
 
-    resource: Annotated[Resource, Field(description="Kubernetes' name for it.")] = "nvidia.com/gpu"
-    labels: Annotated[Labels, Field(description="Labels that nodes with it carry.")] = {}
+    resource: Annotated[Resource, Field(description="Kubernetes' name of the resource.")] = "nvidia.com/gpu"
+    labels: Annotated[Labels, Field(description="Labels of nodes with this GPU.")] = {}
 
 
 class Reserved(Part):
-    """What Slurm does not get of a node."""
+    """The share of a node that Slurm does not get."""
 
     cpus: Annotated[Count, Field(description="CPUs for kubelet, DaemonSets and the system.")] = 0
-    memory: Annotated[Memory, Field(description="Memory for them.")] = "0Mi"
+    memory: Annotated[Memory, Field(description="Memory for the same.")] = "0Mi"
 
 
 class VirtualSlurmd(Part):
-    """Where the slurmds of a group's nodes run: one process a node, on one host."""
+    """The host of the slurmds of a group's nodes, one process per node."""
 
-    host: Annotated[Address, Field(description="Host that runs them.")] = "localhost"
+    host: Annotated[Address, Field(description="Host that runs the slurmds.")] = "localhost"
     address: Annotated[Address, Field(description="Its address.")] = "127.0.0.1"
     first_port: Annotated[Port, Field(description="Port of the first node; the others follow.")] = 17001
 
 
 class NodeGroup(Part):
-    """Nodes that are alike."""
+    """A group of equal nodes."""
 
-    nodes: Annotated[
-        Hosts | None, Field(description="Host list; a node has the same name on both sides.")
-    ] = None
-    selector: Annotated[Labels | None, Field(description="Or labels of the Kubernetes nodes.")] = None
+    nodes: Annotated[Hosts | None, Field(description="Host list; names are the same on both sides.")] = None
+    selector: Annotated[Labels | None, Field(description="Or labels of Kubernetes nodes.")] = None
     size: Annotated[
-        Literal["given", "kubernetes"],
-        Field(description="`given` here, or what Kubernetes says that the nodes have."),
+        Literal["given", "kubernetes"], Field(description="`given` here, or taken from the Kubernetes nodes.")
     ] = "given"
     cpus: Annotated[Positive | None, Field(description="CPUs of a node.")] = None
     memory: Annotated[Memory | None, Field(description="Memory of a node.")] = None
     gpus: Annotated[Count, Field(description="GPUs of a node.")] = 0
-    gpu_type: Annotated[GresType | None, Field(description="Their type, one of `gpus`.")] = None
+    gpu_type: Annotated[GresType | None, Field(description="GPU type, one of `gpus`.")] = None
     features: Annotated[tuple[Name, ...], Field(description="Slurm features, for --constraint.")] = ()
-    reserved: Annotated[Reserved, Field(description="What Slurm does not get of a node.")] = Reserved()
-    slurmd: Annotated[
-        VirtualSlurmd | None,
-        Field(description="The nodes' slurmds run on one host; without it each node runs its own."),
-    ] = None
+    reserved: Annotated[Reserved, Field(description="Share of a node that Slurm does not get.")] = Reserved()
+    slurmd: Annotated[VirtualSlurmd | None, Field(description="For slurmds of all nodes on one host.")] = None
 
 
 class Limits(Part):
-    """What one job may take of a partition."""
+    """Limits of one job in a partition."""
 
     max_nodes: Annotated[Positive | None, Field(description="MaxNodes.")] = None
     max_cpus_per_node: Annotated[Positive | None, Field(description="MaxCPUsPerNode.")] = None
@@ -88,54 +82,53 @@ class Limits(Part):
 
 
 class Toleration(Part):
-    """As in a pod."""
+    """A toleration, as in a pod."""
 
     key: Annotated[Word, Field(description="The taint's key.")]
-    operator: Annotated[Literal["Exists", "Equal"], Field(description="How it is compared.")] = "Exists"
-    value: Annotated[LabelValue | None, Field(description="With Equal.")] = None
+    operator: Annotated[Literal["Exists", "Equal"], Field(description="How the key is compared.")] = "Exists"
+    value: Annotated[LabelValue | None, Field(description="Value, with operator Equal.")] = None
     effect: Annotated[
-        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None, Field(description="Which effect.")
+        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
+        Field(description="The taint's effect."),
     ] = None
 
 
 class Partition(Part):
-    """One queue."""
+    """A partition of Slurm."""
 
     mode: Annotated[
         Mode,
         Field(
-            description="`check`: jobs are pods and start when Kubernetes has the room; "
-            "`trust`: pods, unchecked; `host`: ordinary Slurm jobs, left alone."
+            description="`check`: jobs are pods and start when Kubernetes has room for them; "
+            "`trust`: pods without that check; `host`: ordinary Slurm jobs, left alone."
         ),
     ] = "check"
     nodes: Annotated[tuple[Name, ...], Field(description="Node groups.", min_length=1)]
-    default: Annotated[bool, Field(description="Jobs that name no partition come here.")] = False
+    default: Annotated[bool, Field(description="Partition of jobs that name none.")] = False
     max_time: Annotated[Time, Field(description="MaxTime.")] = "7-00:00:00"
     default_time: Annotated[Time, Field(description="DefaultTime.")] = "01:00:00"
-    allow_groups: Annotated[tuple[Name, ...], Field(description="AllowGroups; none lets everybody in.")] = ()
-    allow_accounts: Annotated[tuple[Name, ...], Field(description="AllowAccounts; none lets all in.")] = ()
+    allow_groups: Annotated[tuple[Name, ...], Field(description="AllowGroups; empty: all.")] = ()
+    allow_accounts: Annotated[tuple[Name, ...], Field(description="AllowAccounts; empty: all.")] = ()
     priority: Annotated[int | None, Field(ge=0, le=65533, description="PriorityJobFactor and -Tier.")] = None
-    qos: Annotated[Name | None, Field(description="QOS whose limits hold in the partition.")] = None
-    preempt: Annotated[
-        Literal["off", "requeue", "cancel"] | None, Field(description="PreemptMode of its jobs.")
-    ] = None
-    limits: Annotated[Limits, Field(description="What one job may take.")] = Limits()
+    qos: Annotated[Name | None, Field(description="Partition QOS.")] = None
+    preempt: Annotated[Literal["off", "requeue", "cancel"] | None, Field(description="PreemptMode.")] = None
+    limits: Annotated[Limits, Field(description="Limits of one job.")] = Limits()
     image: Annotated[Image | None, Field(description="Image of scripts that name none.")] = None
     priority_class: Annotated[DnsName | None, Field(description="PriorityClass of its pods.")] = None
-    tolerations: Annotated[tuple[Toleration, ...], Field(description="Taints that its pods bear.")] = ()
-    node_selector: Annotated[Labels, Field(description="Labels that its pods' nodes must carry.")] = {}
+    tolerations: Annotated[tuple[Toleration, ...], Field(description="Tolerations of its pods.")] = ()
+    node_selector: Annotated[Labels, Field(description="nodeSelector of its pods.")] = {}
     allowed_tolerations: Annotated[
         tuple[KeyOrPair, ...] | None,
         Field(
-            description="Taints, `key` or `key=value`, that scripts may bear with `#K8S_TOLERATION`. "
-            "Not given: all in mode check, none in mode trust."
+            description="Taints, `key` or `key=value`, that scripts may tolerate with `#K8S_TOLERATION`. "
+            "Default: all in mode check, none in mode trust."
         ),
     ] = None
     allowed_node_labels: Annotated[
         tuple[KeyOrPair, ...] | None,
         Field(
-            description="Labels, `key` or `key=value`, that scripts may name with `#K8S_NODE_SELECTOR`. "
-            "Not given: all in mode check, none in mode trust."
+            description="Labels, `key` or `key=value`, that scripts may select with `#K8S_NODE_SELECTOR`. "
+            "Default: all in mode check, none in mode trust."
         ),
     ] = None
 
@@ -143,21 +136,21 @@ class Partition(Part):
 class PriorityClass(Part):
     """A PriorityClass."""
 
-    value: Annotated[int, Field(ge=-2147483648, le=1000000000, description="Higher goes first.")]
-    preempts: Annotated[bool, Field(description="Whether its pods may push others out.")] = False
+    value: Annotated[int, Field(ge=-2147483648, le=1000000000, description="Higher is scheduled first.")]
+    preempts: Annotated[bool, Field(description="Whether its pods may preempt others.")] = False
 
 
 class Quota(Part):
-    """What all pods of a namespace may ask for together."""
+    """Limits on the sum of all pods of a namespace."""
 
     cpus: Annotated[Positive | None, Field(description="CPUs.")] = None
     memory: Annotated[Memory | None, Field(description="Memory.")] = None
-    gpus: Annotated[Count | None, Field(description="GPUs, of each resource name by itself.")] = None
+    gpus: Annotated[Count | None, Field(description="GPUs, for each resource name separately.")] = None
     pods: Annotated[Positive | None, Field(description="Pods.")] = None
 
 
 class User(Part):
-    """One user of an account."""
+    """A user of an account."""
 
     quota: Annotated[Quota | None, Field(description="Quota of the user's namespace.")] = None
     gpu_hours: Annotated[Positive | None, Field(description="GrpTRESMins of gres/gpu, in hours.")] = None
@@ -165,11 +158,11 @@ class User(Part):
 
 
 class Account(Part):
-    """One account."""
+    """An account of Slurm."""
 
-    quota: Annotated[
-        Quota | None, Field(description="Quota of the account's namespace, where namespaces go by account.")
-    ] = None
+    quota: Annotated[Quota | None, Field(description="Quota of the account's namespace, if it has one.")] = (
+        None
+    )
     users: Annotated[dict[Name, User], Field(description="Its users.")] = {}
     fairshare: Annotated[Positive | None, Field(description="Shares.")] = None
     gpu_hours: Annotated[Positive | None, Field(description="GrpTRESMins of gres/gpu, in hours.")] = None

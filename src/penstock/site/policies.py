@@ -1,4 +1,4 @@
-"""Site → the policy that its pods are made by."""
+"""Site → PodPolicy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from penstock.site.schema import Site
 
 
 def resolved(site: Site) -> PodPolicy:
-    """All that the site file says of pods."""
     return PodPolicy(
         cluster=site.cluster,
         default_image=site.registry.default_image or "",
@@ -39,7 +38,6 @@ def resolved(site: Site) -> PodPolicy:
 
 
 def _partition(said: Partition) -> PartitionPolicy:
-    """Keys of the same name."""
     names = set(PartitionPolicy.__struct_fields__)
     return msgspec.convert(said.model_dump(include=names, exclude_none=True), PartitionPolicy)
 
@@ -51,12 +49,12 @@ def _shared_mounts(site: Site) -> tuple[str, ...]:
 
 
 def missing_workdir(site: Site) -> Literal["refuse", "tmp"]:
-    """What becomes of a job whose working directory pods do not see."""
+    """How a job is treated whose working directory is not in pods."""
     return site.nas.missing_workdir if site.nas is not None and _shared_mounts(site) else "tmp"
 
 
 def _mount_sources(site: Site) -> dict[str, dict[str, Any]]:
-    """How pods mount the NAS where it is no folder of their node."""
+    """Volume source of the NAS if it is not a hostPath."""
     if site.nas is None:
         return {}
     if site.nas.nfs is not None:
@@ -67,7 +65,7 @@ def _mount_sources(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def hard(site: Site, quota: Quota) -> dict[str, str]:
-    """A quota in Kubernetes' words, which count each resource name by itself."""
+    """`hard` of a ResourceQuota, which limits each resource name separately."""
     groups = (group for group in site.node_groups.values() if group.gpus or group.size != "given")
     names = sorted({nodegroups.gpu_resource(site, group) for group in groups}) or [wellknown.GPU_RESOURCE]
     found = {

@@ -1,4 +1,4 @@
-"""The reference and the JSON Schema, made from the schema itself so that they cannot say anything else."""
+"""Generates the reference page and the JSON Schema from the schema."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ HEAD = """\
 # The site file
 
 `/etc/penstock/site.yaml` (or `--site FILE`, or `$PENSTOCK_SITE`) describes the cluster once.
-This page is made from the schema by `scripts/make_reference.py`. An editor checks the file against
-[site.schema.json](site.schema.json) with this as its first line:
+This page is generated from the schema by `scripts/make_reference.py`. Editors check the file against
+[site.schema.json](site.schema.json) if this is its first line:
 
 ```yaml
 # yaml-language-server: $schema=site.schema.json
 ```
 
-Unknown keys, duplicate keys, anchors, aliases and tags are errors. `1:30:00` is a time and stays one.
+Unknown keys, duplicate keys, anchors, aliases and tags are errors. `1:30:00` is a time, not a number.
 
 """
 
 
 def json_schema() -> str:
-    """For editors."""
     made = schema.Site.model_json_schema()
     made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     made["title"] = "Penstock site file"
@@ -39,16 +38,15 @@ def json_schema() -> str:
 
 
 def markdown() -> str:
-    """For people."""
     return HEAD + "\n".join(_section("", schema.Site)) + "\n"
 
 
 def _section(place: str, model: type[BaseModel]) -> Iterator[str]:
-    """One table for a mapping, then one for each mapping in it."""
+    """A table for a mapping, followed by one for each nested mapping."""
     yield f"## {f'`{place}`' if place else 'Top level'}\n"
     if model.__doc__:
         yield f"{model.__doc__.strip()}\n"
-    yield "| key | kind | default | meaning |"
+    yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
     nested: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
@@ -104,7 +102,7 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
 def _default(field: FieldInfo) -> str:
     value = field.default
     if value is PydanticUndefined:
-        return "**needed**"
+        return "**required**"
     if value is None or value in ({}, (), "") or isinstance(value, BaseModel):
         return ""
     text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,6 +1,6 @@
-"""The kinds of words a site file is made of, each with the form that an error message and the reference name.
+"""Scalar types of a site file.
 
-The pattern is what an editor checks through the JSON Schema; FORMS says the same to people.
+Their patterns are part of the JSON Schema; FORMS describes them for error messages and the reference.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FORMS: Final = {
 
 
 def _as_text(value: Any) -> Any:
-    """A bare number where a time is meant is minutes, as everywhere in Slurm."""
+    """A number where a time is expected is minutes, as in Slurm."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -76,5 +76,5 @@ Seconds = Annotated[int, Field(ge=1, le=86400)]
 
 
 def mebibytes(memory: str) -> int:
-    """A memory word in Slurm's unit."""
+    """A Memory scalar in Slurm's unit."""
     return int(resources.quantity(memory) // 2**20)

@@ -1,4 +1,4 @@
-"""The schema as a tree that can be walked: which keys a place may have, what a key is for."""
+"""Looks up keys, descriptions and patterns in the schema by their place in the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def inner(annotation: Any) -> tuple[str, Any]:
 
 
 def annotation_at(place: Place) -> Any:
-    """The annotation of a place in the file; None where the schema has no such place."""
+    """The annotation of a place in the file; None if the schema has no such place."""
     current: Any = schema.Site
     for part in place:
         kind, what = inner(current)
@@ -45,13 +45,12 @@ def annotation_at(place: Place) -> Any:
 
 
 def keys_at(place: Place) -> tuple[str, ...]:
-    """Keys that a mapping at this place may have; nothing when they are free."""
+    """Keys that the mapping at this place may have; empty if any key is allowed."""
     kind, what = inner(annotation_at(place))
     return tuple(what.model_fields) if kind == "model" else ()
 
 
 def field_at(place: Place) -> FieldInfo | None:
-    """What the schema says of a key."""
     kind, what = inner(annotation_at(place[:-1]))
     if kind != "model" or not place:
         return None
@@ -60,21 +59,16 @@ def field_at(place: Place) -> FieldInfo | None:
 
 
 def pattern_at(place: Place) -> str:
-    """The pattern of the words at this place; empty when any text will do."""
+    """The pattern of a scalar at this place; empty if any text is allowed."""
     about = field_at(place)
-    if about is None:
-        return next(iter(patterns(annotation_at(place))), "")
-    return next(iter(patterns(about.annotation, about.metadata)), "")
+    found = patterns(about.annotation, about.metadata) if about else patterns(annotation_at(place))
+    return next(iter(found), "")
 
 
 def patterns(annotation: Any, metadata: typing.Iterable[Any] = ()) -> list[str]:
-    """Patterns of an annotation and of what is said beside it."""
-    return [*_patterns_in(metadata), *_patterns(annotation)]
-
-
-def _patterns(annotation: Any) -> list[str]:
-    nested = [pattern for each in typing.get_args(annotation) for pattern in _patterns(each)]
-    return _patterns_in(getattr(annotation, "__metadata__", ())) + nested
+    """Patterns in the metadata and in the annotation with its arguments."""
+    nested = [pattern for each in typing.get_args(annotation) for pattern in patterns(each)]
+    return _patterns_in(metadata) + _patterns_in(getattr(annotation, "__metadata__", ())) + nested
 
 
 def _patterns_in(metadata: typing.Iterable[Any]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Which namespaces a site file names beforehand, and what can be wrong with its pattern for them.
+"""Namespaces of the users and accounts in a site file, and checks of its namespace pattern.
 
-Users and accounts that the file names get their namespaces from `penstock apply`, with their own quota; those
-of everybody else are made by penstockd with the first job, with the site's.
+`penstock apply` creates these namespaces with their own quota; penstockd creates those of other users with
+their first job, with the site's quota.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from penstock.model import namespacepattern
 from penstock.site.findings import Place
 from penstock.site.parts import Quota
 from penstock.site.schema import Site
+from penstock.site.yamlreader import Document
 
 PATTERN: Place = ("kubernetes", "namespace_pattern")
 Mistake = tuple[Place, str, str]
 
 
 def all_homes(site: Site) -> dict[str, Quota | None]:
-    """Namespaces of users or accounts in the file, with their quotas; none where names need a number."""
-    pattern = site.kubernetes.namespace_pattern
-    words = namespacepattern.words_of(pattern)
+    """Namespaces of the file's users or accounts with their quotas; none if the pattern has {uid}."""
+    words = namespacepattern.words_of(site.kubernetes.namespace_pattern)
     if "uid" in words:
         return {}
     if "account" in words:
@@ -39,27 +39,26 @@ def _name(site: Site, *, user: str = "", account: str = "") -> str:
     return site.kubernetes.namespace_pattern.format(user=user, account=account, cluster=site.cluster)
 
 
-def mistakes(site: Site) -> Iterator[Mistake]:
-    """A pattern that two owners would share, names that Kubernetes refuses, quotas that hold nobody."""
+def mistakes(site: Site, _: Document) -> Iterator[Mistake]:
+    """Shared or invalid namespaces, and quotas that would apply to none."""
     pattern = site.kubernetes.namespace_pattern
     try:
         words = namespacepattern.words_of(pattern)
     except ValueError:
-        allowed = "only {user}, {uid}, {account} and {cluster} are replaced"
-        yield PATTERN, f"found {pattern!r}", allowed
+        yield PATTERN, f"found {pattern!r}", "only {user}, {uid}, {account} and {cluster} are replaced"
         return
     if not words & {"user", "uid", "account"}:
         yield PATTERN, f"{pattern!r} is the same for all users", "put {user} or {uid} in it, or {account}"
     elif words >= {"user", "account"}:
         found = f"with {pattern!r} user a-b of account c and user a of account b-c would share a namespace"
-        yield PATTERN, found, "write {uid} for {user}: a number ends where it ends"
+        yield PATTERN, found, "use {uid} instead of {user}"
     else:
         yield from _names(site, words)
         yield from _quotas(site, words)
 
 
 def _names(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
-    """Each account by itself; of users only those that would have a namespace of somebody else's."""
+    """Check accounts' namespaces, and users' only against reserved names: others get one by uid."""
     for account_name, account in site.accounts.items():
         place: Place = ("accounts", account_name)
         if "account" in words:
@@ -76,26 +75,26 @@ def _names(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
 def _refused(place: Place, name: str, site: Site) -> Iterator[Mistake]:
     if not namespacepattern.is_name(name):
         remedy = "small letters, digits and dashes, at most 63; rename it or change namespace_pattern"
-        yield place, f"its namespace would be {name!r}, which is no name in Kubernetes", remedy
+        yield place, f"its namespace would be {name!r}, which is not a valid name in Kubernetes", remedy
     elif namespacepattern.is_reserved(name, (site.kubernetes.namespace,)):
         remedy = "put something before it in kubernetes.namespace_pattern"
-        yield place, f"its namespace would be {name!r}, which is the cluster's own", remedy
+        yield place, f"its namespace would be {name!r}, which is reserved", remedy
 
 
 def _quotas(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
-    """A quota for something that has no namespace of its own in this file."""
+    """Quotas of users or accounts that have no namespace of their own."""
     for account_name, account in site.accounts.items():
         place: Place = ("accounts", account_name)
         if account.quota is not None and ("account" not in words or "uid" in words):
-            found = "namespaces go by user here, so an account has none to put a quota on"
-            yield (*place, "quota"), found, "set namespace_pattern to one with {account} alone"
+            found = "namespaces are per user, so the account has none"
+            yield (*place, "quota"), found, "use a namespace_pattern with {account} alone"
         for user, said in account.users.items():
             there: Place = (*place, "users", user, "quota")
             if said.quota is None:
                 continue
             if "user" not in words:
-                found = "namespaces do not go by user name here"
+                found = "namespaces are not per user name"
                 yield there, found, "put {user} into namespace_pattern, or give the quota to the account"
             elif not namespacepattern.is_name(_name(site, user=user)):
-                found = f"{user!r} is no name in Kubernetes: the namespace has the user's number"
-                yield there, found, "leave it to the site's `quota`"
+                found = f"{user!r} is not a valid name in Kubernetes: the namespace has the uid instead"
+                yield there, found, "remove it: the site's `quota` applies"

@@ -1,6 +1,4 @@
-"""What an existing slurm.conf adds to the view of a site: partitions, features and GRES that the site file
-does not name, and the limits of those that slurm.conf defines itself.
-"""
+"""What an existing slurm.conf adds to the view of a site: partitions, features, GRES and limits."""
 
 from __future__ import annotations
 
@@ -20,40 +18,41 @@ from penstock.slurm import conffile, hostlists
 
 @dataclasses.dataclass(frozen=True)
 class Existing:
-    """slurm.conf without us; None where there is none, or where it could not be read."""
+    """slurm.conf without our include; None if there is none or it cannot be read."""
 
     conf: conffile.Conf | None
 
     @property
     def max_array_size(self) -> int:
-        """MaxArraySize; 0 when slurm.conf does not say it."""
-        said = self.conf.get("MaxArraySize") if self.conf else ""
+        return self._number("MaxArraySize")
+
+    def _number(self, setting: str) -> int:
+        said = self.conf.get(setting) if self.conf else ""
         return int(said) if said.isdecimal() else 0
 
     def memory_per_cpu(self, site: Site, groups: clusters.Groups) -> int:
-        """DefMemPerCPU; 0 when slurm.conf does not say it."""
+        """DefMemPerCPU; 0 if it is not set."""
         if site.slurm.manage == "whole":
             nodes = [node for group in groups.values() for node in group]
             return clusters.priorities(site).memory_of_a_cpu(nodes) if nodes else 0
-        said = self.conf.get("DefMemPerCPU") if self.conf else ""
-        return int(said) if said.isdecimal() else 0
+        return self._number("DefMemPerCPU")
 
     def gres_types(self, has_gpus: bool) -> tuple[str, ...]:
-        """GresTypes, with the GPUs that our nodes bring."""
+        """GresTypes, with "gpu" if our nodes have GPUs."""
         if self.conf is None:
             return ("gpu",)
         words = (word.strip() for word in self.conf.get("GresTypes").split(","))
         return tuple(dict.fromkeys((*filter(None, words), *(("gpu",) if has_gpus else ()))))
 
     def features(self, nodes: Iterable[model.NodeSpec]) -> tuple[str, ...]:
-        """Of nodes that are alike: what the site file and slurm.conf say of them."""
+        """Features of these nodes in the site file and in slurm.conf."""
         found = {feature: None for node in nodes for feature in node.features}
         if self.conf is not None:
             found |= {each: None for node in nodes for each in sorted(self.conf.features.get(node.name, ()))}
         return tuple(found)
 
     def partitions(self, site: Site, groups: clusters.Groups) -> dict[str, PartitionView]:
-        """Those of the site file, then those that only slurm.conf knows."""
+        """Partitions of the site file, then those that only slurm.conf has."""
         found = {
             name: PartitionView(max_time=each.max_time, default=each.default)
             for name, each in site.partitions.items()
@@ -80,7 +79,7 @@ def _time(text: str) -> str:
 
 
 def _is_within(nodes: str, ours: set[str]) -> bool:
-    """Whether a partition's nodes are all ours; ALL and names of node sets are not."""
+    """Whether all nodes of a partition are ours; ALL and node sets are not."""
     try:
         return set(hostlists.expand(nodes)) <= ours
     except errors.SlurmError:

@@ -1,9 +1,8 @@
-"""YAML text → plain data, with the line and column of every key and value.
+"""Reads YAML into plain data, with the line and column of every key and value.
 
-Stricter than YAML: no anchors or aliases (a few lines of them can stand for gigabytes), no tags, no
-directives, no duplicate keys, keys are words, one document, a bounded size and depth. Plain words are never
-guessed to be something else: `1:30:00` stays a time and `no` a word; only null, true, false and decimal
-numbers are more than text.
+Stricter than YAML: no anchors or aliases (a few lines can expand to gigabytes), no tags, no directives, no
+duplicate keys, keys are plain words, one document, limited size and depth. Plain scalars are text except for
+null, true, false and decimal numbers: `1:30:00` stays a time, and `no` a word.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORDS: Final = {"null": None, "~": None, "": None, "true": True, "false": False
 
 
 class Unreadable(Exception):
-    """The text cannot be taken as a site file at all."""
+    """The text cannot be parsed at all."""
 
     def __init__(self, line: int, column: int, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -34,29 +33,28 @@ class Unreadable(Exception):
 
 @dataclasses.dataclass
 class Document:
-    """The data, where each key and value stands, and what is wrong already."""
+    """The data, the position of each key and value, and mistakes found while reading."""
 
     data: Any = None
     places: dict[Place, tuple[int, int]] = dataclasses.field(default_factory=dict)
     findings: list[Finding] = dataclasses.field(default_factory=list)
 
     def at(self, place: Place) -> tuple[int, int]:
-        """Line and column of the place, or of the nearest thing around it."""
+        """Line and column of the place, or of the closest mapping or list around it."""
         for length in range(len(place), -1, -1):
             if place[:length] in self.places:
                 return self.places[place[:length]]
         return 1, 1
 
     def find(self, place: Place, message: str, remedy: str) -> Finding:
-        """A finding at this place."""
         line, column = self.at(place)
         return Finding(line=line, column=column, key=dotted(place), message=message, remedy=remedy)
 
 
 def read(content: bytes) -> Document:
-    """The document; Unreadable when there is none."""
+    """Parse the document. Raises Unreadable if it cannot be parsed."""
     if len(content) > MAX_BYTES:
-        raise Unreadable(1, 1, f"more than {MAX_BYTES} bytes", "a site file is smaller: is it the right one?")
+        raise Unreadable(1, 1, f"more than {MAX_BYTES} bytes", "is this a site file?")
     text = _decoded(content)
     _refuse_control_characters(text)
     try:
@@ -68,7 +66,7 @@ def read(content: bytes) -> Document:
         said = str(error).partition("\n")[0]
         raise Unreadable(1, 1, f"not YAML: {said}", "write plain YAML") from error
     if root is None:
-        raise Unreadable(1, 1, "the file says nothing", "`penstock init` writes a first one")
+        raise Unreadable(1, 1, "the file is empty", "`penstock init` writes a first one")
     document = Document()
     document.places[()] = _position(root.start_mark)
     document.data = _value(root, (), document)
@@ -89,14 +87,14 @@ def _refuse_control_characters(text: str) -> None:
     for number, line in enumerate(text.split("\n"), 1):
         indent = line[: len(line) - len(line.lstrip())]
         if "\t" in indent:
-            raise Unreadable(number, indent.index("\t") + 1, "a tab indents this line", "indent with spaces")
+            raise Unreadable(number, indent.index("\t") + 1, "indented with a tab", "indent with spaces")
         for column, character in enumerate(line, 1):
             if ord(character) < 32 and character not in "\t\r":
                 raise Unreadable(number, column, f"control character 0x{ord(character):02x}", "remove it")
 
 
 def _require_plain(text: str) -> None:
-    """No anchors, aliases, tags, directives or second documents, and no endless nesting."""
+    """Refuse anchors, aliases, tags, directives, second documents and deep nesting."""
     depth = documents = 0
     for event in YAML(typ="safe", pure=True).parse(text):
         complaint = _complaint(event)
@@ -140,10 +138,10 @@ def _mapping(node: Any, place: Place, document: Document) -> dict[str, Any]:
         here = _position(key_node.start_mark)
         is_word = isinstance(key_node, nodes.ScalarNode) and key_node.value != ""
         key = str(key_node.value) if is_word else "?"
-        message, remedy = "a key that is no word", "use a plain word"
+        message, remedy = "a key that is not a word", "use a plain word"
         if is_word and key in found:
             first = document.places[(*place, key)][0]
-            message, remedy = f"`{key}` is there twice, first in line {first}", "keep one of them"
+            message, remedy = f"duplicate key `{key}`, first in line {first}", "keep one of them"
         elif is_word:
             document.places[(*place, key)] = here
             found[key] = _value(value_node, (*place, key), document)
