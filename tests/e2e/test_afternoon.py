@@ -72,14 +72,14 @@ def break_and_repair_slurm_conf(site: plainsite.PlainSite) -> None:
     wanted = site.file.read_text()
     site.file.write_text(wanted.replace("  more:\n", "  more2:\n"))
     failed = site.penstock("apply", "--yes", check=False)
-    assert "going back failed as well" in failed.stderr
-    assert "interrupted" in foreign.dry(site, "apply").stderr
+    assert "the rollback failed as well" in failed.stderr
+    assert "was interrupted" in foreign.dry(site, "apply").stderr
     site.file.write_text(wanted)
     conf.write_text(good)
-    assert "interrupted" in foreign.dry(site, "apply").stderr
+    assert "was interrupted" in foreign.dry(site, "apply").stderr
     assert conf.read_text() == good
     done = site.penstock("apply", "--yes")
-    assert f"changed since and left as it is: {conf}" in done.stderr
+    assert f"kept because changed by others: {conf}" in done.stderr
     assert conf.read_text() == good
     assert foreign.dry(site, "apply").returncode == 0
     run_job(site, "more")

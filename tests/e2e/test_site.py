@@ -43,13 +43,13 @@ def install(site: plainsite.PlainSite) -> None:
     see_what_is_missing(site)
     site.file.write_text(good.replace("restart:\n", "restart:\n    - /bin/ls\n", 1))
     failed = site.penstock("apply", "--yes", check=False)
-    assert "going back failed as well" in failed.stderr, (
+    assert "the rollback failed as well" in failed.stderr, (
         "neither can slurmctld be restarted with the old files"
     )
     site.file.write_text(good)
     killed_apply(site)
     answer = site.penstock("apply", "--yes", "--format", "json")
-    assert "taken back" in answer.stderr
+    assert "rolled back" in answer.stderr
     plan = json.loads(answer.stdout)["plan"]
     assert {"action": "restart", "what": "daemon", "name": "slurmctld"} in plan
     assert "Nothing to do" in site.penstock("apply", "--yes").stdout

@@ -42,9 +42,9 @@ def test_jobs_that_would_be_lost_keep_apply_from_changing_anything(site: plainsi
     """A partition that goes would end its jobs; one that is bridged would keep its jobs for ever."""
     pod, plain = waiting(site, "k8s"), waiting(site, "host")
     said = refused(site, "  k8s:\n", "  renamed:\n")
-    assert f"1 job would end as NODE_FAIL, for partition k8s would be gone: {pod}" in said
+    assert f"1 job would end as NODE_FAIL, because partition k8s is removed: {pod}" in said
     said = refused(site, "\npartitions:\n", "\npartitions:\n  host:\n    nodes: [nodes1]\n")
-    assert "1 job in host could not start, nor run further steps" in said
+    assert "1 job in host could not start or run more steps" in said
     assert f"submitted before it was bridged: {plain}" in said
     assert [site.lab.job(each)["JobState"] for each in (pod, plain)] == ["PENDING", "PENDING"]
     site.lab.run(("scancel", pod, plain))

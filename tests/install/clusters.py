@@ -1,4 +1,4 @@
-"""A cluster whose answers a test gives, request by request."""
+"""Fake cluster that answers request by request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 class Cluster(kubeadmin.Cluster):
-    """As an administrator's commands have it; `request` answers in the place of the API."""
+    """Subclasses override `request`, which stands for the API."""
 
     def request(self, method: str, path: str, *, body: Any = None) -> Manifest:
         raise NotImplementedError
@@ -29,7 +29,7 @@ class Cluster(kubeadmin.Cluster):
 
 
 class Verbs:
-    """The client's, as requests."""
+    """The client's methods as requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A host on which a site file is applied for real: files, records, and programs that note their calls."""
+"""Fixture `host`: applies site files for real, with programs that record their calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.install import installers
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A host that systemd runs, with an existing Slurm."""
+    """A host with systemd and an existing Slurm."""
     if os.geteuid() != 0:
         pytest.skip("files get owners: needs root")
     made = Host(tmp_path)

@@ -1,4 +1,4 @@
-"""An existing Slurm in a folder, with programs that note how they were called, for tests of the commands."""
+"""Host: an existing Slurm in a folder, with fake programs, for tests of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTIONS = ("squeue ", "scontrol ping", "scontrol show")
 
 
 class Host(Place):
-    """The folder, with programs that note how they were called and do what the test tells them."""
+    """Its programs record their calls and run a given script."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -35,13 +35,12 @@ class Host(Place):
         path.chmod(0o755)
 
     def edit(self, old: str, new: str) -> None:
-        """Change the site file."""
         assert old in self.text
         self.text = self.text.replace(old, new)
         self.site_file.write_text(self.text)
 
     def line(self, beginning: str) -> int:
-        """The number of the site file's first line that begins so."""
+        """Number of the first line of the site file with this beginning."""
         lines = self.text.split("\n")
         return next(number for number, line in enumerate(lines, 1) if line.startswith(beginning))
 
@@ -51,7 +50,7 @@ class Host(Place):
 
     @property
     def changing(self) -> list[str]:
-        """Calls of programs that may change something: not questions."""
+        """Calls that may change something, without queries."""
         lines = self.calls.read_text().split("\n") if self.calls.exists() else []
         return [line for line in lines if line and not line.startswith(QUESTIONS)]
 
@@ -62,15 +61,13 @@ class Host(Place):
             installer.uninstall(installer.plan_uninstall())
 
     def applied(self, *words: str) -> click.testing.Result:
-        """`penstock apply`."""
         return self._command(sites.apply, *words)
 
     def uninstalled(self, *words: str) -> click.testing.Result:
-        """`penstock uninstall`."""
         return self._command(sites.uninstall, *words)
 
     def asked(self, name: str) -> click.testing.Result:
-        """The command as somebody calls it who wants to be asked."""
+        """Run the command without --yes."""
         return self._invoke(getattr(sites, name))
 
     def _command(self, command: click.Command, *words: str) -> click.testing.Result:

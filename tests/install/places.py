@@ -1,10 +1,10 @@
-"""An existing Slurm in a folder, without a slurmctld and without a Kubernetes, for tests of installing."""
+"""Place: an existing Slurm in a folder, without slurmctld and Kubernetes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.install import inventory, plans, transactions
+from penstock.install import inventory, planning, plans, transactions
 from penstock.site import loader, schema
 
 CONF = """\
@@ -37,8 +37,6 @@ partitions:
 
 
 class Place:
-    """A site in a folder."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.etc = root / "etc"
@@ -60,8 +58,8 @@ class Place:
         return loader.loads(self.text.encode())
 
     @property
-    def planner(self) -> plans.Planner:
-        return plans.Planner(self.site, self.store, None)
+    def planner(self) -> planning.Planner:
+        return planning.Planner(self.site, self.store, None)
 
     def run(self, plan: plans.Plan) -> plans.Plan:
         def restart() -> None:

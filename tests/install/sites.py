@@ -1,4 +1,4 @@
-"""Sites and facts for tests of rendering and planning, with nobody to ask."""
+"""Sites and facts for tests of rendering and planning, without a live site."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXISTING = includes.Existing(
 
 
 def site(*replacements: tuple[str, str]) -> schema.Site:
-    """The good site, with some words replaced."""
+    """The valid site file, with replacements."""
     text = GOOD.read_text()
     for old, new in replacements:
         assert old in text
@@ -42,7 +42,7 @@ def site(*replacements: tuple[str, str]) -> schema.Site:
 def known(
     of: schema.Site, *, existing: includes.Existing | None = EXISTING, site_lua: bool = False
 ) -> facts.Facts:
-    """Facts that nobody had to be asked for."""
+    """Facts without a live site."""
     return facts.Facts(
         release=(22, 5),
         groups=nodegroups.groups(of, MEMBERS),

@@ -1,4 +1,4 @@
-"""The plan and the last word of `uninstall` name all that comes and stays, also what is no rendered file."""
+"""Plans list folders and the kubeconfig, too; `uninstall` lists what remains."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.install.places import Place
 from penstock import errors, wellknown
 from penstock.cli import sites
 from penstock.hooks import wire
-from penstock.install import installers, leftovers, plans
+from penstock.install import installers, leftovers, planning
 from penstock.kube import kinds, types
 
 Manifest = dict[str, Any]
 
 
 class Cluster:
-    """A Kubernetes without any object but namespaces."""
+    """Has namespaces only."""
 
     def __init__(self, **namespaces: str) -> None:
         self.namespaces = namespaces
@@ -38,7 +38,7 @@ class Cluster:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A site with a NAS that is mounted."""
+    """A site with a mounted NAS."""
     if os.geteuid() != 0:
         pytest.skip("files get owners: needs root")
     made = Place(tmp_path)
@@ -52,19 +52,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def planned(place: Place, cluster: Any) -> list[tuple[str, str, str]]:
     with place.store.locked():
-        return list(plans.Planner(place.site, place.store, cluster).install().lines())
+        return list(planning.Planner(place.site, place.store, cluster).install().lines())
 
 
-def test_folders_and_the_kubeconfig_are_in_the_plan(place: Place, tmp_path: Path) -> None:
-    """With its token, which never expires; what is there already is not."""
+def test_plan_lists_missing_folders_and_kubeconfig(place: Place, tmp_path: Path) -> None:
+    """With its token, which never expires; existing ones are not listed."""
     lines = planned(place, Cluster())
     for folder in ("nas/slurm-jobs/submit", "nas/results", "results/running"):
         assert ("add", "folder", str(tmp_path / folder)) in lines
     said = "\n".join(name for _, _, name in lines)
     assert (
-        f"{tmp_path}/k/p.kubeconfig (penstockd's, with the token of Secret penstock-system/penstockd)" in said
+        f"{tmp_path}/k/p.kubeconfig (for penstockd, with the token of Secret penstock-system/penstockd)"
+        in said
     )
-    assert "Secret penstock-system/penstockd (a token that never expires; who deletes it, revokes" in said
+    assert "Secret penstock-system/penstockd (a token that never expires; deleting the Secret revokes" in said
     (tmp_path / "k").mkdir()
     (tmp_path / "k" / "p.kubeconfig").touch()
     (tmp_path / "nas" / "results").mkdir()
@@ -74,8 +75,7 @@ def test_folders_and_the_kubeconfig_are_in_the_plan(place: Place, tmp_path: Path
     assert "never expires" not in str(planned(place, None)), "without Kubernetes none is made"
 
 
-def test_a_plan_that_only_makes_a_folder_is_not_empty(place: Place) -> None:
-    """A dry run says that there is something to do."""
+def test_plan_that_only_creates_a_folder_is_not_empty(place: Place) -> None:
     place.install()
     with place.store.locked():
         plan = place.planner.install()
@@ -83,8 +83,8 @@ def test_a_plan_that_only_makes_a_folder_is_not_empty(place: Place) -> None:
     assert not plan.empty
 
 
-def test_render_shows_what_becomes_of_slurm_conf(place: Place, tmp_path: Path) -> None:
-    """The edit of a file that is not ours is a difference like any other, until it is made."""
+def test_render_diff_shows_the_edit_of_slurm_conf(place: Place, tmp_path: Path) -> None:
+    """Until it is applied."""
     site_file = tmp_path / "site.yaml"
     site_file.write_text(place.text)
 
@@ -104,8 +104,8 @@ def test_render_shows_what_becomes_of_slurm_conf(place: Place, tmp_path: Path) -
     assert (after.output, after.exit_code) == ("", 0)
 
 
-def test_what_stays_is_named_with_how_to_be_rid_of_it(place: Place, tmp_path: Path) -> None:
-    """Namespaces of users, folders, accounts, slurmds; another's namespace is none of it."""
+def test_leftovers_are_listed_with_a_way_to_remove_them(place: Place, tmp_path: Path) -> None:
+    """Namespaces of users, folders, accounts, slurmds, but no foreign namespaces."""
     place.text += "accounts: {lab: {users: {ada: {}}}}\n"
     (tmp_path / "nas" / "results").mkdir()
     cluster: Any = Cluster(**{"user-ada": wellknown.LABEL_USER_ID, "kube-system": "x"})
@@ -118,8 +118,7 @@ def test_what_stays_is_named_with_how_to_be_rid_of_it(place: Place, tmp_path: Pa
     ]
 
 
-def test_a_penstockd_that_answers_is_named(place: Place, tmp_path: Path) -> None:
-    """One that nobody stopped."""
+def test_running_penstockd_is_listed_as_leftover(place: Place, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "run" / "p.sock"))
@@ -136,12 +135,10 @@ def test_a_penstockd_that_answers_is_named(place: Place, tmp_path: Path) -> None
     assert f"penstockd, which listens on {tmp_path}/run/p.sock: stop it" in said
 
 
-def test_a_kubernetes_that_does_not_answer_is_not_one_without_namespaces(place: Place) -> None:
-    """That nobody knows is said."""
-
+def test_unreachable_kubernetes_may_have_leftover_namespaces(place: Place) -> None:
     class Away:
         def items(self, *about: object) -> list[types.Object]:
             raise errors.KubeUnavailable("no answer")
 
     away: Any = Away()
-    assert "namespaces of jobs, if there are any: no answer" in list(leftovers.remaining(place.site, away))
+    assert "namespaces of jobs, if any: no answer" in list(leftovers.remaining(place.site, away))

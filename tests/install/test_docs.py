@@ -17,7 +17,7 @@ CHECKS = {check.name for check in (*all_checks.ALWAYS, *all_checks.PROBES)}
 
 
 def commands(text: str) -> list[str]:
-    """Every `penstock …` in backticks or in a block of shell lines."""
+    """Every `penstock …` in backticks or in shell blocks."""
     quoted = re.findall(r"`(penstock [^`]+)`", text)
     blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
@@ -25,7 +25,7 @@ def commands(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_in_the_documents_exists(name: str) -> None:
+def test_every_documented_command_exists(name: str) -> None:
     """With its options."""
     text = (DOCS / name).read_text()
     context = click.Context(group.cli)
@@ -46,12 +46,11 @@ def test_every_command_in_the_documents_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_check_in_the_documents_exists(name: str) -> None:
-    """As `--only` takes it."""
+def test_every_documented_check_exists(name: str) -> None:
+    """As an argument of `--only`."""
     for check in re.findall(r"--only ([a-z-]+)", (DOCS / name).read_text()):
         assert check in CHECKS | {"slurm", "kubernetes"}
 
 
-def test_the_number_of_checks_is_the_one_that_is_told() -> None:
-    """Numbers in documents rot first."""
+def test_documented_number_of_checks() -> None:
     assert f"{len(CHECKS)} checks" in (DOCS / "install.md").read_text()

@@ -1,4 +1,4 @@
-"""A first site file by looking, accounts, and what the two sides say of themselves."""
+"""Drafts of site files, and accounts."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def seen(nodes: list[str], members: list[nodegroups.Member]) -> draft.Seen:
     )
 
 
-def test_nodes_that_both_know_become_a_group() -> None:
-    """By name; what does not match is told, and the new partition has a name that nobody has."""
+def test_nodes_on_both_sides_become_a_group() -> None:
+    """What does not match is reported, and the new partition gets an unused name."""
     made = draft.draft(seen(["n1", "n2", "old"], [member("n1"), member("n2"), member("k9")]), draft.Wishes())
     site = loader.loads(made.text.encode())
     assert site.node_groups["nodes1"].nodes == "n1,n2"
@@ -60,8 +60,8 @@ def test_nodes_that_both_know_become_a_group() -> None:
     assert site.timeouts.kill_wait == 45
 
 
-def test_the_resource_name_of_a_gpu_type_is_seen() -> None:
-    """Where a node advertises one other than the usual; where that is not plain, nothing is said."""
+def test_gpu_resource_name_is_drafted() -> None:
+    """If nodes advertise another than the default, and only one."""
     amd = resources.Amount(millicpus=8000, memory=32 * 2**30, devices=(("amd.com/gpu", 4),))
     typed = [
         dataclasses.replace(node(name, gpus=4), gpu_type=kind, gpus_by_type=((kind, 4),))
@@ -74,8 +74,8 @@ def test_the_resource_name_of_a_gpu_type_is_seen() -> None:
     assert not any("claims" in remark for remark in made.remarks)
 
 
-def test_gpus_that_slurm_does_not_know_are_told() -> None:
-    """Once for nodes that are alike, under whatever resource name; a network card is no GPU."""
+def test_gpus_missing_in_gres_are_reported() -> None:
+    """Once for equal nodes, whatever the resource name; a network card is not a GPU."""
     card = (("nvidia.com/mig-1g.10gb", 2), ("rdma/hca", 8))
     other = resources.Amount(millicpus=8000, memory=32 * 2**30, devices=card)
     nodes = [node("n1"), node("n2"), node("n3", gpus=4), node("n4", gpus=1)]
@@ -88,7 +88,7 @@ def test_gpus_that_slurm_does_not_know_are_told() -> None:
     ]
 
 
-def test_without_a_common_node_kubernetes_nodes_become_slurms() -> None:
+def test_without_common_nodes_virtual_nodes_are_drafted() -> None:
     """Their slurmds run on this host."""
     made = draft.draft(seen(["login"], [member("k1"), member("k2")]), draft.Wishes(nas="/nas", image="a:1"))
     group = loader.loads(made.text.encode()).node_groups["kubernetes"]
@@ -98,23 +98,22 @@ def test_without_a_common_node_kubernetes_nodes_become_slurms() -> None:
     assert made.remarks == ()
 
 
-def test_names_that_differ_and_sizes_that_do_not_fit_are_told() -> None:
-    """A node that Kubernetes calls by another name, and one that is smaller there."""
+def test_differing_names_and_sizes_are_reported() -> None:
     found = [member("n1", cpus=4), member("ip-10-0-0-2", host="n2")]
     made = draft.draft(seen(["n1", "n2"], found), draft.Wishes(nas="/nas", image="a:1"))
     assert made.renamed == (("n2", "ip-10-0-0-2"),)
     assert made.remarks[0] == "n1: cpu is 8 in Slurm, 4 allocatable in Kubernetes"
 
 
-def test_a_host_that_has_a_domain_in_kubernetes_alone_is_told() -> None:
-    """The label of its host has the domain, too, on most clusters."""
+def test_node_name_with_a_domain_in_kubernetes_is_reported() -> None:
+    """On most clusters the hostname label has the domain, too."""
     made = draft.draft(seen(["p1", "p2"], [member("p1.example.org"), member("p2")]), draft.Wishes())
     assert made.renamed == (("p1", "p1.example.org"),)
     assert made.matched == ("p2",)
 
 
-def test_a_node_is_read_from_scontrol() -> None:
-    """Values with blanks in them, GPU types, what is taken."""
+def test_node_is_parsed_from_scontrol() -> None:
+    """Values with blanks, GPU types, allocated resources."""
     found = nodetexts.node(NODE_LINE)
     assert (found.amount, found.gpu_type) == (fakes.amount(cpus=8, gib=32, gpus=4), "a100")
     assert found.used == resources.Amount(millicpus=2000, memory=1000 * 2**20, gpus=1)
@@ -122,8 +121,8 @@ def test_a_node_is_read_from_scontrol() -> None:
     assert found.reason.startswith("fan is broken")
 
 
-def test_accounts_are_added_and_set_and_nothing_else() -> None:
-    """Who is right already is left alone, and so is who is not named, or on another cluster."""
+def test_accounts_are_added_and_set_only() -> None:
+    """Correct ones are unchanged, and so are others and those of other clusters."""
     goal = accounts.wanted(sites.site())
     live = associations.parse("research||1||\nresearch|bob|1||\nother|eve|1|cpu=1|\n")
     assert list(associations.changes(goal, live, cluster="c1")) == [
@@ -134,15 +133,15 @@ def test_accounts_are_added_and_set_and_nothing_else() -> None:
     assert list(associations.changes(goal, done, cluster="c1")) == []
 
 
-def test_limits_that_the_site_file_does_not_name_are_no_difference() -> None:
-    """Neither of other TRES, which setting ours would leave, nor of one partition alone."""
+def test_limits_missing_in_the_site_file_are_ignored() -> None:
+    """Those of other TRES, which setting ours keeps, and of single partitions."""
     goal = {("research", ""): {"grptresmins": "gres/gpu=6000"}, ("research", "bob"): {"fairshare": "3"}}
     live = associations.parse("research||1|cpu=5,gres/gpu=6000|\nresearch|bob|3||\nresearch|bob|7||debug\n")
     assert list(associations.changes(goal, live, cluster="c1")) == []
 
 
-def test_only_the_sites_own_cluster_is_asked_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slurmdbd serves several, and sacctmgr means all of them unless it is told."""
+def test_sacctmgr_is_limited_to_the_sites_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slurmdbd may serve several; sacctmgr means all of them by default."""
     asked: list[Sequence[str]] = []
 
     async def sacctmgr(accounting: object, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""`--dry-run` reads: no file, no folder, no process, whatever state the site is in."""
+"""`--dry-run` only reads, in every state of the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.install import inventory, transactions
 
 
 def everything(host: Host) -> dict[str, tuple[int, int, int, bytes]]:
-    """Every file and folder, with its times: writing the same again counts as a change, too."""
+    """All files and folders with their times, so that rewriting the same content counts as a change."""
     found = {}
     for path in (host.root, *host.root.rglob("*")):
         if path in (host.calls, host.site_file, host.site_file.parent):
@@ -22,7 +22,7 @@ def everything(host: Host) -> dict[str, tuple[int, int, int, bytes]]:
     return found
 
 
-def test_the_first_dry_run_writes_nothing(host: Host) -> None:
+def test_first_dry_run_writes_nothing(host: Host) -> None:
     """Not even the folder of the records."""
     before = everything(host)
     done = host.applied("--dry-run")
@@ -33,8 +33,7 @@ def test_the_first_dry_run_writes_nothing(host: Host) -> None:
     assert host.changing == []
 
 
-def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
-    """A new partition would be another text of several files: none is kept."""
+def test_dry_run_of_an_installed_site_writes_nothing(host: Host) -> None:
     host.install()
     before = everything(host)
     host.text = host.text.replace("  k8s: {", "  more: {nodes: [known]}\n  k8s: {")
@@ -46,8 +45,8 @@ def test_dry_runs_of_an_installed_site_write_nothing(host: Host) -> None:
 
 
 @pytest.mark.parametrize("command", ["applied", "uninstalled"])
-def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> None:
-    """Its files stay as they are, and slurmctld is not restarted."""
+def test_dry_run_only_reports_an_interrupted_call(host: Host, command: str) -> None:
+    """Its files stay, and slurmctld is not restarted."""
     host.install()
     was = inventory.look(host.conf, host.store)
     change = transactions.FileChange(str(host.conf), None, was)
@@ -61,17 +60,16 @@ def test_a_call_that_was_cut_short_is_only_named(host: Host, command: str) -> No
     assert host.changing == []
 
 
-def test_a_dry_run_waits_for_nobody(host: Host) -> None:
-    """While another call is at work the plan would be wrong a moment later: that is said."""
+def test_dry_run_fails_while_another_call_runs(host: Host) -> None:
+    """Its plan would be outdated at once."""
     with (
         host.store.locked(),
-        pytest.raises(errors.InstallError, match="another `penstock apply` is at work"),
+        pytest.raises(errors.InstallError, match="another `penstock apply` is running"),
     ):
         host.applied("--dry-run")
 
 
-def test_an_answer_of_no_leaves_nothing_behind(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who only looked at the plan has changed nothing either."""
+def test_declined_plan_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     before = everything(host)
     monkeypatch.setattr("click.confirm", _no)
     host.asked("apply")

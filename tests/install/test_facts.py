@@ -1,4 +1,4 @@
-"""What is found out of the installed Slurm, whoever asks."""
+"""Facts about the installed Slurm."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def test_release_is_found_without_sbin_in_path(no_programs: Path) -> None:
     assert facts.installed_release() == (24, 11)
 
 
-def test_release_that_cannot_be_found_is_asked_for(no_programs: Path) -> None:
-    """In the site file."""
-    with pytest.raises(errors.UsageError, match="does not say which Slurm") as caught:
+def test_unknown_release_must_be_in_the_site_file(no_programs: Path) -> None:
+    with pytest.raises(errors.UsageError, match="does not tell Slurm's release") as caught:
         facts.installed_release()
     assert 'release: "22.05"' in caught.value.hint

@@ -1,4 +1,4 @@
-"""Folders that root makes where users can write: through no link of theirs."""
+"""Folders that root creates where users can write, without following their symlinks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_a_folder_is_made_with_what_is_above_it(tmp_path: Path) -> None:
-    """Twice does no harm, and a mode that is wrong is put right."""
+def test_folder_is_created_with_its_parents(tmp_path: Path) -> None:
+    """Repeatable; a wrong mode is corrected."""
     wanted = tmp_path / "a" / "b" / "submit"
     for _ in range(2):
         servicefolders.make(wanted, 0o1777, os.geteuid())
@@ -24,8 +24,8 @@ def test_a_folder_is_made_with_what_is_above_it(tmp_path: Path) -> None:
         wanted.chmod(0o700)
 
 
-def test_a_users_link_leads_root_nowhere(tmp_path: Path) -> None:
-    """Neither in the folder's own place nor above it, where everybody may write."""
+def test_users_symlinks_are_not_followed(tmp_path: Path) -> None:
+    """Neither in place of the folder nor above it, where everybody may write."""
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     nas = tmp_path / "nas"
@@ -40,8 +40,8 @@ def test_a_users_link_leads_root_nowhere(tmp_path: Path) -> None:
     assert list(private.iterdir()) == []
 
 
-def test_an_administrators_link_is_followed(tmp_path: Path) -> None:
-    """/nas may be a link to where the NAS is mounted: nobody else can have put it there."""
+def test_roots_symlinks_are_followed(tmp_path: Path) -> None:
+    """/nas may be a symlink to the mount point; nobody else can have created it."""
     (tmp_path / "mounted").mkdir()
     (tmp_path / "nas").symlink_to("mounted")
     servicefolders.make(tmp_path / "nas" / "results", 0o755, os.geteuid())

@@ -1,4 +1,4 @@
-"""What is checked before anything is changed."""
+"""Validation before any change."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CONF = (
     ("more", "words"),
     [("FooBar=1", "unrecognized key: FooBar"), ("KillWait=abc", "KillWait")],
 )
-def test_a_slurm_conf_that_slurm_cannot_read_is_refused(tmp_path: Path, more: str, words: str) -> None:
-    """In Slurm's own words, before it is put in place."""
+def test_slurm_conf_that_slurm_cannot_read_is_refused(tmp_path: Path, more: str, words: str) -> None:
+    """With Slurm's own message."""
     path = tmp_path / "slurm.conf"
     path.write_text(CONF.format(more=more))
     with pytest.raises(errors.InstallError, match=words):
@@ -32,8 +32,7 @@ def test_a_slurm_conf_that_slurm_cannot_read_is_refused(tmp_path: Path, more: st
 
 
 @pytest.mark.needs("scontrol", package="slurm-client")
-def test_a_slurmctld_that_is_away_is_no_mistake_in_the_file(tmp_path: Path) -> None:
-    """Only the file is judged."""
+def test_validation_does_not_need_slurmctld(tmp_path: Path) -> None:
     path = tmp_path / "slurm.conf"
     path.write_text(CONF.format(more=""))
     asked = subprocess.run(
@@ -59,8 +58,8 @@ def test_a_slurmctld_that_is_away_is_no_mistake_in_the_file(tmp_path: Path) -> N
         ({"a": None}, {"a": {"b": 1}}, False),
     ],
 )
-def test_an_object_is_right_when_it_says_all_that_we_say(live: object, wanted: object, same: bool) -> None:
-    """However much more the API server has written into it."""
+def test_object_with_all_our_fields_is_up_to_date(live: object, wanted: object, same: bool) -> None:
+    """It may have more fields."""
     assert plans.contains(live, wanted) is same
 
 
@@ -78,14 +77,14 @@ def test_an_object_is_right_when_it_says_all_that_we_say(live: object, wanted: o
         ),
     ],
 )
-def test_objects_are_where_the_api_has_them(kind: str, version: str, home: str, path: str) -> None:
-    """Kinds with an odd plural, with and without a namespace."""
+def test_api_paths_of_objects(kind: str, version: str, home: str, path: str) -> None:
+    """Kinds with an irregular plural, with and without a namespace."""
     metadata = {"name": "x"} | ({"namespace": home} if home else {})
     assert kubeadmin.path_of({"apiVersion": version, "kind": kind, "metadata": metadata}) == path
 
 
 @pytest.mark.needs("scontrol", package="slurm-client")
-def test_files_that_are_included_by_a_bare_name_are_found(tmp_path: Path) -> None:
+def test_relative_includes_are_found(tmp_path: Path) -> None:
     """Slurm would look for them in the folder where it is tried until nobody waits for it any more, and a
     mistake would not be seen.
     """

@@ -1,4 +1,4 @@
-"""The folder of the records is lost: what is Penstock's is known by its mark, never taken for the site's."""
+"""Lost records: Penstock's files are recognized by their mark and not taken for the site's."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ SITE_OWN = "-- the site's own\n"
 
 
 def seen(host: Host) -> dict[str, tuple[str, int]]:
-    """All but the empty files in place of GPUs: whose they are cannot be seen, so they stay."""
+    """All files except device files of GPUs, which stay because they may be the site's."""
     return {path: each for path, each in host.seen().items() if f"{host.root}/dev/" not in path}
 
 
 def lose(host: Host) -> None:
-    """What `rm -rf` of the state folder does."""
     shutil.rmtree(host.store.directory)
 
 
-def test_the_sites_policy_survives_the_next_apply(host: Host) -> None:
-    """Our chain file is not put in its place, and everything comes back byte for byte."""
+def test_sites_job_submit_survives_the_next_apply(host: Host) -> None:
+    """Our chain file is not taken for it, and uninstall restores it byte for byte."""
     (host.etc / "job_submit.lua").chmod(0o640)
     before = seen(host)
     assert host.applied().exit_code == 0
@@ -43,8 +42,8 @@ def test_the_sites_policy_survives_the_next_apply(host: Host) -> None:
     assert seen(host) == before
 
 
-def test_devices_of_the_sites_own_stay(host: Host) -> None:
-    """Its gres.conf may name the same empty files as ours."""
+def test_sites_device_files_stay(host: Host) -> None:
+    """Its gres.conf may name the same empty files."""
     (host.root / "dev").mkdir()
     for number in (0, 1):
         (host.root / "dev" / f"gpu{number}").touch()
@@ -56,8 +55,8 @@ def test_devices_of_the_sites_own_stay(host: Host) -> None:
     assert host.seen() == before
 
 
-def test_a_site_file_that_changed_meanwhile_makes_no_difference(host: Host) -> None:
-    """Settings without a mark, in other words than today's, are still not the site's."""
+def test_records_are_restored_after_a_change_of_the_site_file(host: Host) -> None:
+    """Settings without a mark and with old content are still ours."""
     before = seen(host)
     assert host.applied().exit_code == 0
     lose(host)
@@ -69,8 +68,7 @@ def test_a_site_file_that_changed_meanwhile_makes_no_difference(host: Host) -> N
     assert seen(host) == before
 
 
-def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(host: Host) -> None:
-    """Its own text says so; no record is needed."""
+def test_slurm_conf_without_a_final_newline_is_restored(host: Host) -> None:
     host.conf.write_text(CONF.rstrip("\n"))
     before = seen(host)
     assert host.applied().exit_code == 0
@@ -80,8 +78,7 @@ def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(host: Host) -> None
     assert seen(host) == before
 
 
-def test_lines_that_were_added_to_slurm_conf_stay(host: Host) -> None:
-    """What is ours in it are lines, not the file."""
+def test_added_lines_in_slurm_conf_stay(host: Host) -> None:
     assert host.applied().exit_code == 0
     lose(host)
     host.conf.write_text(host.conf.read_text() + "KillWait=45\n")
@@ -90,8 +87,8 @@ def test_lines_that_were_added_to_slurm_conf_stay(host: Host) -> None:
     assert host.conf.read_text() == f"{CONF}KillWait=45\n"
 
 
-def test_a_dry_run_says_that_the_records_are_made_again(host: Host) -> None:
-    """Although no file changes; and it makes none."""
+def test_dry_run_reports_that_records_will_be_written(host: Host) -> None:
+    """Although no file changes."""
     assert host.applied().exit_code == 0
     lose(host)
     done = host.applied("--dry-run")
@@ -99,7 +96,7 @@ def test_a_dry_run_says_that_the_records_are_made_again(host: Host) -> None:
     assert not host.store.directory.exists()
 
 
-def test_uninstall_without_records_says_what_to_do(host: Host) -> None:
+def test_uninstall_without_records_is_refused_with_a_hint(host: Host) -> None:
     """ "Nothing was installed" would be wrong: slurm.conf still includes our file."""
     assert host.applied().exit_code == 0
     lose(host)
@@ -111,8 +108,8 @@ def test_uninstall_without_records_says_what_to_do(host: Host) -> None:
     assert seen(host) == before
 
 
-def test_a_policy_that_was_overwritten_by_ours_is_not_run(host: Host) -> None:
-    """A chain that calls itself would refuse every job: it goes, and ours alone stays."""
+def test_overwritten_site_lua_is_not_chained(host: Host) -> None:
+    """A chain that calls itself would refuse every job."""
     assert host.applied().exit_code == 0
     lose(host)
     aside = host.etc / "job_submit.site.lua"
@@ -124,8 +121,8 @@ def test_a_policy_that_was_overwritten_by_ours_is_not_run(host: Host) -> None:
     assert not (host.etc / "job_submit.lua").exists()
 
 
-def test_a_slurm_conf_that_was_restored_by_hand_is_no_reason_to_take_ours_for_the_sites(host: Host) -> None:
-    """Then the mark in the Lua file alone tells whose it is."""
+def test_our_lua_is_recognized_after_slurm_conf_was_restored_by_hand(host: Host) -> None:
+    """By its mark alone."""
     assert host.applied().exit_code == 0
     lose(host)
     host.conf.write_text(CONF)
@@ -136,8 +133,8 @@ def test_a_slurm_conf_that_was_restored_by_hand_is_no_reason_to_take_ours_for_th
     assert not (host.etc / "job_submit.site.lua").exists()
 
 
-def test_our_own_files_are_no_hindrance(host: Host) -> None:
-    """cli_filter.lua and PAM's file of an earlier apply are not "the site's own"."""
+def test_files_of_an_earlier_apply_are_replaced(host: Host) -> None:
+    """cli_filter.lua and the PAM file are not taken for the site's own."""
     before = seen(host)
     host.text = host.text.replace("penstockd:\n", "penstockd:\n  submit_filter: true\n")
     host.text = host.text.replace("user: root,", f"user: root, pam_file: {host.etc}/pam-slurm,")
@@ -149,8 +146,7 @@ def test_our_own_files_are_no_hindrance(host: Host) -> None:
     assert seen(host) == before
 
 
-def test_a_file_of_the_sites_under_a_common_name_stays_the_sites(host: Host) -> None:
-    """Without the mark it is not ours, whatever was lost."""
+def test_sites_file_without_the_mark_is_not_adopted(host: Host) -> None:
     assert host.applied().exit_code == 0
     lose(host)
     (host.etc / "cli_filter.lua").write_text(SITE_OWN)
@@ -160,8 +156,8 @@ def test_a_file_of_the_sites_under_a_common_name_stays_the_sites(host: Host) -> 
     assert (host.etc / "cli_filter.lua").read_text() == SITE_OWN
 
 
-def test_rendering_knows_whose_job_submit_is_whose(host: Host) -> None:
-    """Before and after apply, and without any record."""
+def test_render_distinguishes_both_job_submit_luas(host: Host) -> None:
+    """Before and after apply, and without records."""
     lua = host.etc / "job_submit.lua"
     assert sitefiles.has_site_lua(host.site)
     assert host.applied().exit_code == 0
@@ -173,8 +169,8 @@ def test_rendering_knows_whose_job_submit_is_whose(host: Host) -> None:
     assert not sitefiles.has_site_lua(host.site)
 
 
-def test_a_kubeconfig_is_ours_only_as_we_write_it(host: Host) -> None:
-    """One that an administrator wrote is never removed."""
+def test_kubeconfig_is_ours_only_if_written_by_us(host: Host) -> None:
+    """An administrator's is never removed."""
     path = Path(host.etc / "penstockd.kubeconfig")
     made = kubeconfigs.render({"server": "https://api"}, "secret")
     path.write_bytes(made)
@@ -185,8 +181,8 @@ def test_a_kubeconfig_is_ours_only_as_we_write_it(host: Host) -> None:
     assert not kubeconfigs.is_ours(host.etc / "none")
 
 
-def test_every_file_under_a_common_name_has_the_mark(host: Host) -> None:
-    """Or losing the records would make it the site's."""
+def test_every_file_with_a_common_name_has_the_mark(host: Host) -> None:
+    """Otherwise lost records would make it the site's."""
     host.text = host.text.replace("penstockd:\n", "penstockd:\n  submit_filter: true\n")
     host.text = host.text.replace("user: root,", f"user: root, pam_file: {host.etc}/pam-slurm,")
     for has_own in (False, True):
@@ -197,13 +193,15 @@ def test_every_file_under_a_common_name_has_the_mark(host: Host) -> None:
         assert len(sitefiles.common_names(host.site) & named.keys()) == 3
 
 
-def test_a_copy_that_is_lost_is_named(host: Host) -> None:
-    """The record alone cannot bring a file back; apply goes on, and uninstall says which file it is."""
+def test_lost_copy_is_reported_by_uninstall(host: Host) -> None:
+    """apply works without it."""
     (host.etc / "penstock.conf").write_text("# somebody's\n")
     assert host.applied().exit_code == 0
     original = host.store.installed().files[f"{host.etc}/penstock.conf"].original
     assert original is not None
     (host.store.copies / original.digest).unlink()
     assert host.applied().exit_code == 0
-    with pytest.raises(errors.InstallError, match=rf"{original.digest} is lost"):
+    with pytest.raises(
+        errors.InstallError, match=rf"{original.digest}, the copy of an original file, is missing"
+    ):
         host.uninstalled()

@@ -1,4 +1,4 @@
-"""Plans without a Slurm or a Kubernetes: install, change, take back, with somebody editing in between."""
+"""Plans without Slurm and Kubernetes: install, change, uninstall, with edits in between."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock import errors
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """An existing Slurm with hooks and Lua of its own."""
+    """An existing Slurm with its own hooks and Lua."""
     if os.geteuid() != 0:
         pytest.skip("files get owners: needs root")
     return Place(tmp_path)
 
 
-def test_what_was_installed_is_taken_back_byte_for_byte(place: Place) -> None:
-    """Modes included; the plan in between names every file."""
+def test_uninstall_restores_files_byte_for_byte(place: Place) -> None:
+    """Modes included; the plan lists every file."""
     before = place.seen()
     plan = place.install()
     words = {Path(name).name: word for word, _, name in plan.lines()}
@@ -33,15 +33,14 @@ def test_what_was_installed_is_taken_back_byte_for_byte(place: Place) -> None:
     assert place.restarts == 2
 
 
-def test_doing_it_twice_is_doing_it_once(place: Place) -> None:
-    """The second plan is empty."""
+def test_second_plan_is_empty(place: Place) -> None:
     place.install()
     with place.store.locked():
         assert place.planner.install().empty
 
 
-def test_what_the_administrator_edits_in_between_stays(place: Place) -> None:
-    """A line in slurm.conf, and the site's own Lua."""
+def test_edits_between_install_and_uninstall_stay(place: Place) -> None:
+    """In slurm.conf and in the site's own Lua."""
     place.install()
     place.conf.write_text(place.conf.read_text() + "KillWait=45\n")
     (place.etc / "job_submit.site.lua").write_text(f"-- newer\n{LUA}")
@@ -52,8 +51,7 @@ def test_what_the_administrator_edits_in_between_stays(place: Place) -> None:
     assert (place.etc / "job_submit.lua").read_text() == f"-- newer\n{LUA}"
 
 
-def test_what_was_edited_before_a_second_apply_stays(place: Place) -> None:
-    """That apply wrote the line, too; it is the administrator's all the same."""
+def test_edits_before_a_second_apply_stay(place: Place) -> None:
     place.install()
     place.conf.write_text(place.conf.read_text() + "KillWait=45\n")
     place.install()
@@ -61,8 +59,7 @@ def test_what_was_edited_before_a_second_apply_stays(place: Place) -> None:
     assert place.conf.read_text() == f"{CONF}KillWait=45\n"
 
 
-def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(place: Place) -> None:
-    """Our line needs one before it; it goes with the line."""
+def test_slurm_conf_without_a_final_newline_is_restored(place: Place) -> None:
     place.conf.write_text(CONF.rstrip("\n"))
     before = place.seen()
     place.install()
@@ -71,8 +68,8 @@ def test_a_slurm_conf_without_a_last_line_feed_comes_back_so(place: Place) -> No
     assert place.seen() == before
 
 
-def test_a_lua_that_is_put_over_ours_becomes_the_sites_own(place: Place) -> None:
-    """Whoever deploys job_submit.lua again by other means does not switch the bridge off for long."""
+def test_lua_that_replaced_ours_becomes_the_sites(place: Place) -> None:
+    """Deploying job_submit.lua by other means does not disable the bridge for long."""
     place.install()
     (place.etc / "job_submit.lua").write_text("-- deployed again\n")
     place.install()
@@ -80,8 +77,7 @@ def test_a_lua_that_is_put_over_ours_becomes_the_sites_own(place: Place) -> None
     assert "job_submit.penstock.lua" in (place.etc / "job_submit.lua").read_text()
 
 
-def test_what_leaves_the_site_file_leaves_the_site(place: Place) -> None:
-    """The new nodes are gone from Slurm's files; what was there before them is back."""
+def test_what_is_removed_from_the_site_file_is_removed_from_slurm(place: Place) -> None:
     before = place.seen()
     place.install()
     new = '  new: {nodes: "v[1-2]", cpus: 4, memory: 8Gi, gpus: 2, slurmd: {host: head}}\n'
@@ -95,8 +91,8 @@ def test_what_leaves_the_site_file_leaves_the_site(place: Place) -> None:
     assert place.seen() == before
 
 
-def test_a_link_stays_a_link_and_the_file_behind_it_is_edited(place: Place) -> None:
-    """slurm.conf and gres.conf of the whole cluster in a shared folder, under names of their own."""
+def test_target_of_a_symlink_is_edited(place: Place) -> None:
+    """slurm.conf and gres.conf may be in a shared folder, under other names."""
     shared = place.root / "shared"
     shared.mkdir()
     for name, text in (("slurm.conf", CONF), ("gres.conf", "AutoDetect=off\n")):
@@ -122,8 +118,8 @@ def test_a_link_stays_a_link_and_the_file_behind_it_is_edited(place: Place) -> N
     assert place.restarts == 2
 
 
-def test_an_edited_link_alone_restarts_slurmctld(place: Place) -> None:
-    """Whatever the file behind it is called."""
+def test_edited_symlink_target_restarts_slurmctld(place: Place) -> None:
+    """Whatever the target's name."""
     target = place.root / "conf"
     target.write_text(CONF)
     place.conf.unlink()
@@ -134,8 +130,8 @@ def test_an_edited_link_alone_restarts_slurmctld(place: Place) -> None:
     assert place.restarts == 2
 
 
-def test_a_link_that_leads_elsewhere_since_is_left_alone(place: Place) -> None:
-    """The file that we edited gets its own text back; the one that the link names now is not ours."""
+def test_new_target_of_a_symlink_is_left_alone(place: Place) -> None:
+    """The old target is restored."""
     first, second = place.root / "first.conf", place.root / "second.conf"
     first.write_text(CONF)
     second.write_text("ClusterName=other\n")
@@ -149,8 +145,8 @@ def test_a_link_that_leads_elsewhere_since_is_left_alone(place: Place) -> None:
     assert place.conf.readlink() == second
 
 
-def test_a_link_that_we_replace_comes_back(place: Place) -> None:
-    """job_submit.lua of a shared folder: the shared file is never written."""
+def test_replaced_symlink_is_restored(place: Place) -> None:
+    """job_submit.lua in a shared folder is never written."""
     lua, shared = place.etc / "job_submit.lua", place.root / "shared.lua"
     lua.rename(shared)
     lua.symlink_to(shared)
@@ -162,16 +158,14 @@ def test_a_link_that_we_replace_comes_back(place: Place) -> None:
     assert shared.read_text() == LUA
 
 
-def test_a_link_to_itself_is_named(place: Place) -> None:
-    """Instead of a traceback."""
+def test_symlink_loop_is_reported(place: Place) -> None:
     gres = place.etc / "gres.conf"
     gres.symlink_to(gres)
     with pytest.raises(errors.InstallError, match=r"gres\.conf"):
         place.install()
 
 
-def test_a_site_without_lua_of_its_own_gets_ours_alone(place: Place) -> None:
-    """And nothing is left of it."""
+def test_site_without_its_own_lua_gets_only_ours(place: Place) -> None:
     (place.etc / "job_submit.lua").unlink()
     place.install()
     assert not (place.etc / "job_submit.site.lua").exists()
@@ -180,8 +174,8 @@ def test_a_site_without_lua_of_its_own_gets_ours_alone(place: Place) -> None:
     assert not (place.etc / "job_submit.lua").exists()
 
 
-def test_a_file_that_cannot_be_shared_is_not_replaced(place: Place) -> None:
-    """The site's own cli_filter.lua stays, and the administrator is told what to leave out."""
+def test_sites_cli_filter_is_not_replaced(place: Place) -> None:
+    """The error names the key to leave out."""
     (place.etc / "cli_filter.lua").write_text("-- the site's own\n")
     place.text = place.text.replace("penstockd:\n", "penstockd:\n  submit_filter: true\n")
     with pytest.raises(errors.InstallError, match="the site has its own") as caught:

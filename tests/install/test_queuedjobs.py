@@ -1,4 +1,4 @@
-"""Jobs in the queue when the site changes: counted before anything changes, and launchers kept for them."""
+"""Queued jobs when the site changes: harm is reported, and their launchers are kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job(
 
 
 class Site:
-    """A site that is installed, and its queue."""
+    """An installed site with a queue."""
 
     def __init__(self, place: places.Place) -> None:
         self.place = place
@@ -66,7 +66,6 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """Installed, with a folder for slurmctld's state."""
     place = places.Place(tmp_path)
     place.conf.write_text(f"{places.CONF}StateSaveLocation={tmp_path}/ctld\n")
     made = Site(place)
@@ -78,22 +77,22 @@ def said(plan: plans.Plan) -> str:
     return "\n".join(map(str, plan.harms))
 
 
-def test_jobs_of_a_renamed_partition_are_named(site: Site) -> None:
-    """Slurm would end them; those of other partitions are left out."""
+def test_jobs_of_a_removed_partition_are_listed(site: Site) -> None:
+    """Slurm would end them."""
     site.jobs = (job(17, "k8s"), job(18, "k8s,old"), job(19, "old", prepared=False))
     site.edit(RENAME)
-    assert said(site.plan()) == "2 jobs would end as NODE_FAIL, for partition k8s would be gone: 17, 18"
+    assert said(site.plan()) == "2 jobs would end as NODE_FAIL, because partition k8s is removed: 17, 18"
 
 
-def test_jobs_on_a_node_that_goes_are_named(site: Site) -> None:
-    """Those that run on it, and those that asked for it by name."""
+def test_jobs_on_a_removed_node_are_listed(site: Site) -> None:
+    """Running jobs, and those that requested it by name."""
     site.jobs = (job(17, "k8s", nodes=("v2",)), job(18, "k8s", nodes=("v1", "n1")))
     site.edit(("v[1-2]", "v1"))
-    assert said(site.plan()) == "1 job would end as NODE_FAIL, for their nodes would be gone (v2): 17"
+    assert said(site.plan()) == "1 job would end as NODE_FAIL, because their nodes are removed (v2): 17"
 
 
-def test_jobs_that_wait_in_a_partition_as_it_is_bridged_are_named(site: Site) -> None:
-    """They lack what job_submit.lua gives a job; a second plan of the same site asks nobody about it."""
+def test_pending_jobs_of_a_newly_bridged_partition_are_listed(site: Site) -> None:
+    """They did not pass job_submit.lua; a second plan does not query the queue."""
     site.jobs = (job(17, "k8s"), job(18, "old", prepared=False))
     site.edit(BRIDGE_OLD)
     assert "1 job in old could not start" in said(site.plan())
@@ -101,8 +100,8 @@ def test_jobs_that_wait_in_a_partition_as_it_is_bridged_are_named(site: Site) ->
     assert site.plan().harms == ()
 
 
-def test_jobs_submitted_as_pods_are_named_when_their_partition_is_bridged_no_more(site: Site) -> None:
-    """Their scripts would start a launcher that nobody has admitted."""
+def test_pod_jobs_of_a_formerly_bridged_partition_are_listed(site: Site) -> None:
+    """Their scripts would start a launcher without admission."""
     site.edit(BRIDGE_OLD)
     site.apply()
     site.jobs = (job(17, "old"), job(18, "old", prepared=False))
@@ -110,15 +109,15 @@ def test_jobs_submitted_as_pods_are_named_when_their_partition_is_bridged_no_mor
     assert said(site.plan()).startswith("1 job in old could not start: submitted as pods")
 
 
-def test_without_an_answer_nobody_claims_that_no_job_is_harmed(site: Site) -> None:
-    """That is told like a harm, and refused like one."""
+def test_unknown_queue_is_reported_as_a_harm(site: Site) -> None:
     site.answers = False
     site.edit(RENAME)
-    assert "nobody knows which jobs this would harm: squeue: Connection refused" in said(site.plan())
+    assert "cannot find out which queued jobs this would harm: squeue: Connection refused" in said(
+        site.plan()
+    )
 
 
-def test_a_change_of_penstockds_settings_asks_slurm_nothing(site: Site) -> None:
-    """slurm.conf and the bridged partitions stay."""
+def test_change_of_penstockds_settings_does_not_query_the_queue(site: Site) -> None:
     site.asked, site.answers = 0, False
     site.edit(("  socket:", "  log_level: debug\n  socket:"))
     plan = site.plan()
@@ -127,14 +126,14 @@ def test_a_change_of_penstockds_settings_asks_slurm_nothing(site: Site) -> None:
 
 
 def stored(site: Site, number: int, libexec: Path) -> None:
-    """What slurmctld keeps of a job's script."""
+    """Store a job's script like slurmctld."""
     folder = site.place.root / "ctld" / f"hash.{number % 10}" / f"job.{number}"
     folder.mkdir(parents=True)
     (folder / "script").write_bytes(f"#!{libexec}/{wellknown.LAUNCHER} /bin/sh\nexit 0\n\0".encode())
 
 
-def test_an_old_launcher_stays_while_a_stored_script_starts_it(site: Site) -> None:
-    """It works: it is whole, it knows penstockd's socket of now, and it goes with its last job."""
+def test_old_launcher_stays_while_a_stored_script_starts_it(site: Site) -> None:
+    """It is complete, uses the present socket, and is removed after its last job."""
     old, new = site.place.root / "libexec", site.place.root / "elsewhere"
     site.jobs = (job(17, "k8s"), job(28, "k8s"))
     stored(site, 17, old)
@@ -156,18 +155,17 @@ def test_an_old_launcher_stays_while_a_stored_script_starts_it(site: Site) -> No
     assert not (old / "penstock_hooks" / "launch.py").exists()
 
 
-def test_an_old_launcher_stays_when_nobody_knows_who_needs_it(site: Site) -> None:
-    """A script that cannot be read may start it, and a Slurm that does not answer may have one."""
+def test_old_launcher_stays_if_its_jobs_are_unknown(site: Site) -> None:
+    """If scripts cannot be read, or Slurm does not answer."""
     old, new = site.place.root / "libexec", site.place.root / "elsewhere"
     site.jobs = (job(17, "k8s"),)
     site.edit((f"libexec: {old}", f"libexec: {new}"))
     assert [line.partition(":")[0] for line in site.plan().kept] == [f"{old}/penstock-launch"]
     site.answers = False
-    assert "does not say who needs it" in site.plan().kept[0]
+    assert "does not say which jobs need it" in site.plan().kept[0]
 
 
-def test_taking_back_removes_a_launcher_that_was_kept(site: Site) -> None:
-    """It is one of ours wherever it is."""
+def test_uninstall_removes_an_old_launcher(site: Site) -> None:
     old, new = site.place.root / "libexec", site.place.root / "elsewhere"
     site.jobs = (job(17, "k8s"),)
     site.edit((f"libexec: {old}", f"libexec: {new}"))
@@ -176,7 +174,6 @@ def test_taking_back_removes_a_launcher_that_was_kept(site: Site) -> None:
     assert not (old / wellknown.LAUNCHER).exists()
 
 
-def test_many_jobs_are_counted_and_some_of_them_named() -> None:
-    """A queue of thousands fits on a line."""
+def test_long_lists_of_jobs_are_shortened() -> None:
     harm = queuedjobs.Harm(reason="wait", jobs=tuple(map(str, range(1000))), remedy="")
     assert str(harm) == f"1000 jobs wait: {', '.join(map(str, range(10)))} and 990 more"

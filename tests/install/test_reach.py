@@ -1,4 +1,4 @@
-"""Which slurmds run our hooks, and for how long: none on a host without our programs."""
+"""Which slurmds run our hooks: none on a host without our programs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def found(of: schema.Site, conf: str = CONF) -> list[str]:
 # -- what slurm.conf says for all ----------------------------------------------------------------------------
 @pytest.mark.parametrize("lock", ["", ", pam_file: /etc/pam.d/slurm"])
 @pytest.mark.parametrize("manage", ["include", "whole"])
-def test_only_slurmds_of_bridged_nodes_are_told_of_our_hooks(manage: str, lock: str) -> None:
-    """The others may be on hosts without our programs: a program that is not there drains the node."""
+def test_only_slurmds_of_bridged_nodes_are_configured_with_hooks(manage: str, lock: str) -> None:
+    """Others may be on hosts without our programs, where a missing program drains the node."""
     files = rendered(site(slurm=f"{{manage: {manage}{lock}}}"))
     everybodys = files["slurm.conf" if manage == "whole" else "penstock.conf"]
     assert words(everybodys) == set()
@@ -74,23 +74,23 @@ def test_only_slurmds_of_bridged_nodes_are_told_of_our_hooks(manage: str, lock: 
     assert "-f /etc/slurm/penstock-slurmd.conf" in files["penstock-slurmd@.service"]
 
 
-def test_a_slurm_on_one_host_needs_no_second_file() -> None:
-    """As in a lab: nobody else reads slurm.conf."""
+def test_slurm_on_one_host_needs_no_second_file() -> None:
+    """As in a lab."""
     files = rendered(site(slurm="{manage: whole}", old="head"))
     assert words(files["slurm.conf"]) == {"Epilog", "TaskProlog"}
     assert "penstock-slurmd.conf" not in files
     assert "-f /etc/slurm/slurm.conf" in files["penstock-slurmd@.service"]
 
 
-def test_bridged_nodes_with_slurmds_of_the_sites_own_are_told_by_slurm_conf() -> None:
+def test_sites_own_slurmds_get_hooks_from_slurm_conf() -> None:
     """They read no other file."""
     files = rendered(site(mode="check", old="w1"))
     assert words(files["penstock.conf"]) == {"Epilog", "TaskProlog"}
     assert words(files["penstock-slurmd.conf"]) == set()
 
 
-def test_where_epilogs_add_up_the_sites_own_is_run_once() -> None:
-    """Slurm 24.05 and later run both lines; earlier ones the last, which must run the site's, too."""
+def test_sites_epilog_runs_once() -> None:
+    """Slurm 24.05 and later run both lines; earlier ones only the last, which must run the site's, too."""
     program = "/usr/libexec/penstock/penstock-epilog"
     assert f"\nEpilog={program}-chain\n" in rendered(site())["penstock-slurmd.conf"]
     assert f"\nEpilog={program}\n" in rendered(site(), release=(24, 11))["penstock-slurmd.conf"]
@@ -99,10 +99,8 @@ def test_where_epilogs_add_up_the_sites_own_is_run_once() -> None:
 
 
 @pytest.mark.parametrize(("release", "programs"), [((22, 5), "/b/*"), ((24, 11), "/a.sh /b/*")])
-def test_of_several_epilogs_of_the_sites_those_are_run_that_slurm_runs(
-    release: releases.Release, programs: str
-) -> None:
-    """All of them from 24.05 on, the last before."""
+def test_several_epilogs_of_the_site(release: releases.Release, programs: str) -> None:
+    """All run from 24.05 on, only the last before."""
     conf = "Epilog=/a.sh\nPrologSlurmctld=/p.sh\nEpilog=/b/*\nNodeName=w1\n"
     files = rendered(site(mode="check", old="w1"), conf, release)
     assert f"for program in {programs}; do\n" in files["penstock-epilog-chain"]
@@ -125,7 +123,7 @@ def test_of_several_epilogs_of_the_sites_those_are_run_that_slurm_runs(
         ("PrologEpilogTimeout=65534\nEpilog=/site/epilog", "", ""),
     ],
 )
-def test_the_sites_limit_of_hooks_is_never_lowered(said: str, of_slurmds: str, of_slurmctld: str) -> None:
+def test_sites_hook_timeout_is_never_lowered(said: str, of_slurmds: str, of_slurmctld: str) -> None:
     """No limit stays none, and an Epilog of the site's that runs before ours keeps its time."""
     files = rendered(site(), f"{said}\nNodeName=w[1-3]\n")
     for name, wanted in (("penstock-slurmd.conf", of_slurmds), ("penstock.conf", of_slurmctld)):
@@ -133,21 +131,21 @@ def test_the_sites_limit_of_hooks_is_never_lowered(said: str, of_slurmds: str, o
         assert lines == ([f"PrologEpilogTimeout={wanted}"] if wanted else [])
 
 
-def test_later_releases_have_a_limit_for_each_hook() -> None:
-    """25.05 and later; what the older setting says holds for both."""
+def test_later_releases_have_a_timeout_per_hook() -> None:
+    """25.05 and later; the older setting applies to both."""
     conf = "PrologEpilogTimeout=100\nEpilog=/e\nNodeName=w1\n"
     text = rendered(site(mode="check", old="w1"), conf, (26, 5))["penstock.conf"]
     assert "\nPrologTimeout=300\nEpilogTimeout=400\n" in text
 
 
 # -- who can reach penstockd ---------------------------------------------------------------------------------
-def test_virtual_nodes_on_this_host_are_bridged_whatever_else_there_is() -> None:
-    """Other hosts keep their slurmds, and know nothing of us."""
+def test_virtual_nodes_on_this_host_can_be_bridged() -> None:
+    """Slurmds on other hosts are not affected."""
     assert found(site()) == []
 
 
 def test_slurmds_on_other_hosts_are_refused() -> None:
-    """Hooks there could not ask penstockd: jobs would be RUNNING without a pod."""
+    """Their hooks could not reach penstockd: jobs would be RUNNING without a pod."""
     (only,) = found(site(host="worker7"))
     assert only.startswith("node group new: the slurmds of v1, v2 run on other hosts, where hooks cannot")
     first, *_ = found(site(mode="check"))
@@ -155,19 +153,18 @@ def test_slurmds_on_other_hosts_are_refused() -> None:
     assert found(site(mode="check", slurm="{manage: whole}")) == [first]
 
 
-def test_a_node_that_every_host_has_in_its_slurm_conf_is_refused() -> None:
-    """Its slurmd is here, but what it is told all others are told, too."""
+def test_node_in_a_shared_slurm_conf_is_refused() -> None:
+    """Its slurmd is here, but its hooks would run on all hosts."""
     conf = "NodeName=n1\nNodeName=w[1-7] NodeHostname=host[1-7]\n"
     (only,) = found(site(mode="check", old="n1"), conf)
     assert only == (
-        "slurm.conf defines n1: to run hooks there it must name them,"
+        "slurm.conf defines n1: hooks for them must be in slurm.conf,"
         " and w1, w2, w3, w4, w5 and 2 more on other hosts would run them, too"
     )
     assert found(site(mode="check", old="n1"), "NodeName=n1\nNodeName=w1 NodeAddr=127.0.0.1\n") == []
 
 
 def test_apply_refuses_before_anything_changes(tmp_path: Path) -> None:
-    """With what to do instead."""
     place = places.Place(tmp_path)
     place.conf.write_text(place.conf.read_text().replace("127.0.0.1", "192.0.2.7"))
     before = place.seen()
@@ -187,14 +184,13 @@ def test_apply_refuses_before_anything_changes(tmp_path: Path) -> None:
         ("192.0.2.7", False),
     ],
 )
-def test_an_address_is_this_hosts_when_it_can_be_listened_on(name: str, here: bool | None) -> None:
-    """And a name when it stands for one."""
+def test_address_is_local_if_it_can_be_bound(name: str, here: bool | None) -> None:
     assert reach.is_here(name) in ((here,) if here is not None else (True, False))
     assert not reach.is_here("no-such-host.invalid")
 
 
-def test_the_address_of_a_node_is_read_as_slurm_reads_it() -> None:
-    """NodeAddr before NodeHostname before the name; lists go with lists; DEFAULT holds for those after it."""
+def test_node_address_is_parsed_like_slurm() -> None:
+    """NodeAddr, NodeHostname, name; lists map to lists; DEFAULT applies to later lines."""
     conf = conffile.parse(
         "NodeName=a[1-2] NodeHostname=h[1-2]\nNodeName=b NodeHostname=h NodeAddr=10.0.0.9\nNodeName=c\n"
         "NodeName=DEFAULT NodeAddr=10.0.0.1\nNodeName=d[1-2]\nNodeName=e NodeAddr=fe80::[\n",
@@ -209,8 +205,8 @@ def test_the_address_of_a_node_is_read_as_slurm_reads_it() -> None:
 
 
 # -- init ----------------------------------------------------------------------------------------------------
-def test_nodes_that_both_know_are_left_out_when_slurmds_are_elsewhere() -> None:
-    """New nodes are proposed instead, and the others are named."""
+def test_nodes_on_both_sides_are_left_out_if_slurmds_are_remote() -> None:
+    """New nodes are proposed instead."""
     members = [test_draft.member("n1"), test_draft.member("k9")]
     seen = dataclasses.replace(test_draft.seen(["n1", "w1"], members), elsewhere=frozenset({"w1"}))
     made = draft.draft(seen, draft.Wishes())
@@ -219,8 +215,8 @@ def test_nodes_that_both_know_are_left_out_when_slurmds_are_elsewhere() -> None:
     assert made.only_kubernetes == ("k9",)
 
 
-def test_init_says_that_no_node_can_be_bridged() -> None:
-    """Rather than a site file that `apply` would refuse."""
+def test_init_reports_that_no_node_can_be_bridged() -> None:
+    """`apply` would refuse such a site file."""
     seen = dataclasses.replace(
         test_draft.seen(["n1"], [test_draft.member("n1")]), elsewhere=frozenset({"n1"})
     )
@@ -232,7 +228,7 @@ def test_init_says_that_no_node_can_be_bridged() -> None:
 def diagnosed(
     of: schema.Site, check: str, *, conf: str = CONF, address: str = "127.0.0.1"
 ) -> list[checks.Result]:
-    """What the check says of a site whose slurmctld finds the slurmds of bridged nodes at this address."""
+    """The check's results if slurmctld has this address of the slurmds of bridged nodes."""
     live = Live(of)
     found = known(of, conf)
     names = [node.name for node in clusters.bridged_nodes(of, found.groups)]
@@ -241,8 +237,8 @@ def diagnosed(
     return list(checks.run([each for each in all_checks.ALWAYS if each.name == check], live))
 
 
-def test_the_doctor_names_slurmds_that_cannot_reach_penstockd() -> None:
-    """By the site file, or by what slurmctld has; once for all nodes."""
+def test_doctor_reports_slurmds_that_cannot_reach_penstockd() -> None:
+    """By the site file or by slurmctld, once for all nodes."""
     (well,) = diagnosed(site(host="localhost"), "slurmd-hosts")
     assert well.status == "ok"
     (wrong,) = diagnosed(site(host="192.0.2.7"), "slurmd-hosts", address="192.0.2.7")
@@ -255,7 +251,7 @@ def test_the_doctor_names_slurmds_that_cannot_reach_penstockd() -> None:
     )
 
 
-def test_the_doctor_names_slurmds_that_run_without_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_slurmds_without_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of bridged nodes that were started with another file."""
     right = "/etc/slurm/penstock-slurmd.conf"
     monkeypatch.setattr(slurmds, "confs", lambda: {"v1": right, "w1": "/etc/slurm/slurm.conf"})
@@ -269,8 +265,8 @@ def test_the_doctor_names_slurmds_that_run_without_hooks(monkeypatch: pytest.Mon
 
 
 # -- what slurmds read ---------------------------------------------------------------------------------------
-def test_which_file_a_slurmd_reads_is_seen(tmp_path: Path) -> None:
-    """By its command line; other programs, and slurmds that go by their environment, are none."""
+def test_conf_of_slurmds_is_found(tmp_path: Path) -> None:
+    """By their command lines; other programs are ignored."""
     lines = {
         "1": ("/sbin/init",),
         "2": ("/usr/sbin/slurmd", "-D", "-N", "v1", "-f", "/etc/slurm/a.conf"),

@@ -1,4 +1,4 @@
-"""Daemons read their settings at their start: who is restarted after `penstock apply`."""
+"""Which daemons `penstock apply` restarts, since they read their settings at start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ results: {{config: {root}/etc/collector.json, state_dir: {root}/attempts}}
 
 @pytest.fixture
 def host(host: Host) -> Host:
-    """With a NAS, an intake and a collector, all installed."""
+    """Installed, with NAS, intake and collector."""
     host.text += NAS.format(root=host.root)
     (host.root / "nas").mkdir(mode=0o755)
     assert host.applied().exit_code == 0
@@ -38,14 +38,12 @@ def test_reader_of_changed_settings_is_restarted(host: Host, key: str, value: st
     assert [call for call in host.called("systemctl") if "penstock-" in call] == [f"try-restart {unit}"]
 
 
-def test_unchanged_settings_restart_nobody(host: Host) -> None:
-    """The second apply does nothing."""
+def test_unchanged_settings_restart_no_daemon(host: Host) -> None:
     assert host.applied().exit_code == 0
     assert host.called("systemctl") == []
 
 
-def test_own_restart_command_is_the_only_one(host: Host) -> None:
-    """Where the site names a command, systemd is not asked."""
+def test_sites_restart_command_replaces_systemctl(host: Host) -> None:
     host.program("again", "")
     host.text = host.text.replace("penstockd:\n", f"penstockd:\n  restart: [{host.programs}/again]\n")
     host.text = host.text.replace("intake: {", "intake: {settle_seconds: 5, ")
@@ -54,8 +52,8 @@ def test_own_restart_command_is_the_only_one(host: Host) -> None:
     assert host.called("again") == [""]
 
 
-def test_failed_restart_is_named(host: Host) -> None:
-    """What is installed stays, and the message says what is left to do."""
+def test_failed_restart_is_reported(host: Host) -> None:
+    """What is installed stays."""
     host.program("systemctl", '[ "$1" != try-restart ] || { echo no such unit >&2; exit 5; }')
     host.text = host.text.replace("intake: {", "intake: {settle_seconds: 5, ")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Going back after a call that failed or was killed: what somebody has changed since is theirs."""
+"""Rollback after a failed or killed call keeps what others have changed since."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ REPAIRED = CONF + "ReturnToService=1\n"
 
 @pytest.fixture
 def host(host: Host) -> Host:
-    """slurmctld does not start with a slurm.conf that is broken."""
+    """A host whose slurmctld does not start with a broken slurm.conf."""
     host.program("systemctl", f"! grep -q Broken {host.conf}")
     return host
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Simulates SIGKILL."""
 
 
 def killed_at(host: Host, step: str) -> None:
-    """`penstock apply`, ended when that step is done."""
+    """Kill `penstock apply` after this step."""
 
     def observe(done: str) -> None:
         if done == step:
@@ -37,49 +37,48 @@ def killed_at(host: Host, step: str) -> None:
     assert host.store.journal_path.exists()
 
 
-def test_a_slurm_conf_that_was_repaired_stays_repaired(host: Host) -> None:
-    """Neither the next apply nor uninstall puts the broken one back, and both succeed."""
+def test_repaired_slurm_conf_stays_repaired(host: Host) -> None:
+    """Neither the next apply nor uninstall restores the broken one."""
     host.conf.write_text(BROKEN)
-    with pytest.raises(errors.InstallError, match="going back failed as well"):
+    with pytest.raises(errors.InstallError, match="the rollback failed as well"):
         host.applied()
     assert host.conf.read_text() == BROKEN
     host.conf.write_text(REPAIRED)
     before = host.seen()
     done = host.applied()
     assert done.exit_code == 0
-    assert f"changed since and left as it is: {host.conf}" in done.output
+    assert f"kept because changed by others: {host.conf}" in done.output
     assert "ReturnToService=1\n" in host.conf.read_text()
     assert host.uninstalled().exit_code == 0
     assert host.seen() == before
 
 
-def test_a_repaired_slurm_conf_can_be_uninstalled_at_once(host: Host) -> None:
-    """Without an apply in between."""
+def test_repaired_slurm_conf_can_be_uninstalled_at_once(host: Host) -> None:
     host.conf.write_text(BROKEN)
-    with pytest.raises(errors.InstallError, match="going back failed as well"):
+    with pytest.raises(errors.InstallError, match="the rollback failed as well"):
         host.applied()
     host.conf.write_text(REPAIRED)
     before = host.seen()
-    assert f"changed since and left as it is: {host.conf}" in host.uninstalled().output
+    assert f"kept because changed by others: {host.conf}" in host.uninstalled().output
     assert host.seen() == before
     assert not host.store.directory.exists()
 
 
-def test_what_was_added_to_an_edited_slurm_conf_stays_without_our_lines(host: Host) -> None:
-    """The file that our line includes is gone afterwards: slurmctld would not start with it."""
+def test_edits_of_a_killed_first_apply_stay_without_our_lines(host: Host) -> None:
+    """The included file is removed: slurmctld would not start with the line."""
     before = host.seen()
     killed_at(host, str(host.conf))
     host.conf.write_text(host.conf.read_text() + "KillWait=45\n")
     done = host.uninstalled()
-    assert "taken back" in done.output
-    assert f"changed since and left as it is: {host.conf}" in done.output
+    assert "rolled back" in done.output
+    assert f"kept because changed by others: {host.conf}" in done.output
     assert host.conf.read_text() == f"{CONF}KillWait=45\n"
     host.conf.write_text(CONF)
     assert host.seen() == before
 
 
-def test_what_was_added_during_a_second_apply_stays_with_our_lines(host: Host) -> None:
-    """What the first had installed is installed again."""
+def test_edits_of_a_killed_second_apply_stay_with_our_lines(host: Host) -> None:
+    """What the first had installed stays."""
     assert host.applied().exit_code == 0
     host.text = host.text.replace("  k8s: {", "  more: {nodes: [known]}\n  k8s: {")
     killed_at(host, f"{host.etc}/penstock.conf")
@@ -92,8 +91,8 @@ def test_what_was_added_during_a_second_apply_stays_with_our_lines(host: Host) -
     assert host.conf.read_text() == f"{CONF}KillWait=45\n"
 
 
-def test_a_mode_alone_is_no_change(host: Host) -> None:
-    """Our content under another mode is still ours, and goes."""
+def test_changed_mode_alone_is_ignored(host: Host) -> None:
+    """Our content with another mode is still ours."""
     before = host.seen()
     killed_at(host, f"{host.etc}/penstock.conf")
     (host.etc / "penstock.conf").chmod(0o600)
@@ -101,13 +100,13 @@ def test_a_mode_alone_is_no_change(host: Host) -> None:
     assert host.seen() == before
 
 
-def test_a_site_policy_that_was_edited_meanwhile_is_not_overwritten(host: Host) -> None:
-    """There are two texts of the site's then; only the administrator knows which one holds."""
+def test_two_versions_of_the_sites_lua_are_refused(host: Host) -> None:
+    """Only the administrator knows which one is right."""
     killed_at(host, str(host.conf))
     aside = host.etc / "job_submit.site.lua"
     aside.write_text(f"-- newer\n{LUA}")
-    assert f"changed since and left as it is: {aside}" in host.uninstalled().output
-    with pytest.raises(errors.InstallError, match=r"job_submit\.site\.lua is there and is not") as caught:
+    assert f"kept because changed by others: {aside}" in host.uninstalled().output
+    with pytest.raises(errors.InstallError, match=r"job_submit\.site\.lua exists and differs") as caught:
         host.applied()
     assert "remove" in caught.value.hint.lower()
     assert aside.read_text() == f"-- newer\n{LUA}"

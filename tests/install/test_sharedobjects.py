@@ -1,4 +1,4 @@
-"""Several sites on one Kubernetes: whoever goes leaves the others what they need."""
+"""Several sites on one Kubernetes: uninstalling one keeps what the others need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.install import clusters, sites
 
 from penstock import errors
-from penstock.install import installers, inventory, kubeadmin, plans, sharedobjects, transactions
+from penstock.install import installers, inventory, kubeadmin, planning, sharedobjects, transactions
 from penstock.kube import kubeconfig
 from penstock.render import rbac
 
@@ -21,12 +21,12 @@ Manifest = dict[str, Any]
 
 
 def roles_of(name: str) -> set[str]:
-    """Paths of a site's own."""
+    """API paths of a site's roles."""
     return {f"{RBAC}/clusterroles/penstockd-{name}", f"{RBAC}/clusterroles/penstock-user-{name}"}
 
 
 class Cluster(clusters.Cluster):
-    """Keeps objects by their paths, and who has said something of each."""
+    """Stores objects by path, with managedFields."""
 
     def __init__(self) -> None:
         super().__init__(kubeconfig.Access(server="http://nowhere"))
@@ -48,19 +48,19 @@ class Cluster(clusters.Cluster):
         return self.objects[path]
 
     def _noted(self, body: Manifest, live: Manifest | None) -> Manifest:
-        """As the API does, with our fields owned by us."""
+        """Update managedFields like the API."""
         known = ((live or {}).get("metadata") or {}).get("managedFields") or []
         mine = {"manager": self.manager, "operation": "Apply"}
         managers = [*(each for each in known if each != mine), mine]
         return {**body, "metadata": {**body["metadata"], "managedFields": managers}}
 
     def roles(self) -> set[str]:
-        """Those that still say something."""
+        """Roles that still have rules."""
         found = (path for path in self.objects if "/clusterroles/" in path)
         return {path for path in found if self.objects[path].get("rules")}
 
     def said(self, path: str) -> Manifest:
-        """An object without the notes on who said what."""
+        """An object without managedFields."""
         found = copy.deepcopy(self.objects[path])
         found["metadata"].pop("managedFields", None)
         return found
@@ -71,8 +71,6 @@ def _is_in(path: str, place: str, plural: str) -> bool:
 
 
 class Site:
-    """One of several sites."""
-
     def __init__(self, root: Path, cluster: Cluster, *, home: str = "") -> None:
         home = home or root.name
         words = f"  namespace: penstock-{home}\n  namespace_pattern: {home}-{{user}}"
@@ -82,7 +80,7 @@ class Site:
         self.cluster.manager = kubeadmin.manager(self.site)
         self.store = inventory.Store(root)
         with self.store.locked():
-            self.planner = plans.Planner(self.site, self.store, self.cluster)
+            self.planner = planning.Planner(self.site, self.store, self.cluster)
         changes, _, made = self.planner._object_changes(sites.known(self.site), inventory.Installed())
         self.run(changes, inventory.Installed(objects=made))
 
@@ -98,12 +96,11 @@ class Site:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """An empty one."""
     return Cluster()
 
 
 def bind(cluster: Cluster, namespace: str) -> None:
-    """What an administrator does for a user."""
+    """Bind our user role, like an administrator."""
     binding = rbac.render_user_binding(rbac.user("alice"))
     binding["metadata"]["namespace"] = namespace
     binding["roleRef"]["name"] = "penstock-user-a"
@@ -111,10 +108,10 @@ def bind(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), ["ab", "ba"], ids=["maker goes", "finder goes"])
-def test_another_sites_rights_are_not_taken_away(
+def test_uninstall_keeps_another_sites_permissions(
     cluster: Cluster, tmp_path: Path, first: str, second: str
 ) -> None:
-    """Each has roles of its own; a class that both name stays, and the plan says for whom."""
+    """Each has its own roles; a class that both use stays, and the plan says for whom."""
     found = {name: Site(tmp_path / name, cluster) for name in "ab"}
     kept = found[first].uninstall()
     assert kept == (f"PriorityClass jobs: applied by others, too: penstock-{second}",)
@@ -125,10 +122,10 @@ def test_another_sites_rights_are_not_taken_away(
 
 
 @pytest.mark.parametrize(("first", "second"), ["ab", "ba"], ids=["maker goes", "finder goes"])
-def test_sites_with_the_same_namespaces_keep_each_others(
+def test_uninstall_keeps_namespaces_shared_with_another_site(
     cluster: Cluster, tmp_path: Path, first: str, second: str
 ) -> None:
-    """penstockd's account, and users' namespaces with quota and policy, whoever had made them."""
+    """Whoever had created them."""
     found = {name: Site(tmp_path / name, cluster, home="all") for name in "ab"}
     wanted = set(found[second].store.installed().objects)
     found[first].uninstall()
@@ -139,10 +136,7 @@ def test_sites_with_the_same_namespaces_keep_each_others(
     assert not [path for path in cluster.objects if path.startswith(RBAC)]
 
 
-def test_where_the_api_does_not_tell_managers_another_sites_binding_counts(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    """It shows that another site is there, and in which namespace its account is."""
+def test_without_managed_fields_bindings_show_other_sites(cluster: Cluster, tmp_path: Path) -> None:
     found = {name: Site(tmp_path / name, cluster, home="all") for name in "ab"}
     for each in cluster.objects.values():
         each["metadata"].pop("managedFields", None)
@@ -153,8 +147,8 @@ def test_where_the_api_does_not_tell_managers_another_sites_binding_counts(
     assert "PriorityClass jobs: other sites may use it: ClusterRoleBinding penstockd-b" in kept
 
 
-def test_a_site_that_is_alone_takes_everything_along(cluster: Cluster, tmp_path: Path) -> None:
-    """Its own bindings keep nothing, nor do those in namespaces that go."""
+def test_last_site_removes_everything(cluster: Cluster, tmp_path: Path) -> None:
+    """Its own bindings keep nothing, nor do those in removed namespaces."""
     one = Site(tmp_path / "a", cluster)
     homes = [each for path, each in cluster.objects.items() if path.startswith("/api/v1/namespaces/a-")]
     bind(cluster, next(each["metadata"]["name"] for each in homes if each["kind"] == "Namespace"))
@@ -162,8 +156,8 @@ def test_a_site_that_is_alone_takes_everything_along(cluster: Cluster, tmp_path:
     assert cluster.roles() == set()
 
 
-def test_a_role_that_an_administrator_gave_to_a_user_stays(cluster: Cluster, tmp_path: Path) -> None:
-    """In a namespace that is not ours to remove."""
+def test_role_bound_by_an_administrator_stays(cluster: Cluster, tmp_path: Path) -> None:
+    """In a namespace that is not ours."""
     one = Site(tmp_path / "a", cluster)
     for number in range(5):
         bind(cluster, f"other-{number}")
@@ -175,19 +169,19 @@ def test_a_role_that_an_administrator_gave_to_a_user_stays(cluster: Cluster, tmp
     assert cluster.roles() == {f"{RBAC}/clusterroles/penstock-user-a"}
 
 
-def test_not_being_allowed_to_look_is_not_seeing_nobody(cluster: Cluster, tmp_path: Path) -> None:
-    """What others could be bound to, or could use, stays; the rest goes."""
+def test_forbidden_lists_keep_what_others_may_use(cluster: Cluster, tmp_path: Path) -> None:
+    """The rest is removed."""
     one = Site(tmp_path / "a", cluster)
     one.cluster.forbidden = "rolebindings"
     kept = one.uninstall()
     assert {words.partition(" ")[0] for words in kept} == {
         "PriorityClass", "Namespace", "ServiceAccount", "ClusterRole",
     }  # fmt: skip
-    assert "cannot be seen (not yours)" in kept[0]
+    assert "cannot find out whether others use it (not yours)" in kept[0]
     assert cluster.roles() == roles_of("a")
 
 
-def test_a_namespace_with_pods_stays(cluster: Cluster, tmp_path: Path) -> None:
+def test_namespace_with_pods_stays(cluster: Cluster, tmp_path: Path) -> None:
     """They may be anybody's."""
     one = Site(tmp_path / "a", cluster)
     cluster.objects["/api/v1/namespaces/penstock-a/pods/x"] = {}
@@ -196,7 +190,7 @@ def test_a_namespace_with_pods_stays(cluster: Cluster, tmp_path: Path) -> None:
 
 
 class Failing(Cluster):
-    """Takes everything but one kind of object."""
+    """Refuses one kind of object."""
 
     def request(self, method: str, path: str, *, body: Any = None) -> Manifest:
         if method == "PATCH" and "clusterrolebindings" in path:
@@ -204,8 +198,7 @@ class Failing(Cluster):
         return super().request(method, path, body=body)
 
 
-def test_a_first_apply_that_fails_leaves_other_sites_their_rights(cluster: Cluster, tmp_path: Path) -> None:
-    """Neither what it has found nor what it has not made."""
+def test_failed_first_apply_keeps_other_sites_permissions(cluster: Cluster, tmp_path: Path) -> None:
     Site(tmp_path / "a", cluster)
     before = {path: cluster.said(path) for path in cluster.objects}
     shared = Failing()
@@ -216,8 +209,8 @@ def test_a_first_apply_that_fails_leaves_other_sites_their_rights(cluster: Clust
     assert {path: cluster.said(path) for path in cluster.objects} == before
 
 
-def test_what_was_not_reached_is_not_undone(cluster: Cluster, tmp_path: Path) -> None:
-    """Saying again what an administrator's object said would make its fields ours."""
+def test_rollback_skips_objects_not_yet_changed(cluster: Cluster, tmp_path: Path) -> None:
+    """Restoring an administrator's object would make its fields ours."""
     shared = Failing()
     shared.objects[CLASS] = {"kind": "PriorityClass", "metadata": {"name": "jobs"}, "value": 1}
     with pytest.raises(errors.InstallError, match="everything is as it was before"):
@@ -225,8 +218,8 @@ def test_what_was_not_reached_is_not_undone(cluster: Cluster, tmp_path: Path) ->
     assert shared.objects == {CLASS: {"kind": "PriorityClass", "metadata": {"name": "jobs"}, "value": 1}}
 
 
-def test_what_an_object_of_somebody_elses_said_is_said_again(cluster: Cluster, tmp_path: Path) -> None:
-    """Applying takes fields over by force: an older role, or one that an administrator wrote."""
+def test_rollback_restores_fields_taken_over_from_others(cluster: Cluster, tmp_path: Path) -> None:
+    """Applying takes fields over by force."""
     path = f"{RBAC}/clusterroles/penstockd-b"
     older = rbac.render_role(name="penstockd-b") | {
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
@@ -238,8 +231,8 @@ def test_what_an_object_of_somebody_elses_said_is_said_again(cluster: Cluster, t
     assert shared.said(path) == older
 
 
-def test_going_back_takes_nothing_that_others_use_by_now(cluster: Cluster, tmp_path: Path) -> None:
-    """A first apply was killed before it had made anything; then another site was installed."""
+def test_rollback_keeps_what_others_use_by_now(cluster: Cluster, tmp_path: Path) -> None:
+    """A first apply was killed before it had created anything; then another site was installed."""
     one = Site(tmp_path / "a", Cluster())
     changes, _, made = one.planner._object_changes(sites.known(one.site), inventory.Installed())
     changes = tuple(msgspec.structs.replace(each, existed=False, found=None) for each in changes)
@@ -258,14 +251,13 @@ def test_going_back_takes_nothing_that_others_use_by_now(cluster: Cluster, tmp_p
     installed = inventory.Installed(objects=made)
     with pytest.raises(KeyboardInterrupt):
         transaction(observe=killed).run((), changes, restart=False, installed=installed)
-    assert "taken back" in transaction().recover()
+    assert "rolled back" in transaction().recover()
     assert cluster.objects == before
 
 
-def test_the_installer_looks_who_uses_what_it_takes_back(
+def test_installer_checks_uses_before_rollback(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it goes back, and not only before it uninstalls."""
     one = Site(tmp_path / "a", cluster)
     monkeypatch.setattr(kubeadmin, "admin", lambda site: one.cluster)
     installer = installers.Installer(one.site)
@@ -276,16 +268,16 @@ def test_the_installer_looks_who_uses_what_it_takes_back(
     assert installer._in_use(made) == {CLASS}
 
 
-def test_the_last_site_leaves_a_class_that_it_had_found(cluster: Cluster, tmp_path: Path) -> None:
-    """It is not ours to remove, and Kubernetes takes no class without a value: going would fail."""
+def test_last_site_keeps_a_class_that_existed_before(cluster: Cluster, tmp_path: Path) -> None:
+    """Kubernetes accepts no class without a value."""
     found = {name: Site(tmp_path / name, cluster) for name in "ab"}
     found["a"].uninstall()
     found["b"].uninstall()
     assert cluster.objects[CLASS]["value"] is not None
 
 
-def test_what_an_administrators_object_said_is_said_again_after_us(cluster: Cluster, tmp_path: Path) -> None:
-    """Our values replaced his; he gets his back, not an object without any, however often we applied."""
+def test_uninstall_restores_values_of_an_administrators_object(cluster: Cluster, tmp_path: Path) -> None:
+    """However often we have applied."""
     path = f"{RBAC}/clusterroles/penstock-user-a"
     his = rbac.render_user_role(name="penstock-user-a") | {
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]

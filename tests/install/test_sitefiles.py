@@ -1,4 +1,4 @@
-"""What a site file renders to: golden files for review, and what an existing Slurm keeps."""
+"""Rendered files of a site: golden files, and what an existing Slurm keeps."""
 
 from __future__ import annotations
 
@@ -56,21 +56,19 @@ def reviewed(name: str, text: str) -> str:
         ("penstock-slurmd@.service", "/etc/systemd/system/penstock-slurmd@.service"),
     ],
 )
-def test_an_existing_slurm_gets_the_reviewed_files(name: str, path: str) -> None:
-    """Byte for byte."""
+def test_golden_files_with_an_existing_slurm(name: str, path: str) -> None:
     text = rendered()[path].decode()
     assert text == reviewed(name, text)
 
 
 @pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "gres.conf"])
-def test_a_managed_slurm_gets_the_reviewed_files(name: str) -> None:
-    """Whole files, with a password that came from a file."""
+def test_golden_files_with_manage_whole(name: str) -> None:
+    """Whole files, with a password from a file."""
     text = rendered(*WHOLE)[f"/etc/slurm/{name}"].decode()
     assert text == reviewed(f"whole-{name}", text)
 
 
-def test_the_objects_are_the_reviewed_ones() -> None:
-    """Namespaces, quotas, policies, classes, roles, volumes, images, the daemon."""
+def test_golden_kubernetes_objects() -> None:
     for name, replacements in (("kubernetes.yaml", ()), ("kubernetes-deployment.yaml", DEPLOYED)):
         site = sites.site(*replacements)
         made = kubeobjects.all_objects(site, sites.known(site).groups)
@@ -78,8 +76,8 @@ def test_the_objects_are_the_reviewed_ones() -> None:
         assert text == reviewed(name, text)
 
 
-def test_a_secret_file_is_closed() -> None:
-    """slurmdbd.conf is SlurmUser's alone."""
+def test_slurmdbd_conf_is_private() -> None:
+    """Readable by SlurmUser only."""
     site = sites.site(*WHOLE)
     files = sitefiles.all_files(site, sites.known(site))
     secret = next(file for file in files if file.path.name == "slurmdbd.conf")
@@ -87,8 +85,8 @@ def test_a_secret_file_is_closed() -> None:
     assert b'StoragePass="from a file"' in secret.content
 
 
-def test_what_jobs_may_not_do_is_told_to_penstockd_and_to_the_compiler() -> None:
-    """Images and directives: who checks a script and who starts it go by the same words."""
+def test_restrictions_of_jobs_reach_penstockd_and_the_compiler() -> None:
+    """Images and directives."""
     files = rendered(("  pod_security: privileged", "  forbidden_directives: [MOUNT]"))
     told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings)
     view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
@@ -97,8 +95,8 @@ def test_what_jobs_may_not_do_is_told_to_penstockd_and_to_the_compiler() -> None
     assert told.pods.allowed_images == ("registry.example.org/",)
 
 
-def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
-    """Also that it is none."""
+def test_allowed_node_requests_reach_penstockd_and_the_compiler() -> None:
+    """An empty list, too."""
     keys = "    mode: check\n    allowed_tolerations: [spot]\n    allowed_node_labels: []\n"
     files = rendered(("    mode: check\n", keys))
     told = msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings).pods
@@ -110,16 +108,15 @@ def test_which_nodes_scripts_may_ask_for_is_told_to_both() -> None:
     assert told.partition("cpu").allowed_tolerations is None
 
 
-def test_penstockd_and_the_compiler_understand_what_is_rendered() -> None:
-    """The settings are settings, and the view is a view."""
+def test_rendered_settings_and_view_can_be_decoded() -> None:
     files = rendered()
     msgspec.json.decode(files["/etc/penstock/penstockd.json"], type=daemon_settings.Settings)
     view = msgspec.json.decode(files["/etc/penstock/site.json"], type=SiteView)
     assert {node.count for node in view.nodes} == {4, 2}
 
 
-def test_what_slurm_conf_defines_is_never_defined_again() -> None:
-    """Its nodes and partitions are left alone; the others are added."""
+def test_nodes_and_partitions_of_slurm_conf_are_not_redefined() -> None:
+    """The others are added."""
     text = rendered()["/etc/slurm/penstock.conf"].decode()
     assert "NodeName=n1" not in text
     assert "NodeName=n3 " in text
@@ -128,8 +125,8 @@ def test_what_slurm_conf_defines_is_never_defined_again() -> None:
     assert "JobSubmitPlugins=throttle,lua" in text
 
 
-def test_the_prolog_knows_where_slurmctld_keeps_its_state() -> None:
-    """From the existing slurm.conf, or Slurm's own default where that is silent; else from the site file."""
+def test_state_dir_of_the_prolog() -> None:
+    """From the existing slurm.conf or Slurm's default, else from the site file."""
     include, whole = sites.site(), sites.site(*WHOLE)
     for site, settings, state in (
         (include, {"statesavelocation": "/srv/ctld"}, "/srv/ctld"),
@@ -144,8 +141,8 @@ def test_the_prolog_knows_where_slurmctld_keeps_its_state() -> None:
         assert f"state={state!r},".encode() in prolog
 
 
-def test_the_sites_own_lua_is_run_first() -> None:
-    """With a job_submit.lua of the site, ours has another name and a third file runs both."""
+def test_sites_lua_runs_first() -> None:
+    """Ours gets another name, and a third file runs both."""
     plain, chained = rendered(), rendered(site_lua=True)
     assert "/etc/slurm/job_submit.penstock.lua" not in plain
     assert chained["/etc/slurm/job_submit.penstock.lua"] == plain["/etc/slurm/job_submit.lua"]
@@ -163,10 +160,8 @@ def test_the_sites_own_lua_is_run_first() -> None:
         ("Epilog", 0, 1, 1, "theirs ours"),
     ],
 )
-def test_hooks_of_the_site_and_ours_are_run_together(
-    tmp_path: Path, kind: str, theirs: int, ours: int, code: int, order: str
-) -> None:
-    """The site's first. Before a job it may say no; after it both are run, and ours is told of a failure."""
+def test_chained_hooks(tmp_path: Path, kind: str, theirs: int, ours: int, code: int, order: str) -> None:
+    """The site's first. A Prolog of the site may refuse; after a job both run, and ours gets the failure."""
     (tmp_path / "d").mkdir()
     for name, result in (("d/theirs", theirs), ("ours", ours)):
         path = tmp_path / name
@@ -181,8 +176,8 @@ def test_hooks_of_the_site_and_ours_are_run_together(
     assert (done.returncode, " ".join(words)) == (code, order)
 
 
-def test_the_reference_is_up_to_date() -> None:
-    """scripts/make_reference.py was run after the schema changed."""
+def test_reference_is_up_to_date() -> None:
+    """See scripts/make_reference.py."""
     folder = ROOT / "docs" / "reference"
     assert (folder / "site.md").read_text() == reference.markdown()
     assert (folder / "site.schema.json").read_text() == reference.json_schema()
@@ -208,8 +203,8 @@ CONF_LINES = st.sampled_from(
 
 
 @given(st.lists(CONF_LINES, max_size=12), st.booleans())
-def test_bridging_slurm_conf_can_be_taken_back(lines: list[str], newline: bool) -> None:
-    """Byte for byte, and doing it twice is doing it once."""
+def test_edit_of_slurm_conf_is_reversible(lines: list[str], newline: bool) -> None:
+    """Byte for byte, and idempotent."""
     text = "\n".join(lines) + ("\n" if newline and lines else "")
     include = "/etc/slurm/penstock.conf"
     once = conffile.bridged(text, include=include, settings=("Epilog",))
@@ -220,8 +215,8 @@ def test_bridging_slurm_conf_can_be_taken_back(lines: list[str], newline: bool) 
     assert not conffile.parse(once, include=lambda name: "").get("Epilog")
 
 
-def test_slurm_conf_is_read_as_slurm_reads_it() -> None:
-    """Continued lines, comments, included files, any case."""
+def test_slurm_conf_is_parsed_like_slurm() -> None:
+    """Continued lines, comments, includes, any case."""
     text = "JOBSUBMITPLUGINS=lua # ours\nNodeName=n[1-2] CPUs=4 \\\n RealMemory=1\ninclude more.conf\n"
     conf = conffile.parse(
         text, include=lambda name: f"PartitionName=p Nodes=n1 Default=YES\nKillWait={name}\n"
@@ -233,15 +228,15 @@ def test_slurm_conf_is_read_as_slurm_reads_it() -> None:
     assert conf.get("killwait") == "more.conf"
 
 
-def test_lines_go_on_as_slurm_has_it() -> None:
-    """Without a space between them, also with blanks behind the backslash, and never out of a comment."""
+def test_continued_lines() -> None:
+    """Joined without a space, with blanks after the backslash, too, but never out of a comment."""
     text = "# old: \\\nKillWait=5\nEpilog=/a/\\  \nb.sh # c\nProlog=/x\\#y # z\nMailProg=/m\\ # c\n1\n"
     found = conffile.parse(text, include=lambda name: "")
     assert found.settings == {"killwait": "5", "epilog": "/a/b.sh", "prolog": "/x#y", "mailprog": "/m1"}
 
 
-def test_all_lines_of_a_replaced_setting_are_put_aside() -> None:
-    """Half of it left would be a line that Slurm does not read."""
+def test_continued_lines_of_a_replaced_setting_are_commented_out() -> None:
+    """The rest would be a line that Slurm cannot read."""
     text = "ClusterName=x\nEpilog=/a/\\\nb.sh\nKillWait=5\n"
     once = conffile.bridged(text, include="/p.conf", settings=("Epilog",))
     assert "\nb.sh" not in once
@@ -249,8 +244,7 @@ def test_all_lines_of_a_replaced_setting_are_put_aside() -> None:
     assert conffile.plain(once, include="/p.conf") == text
 
 
-def test_a_last_line_that_goes_on_does_not_take_our_line_along() -> None:
-    """The include would be part of it, and the bridge not there."""
+def test_include_is_not_joined_to_a_continued_last_line() -> None:
     once = conffile.bridged("KillWait=5 \\\n", include="/p.conf", settings=())
     assert conffile.parse(once, include=lambda name: "Epilog=/ours").get("Epilog") == "/ours"
 
@@ -268,8 +262,8 @@ PartitionName=cpu Nodes=ALL
 """
 
 
-def test_the_view_has_what_slurm_conf_says() -> None:
-    """Partitions, limits, features and GRES of an existing Slurm; and that there may be more."""
+def test_view_has_what_slurm_conf_defines() -> None:
+    """Partitions, limits, features and GRES; it is marked as incomplete."""
     site = sites.site(("    default: true\n", ""))
     conf = conffile.parse(SLURM_CONF, include=lambda name: "")
     view = daemonsettings.view(site, sites.known(site).groups, release=(22, 5), conf=conf)
@@ -283,8 +277,7 @@ def test_the_view_has_what_slurm_conf_says() -> None:
     assert view.nodes[0].features == ("avx", "ib")
 
 
-def test_a_slurm_of_ours_is_known_whole() -> None:
-    """And without slurm.conf an existing one is not."""
+def test_view_is_complete_with_manage_whole() -> None:
     for replacements, complete in ((WHOLE, True), ((), False)):
         site = sites.site(*replacements)
         view = daemonsettings.view(site, sites.known(site).groups, release=(22, 5))
@@ -292,15 +285,15 @@ def test_a_slurm_of_ours_is_known_whole() -> None:
         assert view.partitions["gpu"] == PartitionView(max_time="1:30:00", default=True)
 
 
-def test_the_submit_filter_is_told_where_the_view_is() -> None:
-    """Wherever penstockd's settings are: validate itself looks in the usual place alone."""
+def test_submit_filter_has_the_path_of_the_view() -> None:
+    """By default `validate` looks only in the usual place."""
     files = rendered(("penstockd:\n", "penstockd:\n  submit_filter: true\n  config: /opt/p/penstockd.json\n"))
     assert "/opt/p/site.json" in files
     assert b'local SITE = "/opt/p/site.json"\n' in files["/etc/slurm/cli_filter.lua"]
 
 
-def test_the_memory_of_a_cpu_is_slurms() -> None:
-    """What `penstock explain` shows for a job that asks for none."""
+def test_default_memory_per_cpu() -> None:
+    """As `penstock explain` shows for a job that requests none."""
     site = sites.site(*WHOLE)
     view = daemonsettings.view(site, sites.known(site).groups, release=(22, 5))
     assert f"DefMemPerCPU={view.memory_per_cpu_mib}\n" in rendered(*WHOLE)["/etc/slurm/slurm.conf"].decode()
@@ -314,8 +307,8 @@ def test_the_memory_of_a_cpu_is_slurms() -> None:
         )
 
 
-def test_a_site_file_is_read_with_the_slurm_conf_that_is_there(tmp_path: Path) -> None:
-    """`penstock validate --site site.yaml` knows as much as the view that apply writes."""
+def test_site_file_is_combined_with_the_existing_slurm_conf(tmp_path: Path) -> None:
+    """`penstock validate --site site.yaml` uses the same view as apply writes."""
     text = sites.GOOD.read_text().replace("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf")
     text = text.replace(
         "selector: {pool: small}\n    size: kubernetes", "nodes: s1\n    cpus: 8\n    memory: 8Gi"
@@ -328,21 +321,19 @@ def test_a_site_file_is_read_with_the_slurm_conf_that_is_there(tmp_path: Path) -
     assert view.gres_types == ("gpu", "lscratch")
 
 
-def test_a_file_that_includes_itself_ends() -> None:
-    """Slurm would not start with it; reading it ends all the same."""
+def test_recursive_include_terminates() -> None:
     text = "include me\n"
     assert conffile.parse(text, include=lambda name: text).settings == {}
 
 
-def test_facts_name_the_file_that_is_missing(tmp_path: Path) -> None:
-    """With what to do."""
+def test_missing_slurm_conf_is_reported(tmp_path: Path) -> None:
     site = sites.site(("/etc/slurm/slurm.conf", f"{tmp_path}/slurm.conf"))
     with pytest.raises(errors.UsageError, match=r"cannot read .*slurm\.conf"):
         facts.read_conf(site)
 
 
-def test_quotes_around_a_value_are_not_part_of_it() -> None:
-    """A hook that looked for its folder with them would keep every job waiting."""
+def test_quotes_are_removed_from_values() -> None:
+    """A hook that used them in a path would keep every job waiting."""
     text = 'StateSaveLocation="/var/spool/slurmctld"\nEpilog=/x\n'
     found = conffile.parse(text, include=lambda name: "")
     assert (found.get("StateSaveLocation"), found.get("Epilog")) == ("/var/spool/slurmctld", "/x")

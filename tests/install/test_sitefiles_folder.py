@@ -1,4 +1,4 @@
-"""`penstock render --out`: files below a folder, as closed as they are in place, and nothing outside it."""
+"""`penstock render --out`: files have the modes of the installed ones, and nothing is written outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.install import facts
 
 @pytest.fixture
 def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site whose slurmdbd.conf has a password, and whom nobody has to be asked about."""
+    """A site with a password in slurmdbd.conf that needs no live cluster."""
     text = sites.GOOD.read_text()
     for old, new in WHOLE:
         text = text.replace(old, new)
@@ -32,8 +32,8 @@ def render(site_file: Path, out: Path) -> click.testing.Result:
     return click.testing.CliRunner().invoke(command.render, argv, catch_exceptions=False)
 
 
-def test_a_password_is_written_for_its_owner_alone(site_file: Path, tmp_path: Path) -> None:
-    """Whatever was there before; programs can be run, and all else can be read."""
+def test_password_is_readable_by_its_owner_only(site_file: Path, tmp_path: Path) -> None:
+    """Whatever was there before."""
     out = tmp_path / "deep" / "out"
     for _ in range(2):
         done = render(site_file, out)
@@ -47,8 +47,8 @@ def test_a_password_is_written_for_its_owner_alone(site_file: Path, tmp_path: Pa
         secret.chmod(0o644)
 
 
-def test_a_link_in_a_files_place_is_replaced(site_file: Path, tmp_path: Path) -> None:
-    """What it led to is somebody's."""
+def test_symlink_in_place_of_a_file_is_replaced(site_file: Path, tmp_path: Path) -> None:
+    """Its target is untouched."""
     mine = tmp_path / "mine"
     mine.write_text("precious")
     place = tmp_path / "out" / "etc" / "slurm" / "slurmdbd.conf"
@@ -59,8 +59,7 @@ def test_a_link_in_a_files_place_is_replaced(site_file: Path, tmp_path: Path) ->
     assert not place.is_symlink()
 
 
-def test_a_link_in_a_folders_place_is_refused(site_file: Path, tmp_path: Path) -> None:
-    """By its name, with nothing written behind it."""
+def test_symlink_in_place_of_a_folder_is_refused(site_file: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "etc").symlink_to(tmp_path / "elsewhere")
@@ -69,16 +68,14 @@ def test_a_link_in_a_folders_place_is_refused(site_file: Path, tmp_path: Path) -
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_folder_that_is_itself_a_link_is_the_callers_choice(site_file: Path, tmp_path: Path) -> None:
-    """Only what is below it is looked at."""
+def test_out_may_be_a_symlink_itself(site_file: Path, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "real")
     assert render(site_file, tmp_path / "out").exit_code == 0
     assert (tmp_path / "real" / "kubernetes.yaml").exists()
 
 
-def test_what_cannot_be_written_is_said_in_a_line(site_file: Path, tmp_path: Path) -> None:
-    """A file where a folder has to be."""
+def test_unwritable_file_is_reported_in_one_line(site_file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "etc").write_text("")
     with pytest.raises(errors.UsageError, match=r"cannot write .*out/etc.*: File exists"):

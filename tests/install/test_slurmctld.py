@@ -1,4 +1,4 @@
-"""slurmctld reads its configuration anew: how, and what is said when it does not come up."""
+"""Restart and reconfigure of slurmctld, and the reason when it does not start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FATAL = "[2026-11-17T17:00:00.000] fatal: Invalid partition\n"
 
 
 class Host(Place):
-    """A folder with programs that note their calls, and a log of slurmctld's."""
+    """A folder with programs that record their calls, and slurmctld's log."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(root)
@@ -42,7 +42,7 @@ class Host(Place):
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A slurmctld that can be restarted and is up."""
+    """A running slurmctld that can be restarted."""
     made = Host(tmp_path, monkeypatch)
     made.program("again", "")
     made.program("scontrol", "echo 'Slurmctld(primary) at head is UP'")
@@ -50,21 +50,21 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
-def test_the_reason_is_the_last_fatal_line_of_this_start(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the frame of asterisks that scontrol prints, not an older one; nobody waits for a dead daemon."""
+def test_reason_is_the_last_fatal_line_of_this_start(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not scontrol's frame of asterisks, and not an older line; there is no waiting for a dead daemon."""
     monkeypatch.setattr(slurmctld, "FATAL_SECONDS", 0.1)
     host.program("again", f"printf '{FATAL}' >> {host.log}")
     host.program("scontrol", DOWN)
     began = time.monotonic()
     with pytest.raises(errors.InstallError) as caught:
         slurmctld.Controller(host.site).restart()
-    assert caught.value.message.startswith("slurmctld did not come up: fatal: Invalid partition")
+    assert caught.value.message.startswith("slurmctld did not start: fatal: Invalid partition")
     assert str(host.log) in caught.value.hint
     assert time.monotonic() - began < slurmctld.UP_SECONDS / 2
 
 
-def test_a_restart_that_fails_is_told_with_the_reason_in_the_log(host: Host) -> None:
-    """systemctl says no more than that it failed."""
+def test_failed_restart_is_reported_with_the_reason_in_the_log(host: Host) -> None:
+    """systemctl itself says only that it failed."""
     host.program("again", f"printf '{FATAL}' >> {host.log}; echo 'Job for slurmctld failed.' >&2; exit 1")
     with pytest.raises(errors.InstallError, match="`again slurmctld` failed: fatal: Invalid partition"):
         slurmctld.Controller(host.site).restart()
@@ -73,18 +73,16 @@ def test_a_restart_that_fails_is_told_with_the_reason_in_the_log(host: Host) -> 
         slurmctld.Controller(host.site).restart()
 
 
-def test_without_a_word_in_the_log_scontrols_last_word_counts(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_log_scontrols_message_is_the_reason(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its frame."""
     monkeypatch.setattr(slurmctld, "UP_SECONDS", 0.1)
     host.program("scontrol", DOWN)
-    with pytest.raises(errors.InstallError, match=r"did not come up: Slurmctld\(primary\) at head is DOWN"):
+    with pytest.raises(errors.InstallError, match=r"did not start: Slurmctld\(primary\) at head is DOWN"):
         slurmctld.Controller(host.site).restart()
 
 
-def test_the_way_back_from_a_failed_reconfigure_is_a_restart(host: Host) -> None:
-    """slurmctld may have ended by then."""
+def test_rollback_of_a_failed_reconfigure_restarts(host: Host) -> None:
+    """slurmctld may have ended."""
     controller = slurmctld.Controller(host.site)
     host.program("scontrol", '[ "$1" = ping ] && echo " is UP" || { echo "bad partition" >&2; exit 1; }')
     with pytest.raises(errors.InstallError, match="`scontrol reconfigure` failed: bad partition"):
@@ -112,10 +110,8 @@ def words(plan: plans.Plan) -> list[str]:
         ("  socket:", "  log_level: debug\n  socket:", []),
     ],
 )
-def test_a_change_of_partitions_alone_needs_no_restart(
-    host: Host, old: str, new: str, word: list[str]
-) -> None:
-    """Nodes, GRES and settings do: slurmctld reads them at its start."""
+def test_change_of_partitions_only_reconfigures(host: Host, old: str, new: str, word: list[str]) -> None:
+    """Nodes, GRES and settings need a restart."""
     assert words(host.install()) == ["restart"]
     assert old in host.text
     host.text = host.text.replace(old, new)

@@ -1,4 +1,4 @@
-"""All or nothing, also when we are killed between any two steps."""
+"""Transactions are atomic even if killed between any two steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Manifest = dict[str, Any]
 
 
 class Disk:
-    """A cluster whose objects are a file, so that they outlive whoever is killed."""
+    """A cluster whose objects are in a file and survive a kill."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,7 +51,7 @@ def thing(name: str, value: int) -> Manifest:
 
 
 class World:
-    """Files, objects and a daemon that was restarted so many times."""
+    """Files, objects, and the number of restarts."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
@@ -104,14 +104,14 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Two files and an object, before anything happens."""
+    """Two files and an object."""
     if os.geteuid() != 0:
         pytest.skip("files change owners: needs root")
     return World(tmp_path)
 
 
 def killed_at(step: int, act: Callable[[transactions.Observer], None]) -> bool:
-    """Do it in a child that kills itself at that step; False when there are not so many."""
+    """Run in a child that kills itself at this step; False if there are fewer steps."""
     pid = os.fork()
     if pid == 0:
         left = [step]
@@ -131,18 +131,18 @@ def killed_at(step: int, act: Callable[[transactions.Observer], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def test_what_stays_after_a_failure_is_named(world: World) -> None:
-    """An object that others have come to use meanwhile is not taken from them."""
+def test_what_stays_after_a_rollback_is_reported(world: World) -> None:
+    """An object that others use by now."""
     files, objects = world.plan()
-    restart = mock.Mock(side_effect=(errors.InstallError("slurmctld did not come up"), None))
+    restart = mock.Mock(side_effect=(errors.InstallError("slurmctld did not start"), None))
     transaction = transactions.Transaction(
         world.store, objects=world.disk, restart=restart, in_use=lambda made: {"/new"} & made.keys()
     )
     with pytest.raises(errors.InstallError) as caught:
         transaction.run(files, objects, restart=True, installed=world.installed())
     assert caught.value.message == (
-        "slurmctld did not come up; everything else is as it was before;"
-        " left because others use it: ConfigMap new"
+        "slurmctld did not start; everything else is as it was before;"
+        " kept because others use it: ConfigMap new"
     )
     assert world.disk.read() == {"old": thing("old", 1), "new": thing("new", 1)}
 
@@ -151,52 +151,49 @@ STEPS = 8  # journal, two objects, three files, restart, commit
 
 
 @pytest.mark.parametrize("step", range(STEPS))
-def test_killed_at_any_step_everything_is_as_before_or_as_after(world: World, step: int) -> None:
-    """The next call finds the journal and makes it one of the two, never something between."""
+def test_killed_at_any_step_recovery_restores_or_completes(world: World, step: int) -> None:
     before = world.seen()
     assert killed_at(step, world.run)
     said = world.recover()
     assert not world.store.journal_path.exists()
     if step == STEPS - 1:
-        assert "after it was done" in said
+        assert "after it was complete" in said
         assert world.seen()["files"] == {"changed": ("after", 0o600), "made": ("new", 0o600)}
         assert world.store.installed().objects
     else:
-        assert "taken back" in said
+        assert "rolled back" in said
         assert world.seen() == before
         assert not world.store.installed().objects
 
 
-def test_there_are_no_more_steps_than_were_tried(world: World) -> None:
-    """Or the test above would prove less than it says."""
+def test_all_steps_are_covered(world: World) -> None:
     assert not killed_at(STEPS, world.run)
     assert world.seen()["objects"] == {"new": thing("new", 1), "old": thing("old", 2)}
 
 
 @pytest.mark.parametrize("step", range(7, 10))
-def test_killed_while_going_back_it_goes_back_at_the_next_call(world: World, step: int) -> None:
-    """Going back may be done any number of times."""
+def test_killed_rollback_is_repeated_by_the_next_call(world: World, step: int) -> None:
     before = world.seen()
     tries = iter((True, False))
 
     def restart() -> None:
         if next(tries, False):
-            raise errors.InstallError("slurmctld did not come up")
+            raise errors.InstallError("slurmctld did not start")
 
     assert killed_at(step - 1, lambda observe: world.run(observe, restart))
-    assert "taken back" in world.recover()
+    assert "rolled back" in world.recover()
     assert world.seen() == before
     assert world.recover() == ""
 
 
-def test_when_the_daemon_does_not_come_up_everything_goes_back(world: World) -> None:
-    """And the reason is told."""
+def test_failed_restart_rolls_back(world: World) -> None:
+    """With the reason."""
     before, tries = world.seen(), [0]
 
     def restart() -> None:
         tries[0] += 1
         if tries[0] == 1:
-            raise errors.InstallError("slurmctld did not come up", hint="look at its log")
+            raise errors.InstallError("slurmctld did not start", hint="look at its log")
 
     with pytest.raises(errors.InstallError, match="everything is as it was before") as caught:
         world.run(transactions.ignore, restart)
@@ -206,20 +203,19 @@ def test_when_the_daemon_does_not_come_up_everything_goes_back(world: World) -> 
     assert not world.store.journal_path.exists()
 
 
-def test_a_journal_with_objects_is_not_put_right_without_kubernetes(world: World) -> None:
-    """Its objects would stay for ever, and nobody would know that they are ours."""
+def test_journal_with_objects_needs_kubernetes_for_recovery(world: World) -> None:
+    """Otherwise its objects would stay forever, unrecorded."""
     before = world.seen()
     assert killed_at(STEPS - 2, world.run)
     blind = transactions.Transaction(world.store, objects=None, restart=lambda: None)
-    with pytest.raises(errors.InstallError, match="in Kubernetes must go back") as caught:
+    with pytest.raises(errors.InstallError, match="in Kubernetes must be rolled back") as caught:
         blind.recover()
     assert "--no-kubernetes" in caught.value.hint
-    assert "taken back" in world.recover()
+    assert "rolled back" in world.recover()
     assert world.seen() == before
 
 
-def test_two_calls_do_not_mix(world: World) -> None:
-    """The second is told to wait."""
+def test_second_call_is_refused_while_one_runs(world: World) -> None:
     other = inventory.Store(world.store.directory)
     with (
         world.store.locked(),
@@ -229,8 +225,8 @@ def test_two_calls_do_not_mix(world: World) -> None:
         pass
 
 
-def test_an_object_of_somebody_else_is_given_up_not_removed() -> None:
-    """Applying nothing but the name takes our fields away and leaves theirs."""
+def test_somebody_elses_object_is_given_up_not_removed() -> None:
+    """Applying only the name removes our fields and keeps theirs."""
     assert transactions.identity_of(thing("a", 1)) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""Taking back: when it is refused, in which order it happens, and what stays known of it."""
+"""Uninstall: when it is refused, its order, and what stays recorded."""
 
 from __future__ import annotations
 
@@ -24,23 +24,19 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "pens
     ["echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "exec sleep 30"],
     ids=["no answer", "an answer that does not come"],
 )
-def test_not_knowing_of_jobs_is_not_knowing_of_none(
-    host: Host, program: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is refused, and nothing was changed."""
+def test_unknown_queue_refuses_uninstall(host: Host, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "PING_SECONDS", 0.3)
     host.install()
     before = host.seen()
     host.program("squeue", program)
-    with pytest.raises(errors.InstallError, match="squeue does not say") as caught:
+    with pytest.raises(errors.InstallError, match="cannot list the jobs") as caught:
         host.take_back()
     assert "nothing was changed" in caught.value.hint
     assert host.seen() == before
     assert not host.called("systemctl")
 
 
-def test_jobs_in_bridged_partitions_are_named(host: Host) -> None:
-    """And nothing was changed."""
+def test_jobs_in_bridged_partitions_refuse_uninstall(host: Host) -> None:
     host.install()
     before = host.seen()
     host.program("squeue", f"{SEPARATOR}; echo 17$end; echo 18$end")
@@ -50,8 +46,8 @@ def test_jobs_in_bridged_partitions_are_named(host: Host) -> None:
     assert not host.called("systemctl")
 
 
-def test_jobs_of_partitions_that_left_the_file_since_are_asked_for(host: Host) -> None:
-    """They are still bridged: what is installed counts, not only what the file says today."""
+def test_partitions_removed_from_the_site_file_are_checked_for_jobs(host: Host) -> None:
+    """They are bridged until the next apply."""
     host.text = host.text.replace("  k8s: {", "  older: {nodes: [known]}\n  k8s: {")
     host.install()
     host.text = host.text.replace("  older: {nodes: [known]}\n", "")
@@ -60,8 +56,8 @@ def test_jobs_of_partitions_that_left_the_file_since_are_asked_for(host: Host) -
         host.take_back()
 
 
-def test_an_administrators_own_filters_hide_no_jobs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """squeue takes variables for options, and jobs of others would be left without an Epilog."""
+def test_squeue_variables_hide_no_jobs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """squeue takes environment variables for options."""
     host.install()
     monkeypatch.setenv("SQUEUE_USERS", "root")
     host.program("squeue", f'{SEPARATOR}; test -n "$SQUEUE_USERS" || echo 17$end')
@@ -69,8 +65,7 @@ def test_an_administrators_own_filters_hide_no_jobs(host: Host, monkeypatch: pyt
         host.take_back()
 
 
-def test_where_nothing_was_installed_nothing_is_touched(host: Host) -> None:
-    """No service, no file, no question to Slurm, and it is said."""
+def test_uninstall_of_nothing_changes_nothing(host: Host) -> None:
     mine = Path(host.site.penstockd.libexec) / "penstock_hooks" / "mine.py"
     mine.parent.mkdir(parents=True)
     mine.write_text("")
@@ -83,8 +78,8 @@ def test_where_nothing_was_installed_nothing_is_touched(host: Host) -> None:
     assert not host.store.directory.exists()
 
 
-def test_a_dry_run_says_by_its_status_whether_there_is_something_to_do(host: Host) -> None:
-    """As that of apply does."""
+def test_exit_code_of_a_dry_run(host: Host) -> None:
+    """As that of apply."""
     host.install()
     before = host.seen()
     done = host.uninstalled("--dry-run")
@@ -94,8 +89,7 @@ def test_a_dry_run_says_by_its_status_whether_there_is_something_to_do(host: Hos
     assert not host.calls.exists()
 
 
-def test_a_dry_run_puts_nothing_right_either(host: Host) -> None:
-    """What a killed call left is put right by the next one that may change something."""
+def test_dry_run_does_not_recover(host: Host) -> None:
     host.install()
     journal = transactions.Journal("1", files=[], objects=[], restart=True, last=False)
     host.store.journal_path.write_bytes(msgspec.json.encode(journal))
@@ -106,7 +100,7 @@ def test_a_dry_run_puts_nothing_right_either(host: Host) -> None:
     assert not host.calls.exists()
 
 
-def test_services_are_stopped_after_slurm_is_as_before_and_before_their_units_go(host: Host) -> None:
+def test_services_stop_after_slurm_is_restored_and_before_units_are_removed(host: Host) -> None:
     """systemctl knows no unit whose file is gone."""
     before = host.seen()
     host.install()
@@ -118,8 +112,8 @@ def test_services_are_stopped_after_slurm_is_as_before_and_before_their_units_go
     assert not host.store.directory.exists()
 
 
-def test_services_run_on_when_it_could_not_be_taken_back(host: Host) -> None:
-    """slurmctld does not come up with the old files: everything is as before the call, penstockd, too."""
+def test_services_keep_running_if_uninstall_fails(host: Host) -> None:
+    """Everything is as before, penstockd included."""
     host.install()
     before = host.seen()
     host.program("systemctl", f"[ ! -e {host.etc}/penstock.conf ] && exit 1; exit 0")
@@ -129,8 +123,8 @@ def test_services_run_on_when_it_could_not_be_taken_back(host: Host) -> None:
     assert not [call for call in host.called("systemctl") if call.startswith("disable")]
 
 
-def test_a_service_that_does_not_stop_keeps_its_unit_for_the_next_call(host: Host) -> None:
-    """All else is taken back, and the next call does the rest."""
+def test_service_that_does_not_stop_keeps_its_unit(host: Host) -> None:
+    """All else is uninstalled, and the next call does the rest."""
     before = host.seen()
     host.install()
     host.program("systemctl", '[ "$1" != disable ]')
@@ -145,8 +139,8 @@ def test_a_service_that_does_not_stop_keeps_its_unit_for_the_next_call(host: Hos
     assert not host.store.directory.exists()
 
 
-def test_a_host_without_systemd_has_no_services(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container, where systemctl may be there and answers nobody."""
+def test_host_without_systemd_has_no_services(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, where systemctl may exist."""
     monkeypatch.setattr(installers, "SYSTEMD", host.root / "none")
     before = host.seen()
     host.install()
@@ -155,8 +149,8 @@ def test_a_host_without_systemd_has_no_services(host: Host, monkeypatch: pytest.
     assert host.seen() == before
 
 
-def test_objects_that_are_left_alone_stay_known(host: Host) -> None:
-    """A later call with Kubernetes takes them back; one without has nothing to do."""
+def test_objects_stay_recorded_without_kubernetes(host: Host) -> None:
+    """A later call with Kubernetes removes them."""
     host.install()
     path = "/api/v1/namespaces/penstock-system"
     objects = {path: inventory.ObjectRecord(NAMESPACE)}
@@ -173,8 +167,8 @@ def test_objects_that_are_left_alone_stay_known(host: Host) -> None:
     assert (host.store.installed(), host.calls.read_text()) == (left, calls)
 
 
-def test_a_file_that_was_made_once_comes_back_when_taking_back_fails(host: Host) -> None:
-    """penstockd's kubeconfig is part of the plan like any other file."""
+def test_kubeconfig_is_restored_if_uninstall_fails(host: Host) -> None:
+    """It is part of the plan like any other file."""
     host.install()
     made = host.etc / "made.kubeconfig"
     made.write_text("token")

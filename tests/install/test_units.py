@@ -1,4 +1,4 @@
-"""Rendered systemd units: systemd itself understands them, and they are those of this site."""
+"""Rendered systemd units."""
 
 from __future__ import annotations
 
@@ -31,10 +31,8 @@ def units(*replacements: tuple[str, str]) -> dict[str, str]:
 
 @pytest.mark.needs("systemd-analyze", package="systemd")
 @pytest.mark.parametrize("replacements", [(), ELSEWHERE], ids=["usual", "elsewhere"])
-def test_systemd_understands_what_is_rendered(
-    replacements: tuple[tuple[str, str], ...], tmp_path: Path
-) -> None:
-    """Every unit of the site, with the usual paths and with others: no unknown key, no wrong value."""
+def test_systemd_accepts_the_units(replacements: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
+    """No unknown key, no wrong value."""
     found = units(*replacements)
     assert len(found) == 4
     for name, text in found.items():
@@ -47,8 +45,8 @@ def test_systemd_understands_what_is_rendered(
         assert [line for line in done.stderr.splitlines() if path.name in line] == []
 
 
-def test_units_say_what_the_site_file_says() -> None:
-    """Program, settings, user and slurm.conf; folders that are not below /run are only opened."""
+def test_units_use_the_site_files_values() -> None:
+    """Program, settings, user, slurm.conf, and folders outside /run."""
     text = units(*ELSEWHERE)["penstockd.service"]
     assert "ExecStart=/opt/penstock/bin/penstock daemon --config /opt/penstock/etc/p.json\n" in text
     assert "User=daemon\nEnvironment=SLURM_CONF=/opt/slurm/etc/slurm.conf\n" in text
@@ -58,8 +56,8 @@ def test_units_say_what_the_site_file_says() -> None:
     assert "ReadWritePaths=/opt/penstock/run -/var/lib/penstock/attempts\n" in text
 
 
-def test_daemons_find_a_slurm_that_is_elsewhere() -> None:
-    """systemd's own PATH has the usual folders only; where those are enough nothing is said."""
+def test_path_of_units_includes_commands_dir() -> None:
+    """systemd's PATH has the usual folders only; if they are enough, none is set."""
     found, usual = units(*ELSEWHERE), units()
     for name in found:
         assert "\nEnvironment=PATH=/opt/slurm/bin:/opt/slurm/sbin:/usr/local/sbin:" in found[name]

@@ -1,4 +1,4 @@
-"""The wheel that docs/install.md builds has all that the commands need, and nothing else of the sources."""
+"""The wheel that docs/install.md builds has all that the commands need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "files"
 
 
-def test_every_file_of_the_package_is_in_it(unpacked: Path) -> None:
+def test_wheel_has_every_file_of_the_package(unpacked: Path) -> None:
     """Hooks, units and tables as well as modules."""
     package = ROOT / "src/penstock"
     expected = {
@@ -40,8 +40,7 @@ def test_every_file_of_the_package_is_in_it(unpacked: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--version",), ("-h",), ("validate", "--site", "", "-"), ("init", "-h")])
-def test_it_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) -> None:
-    """In another folder, with nothing of the checkout on the path."""
+def test_wheel_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) -> None:
     argv = (sys.executable, "-P", "-m", "penstock", *words)
     env = {"PYTHONPATH": str(unpacked), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     script = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#K8S_IMAGE=a/b:1\nhostname\n"
@@ -52,8 +51,8 @@ def test_it_works_without_the_sources(unpacked: Path, words: tuple[str, ...]) ->
     assert done.stdout
 
 
-def test_commands_of_the_lab_name_its_distribution(unpacked: Path, tmp_path: Path) -> None:
-    """A site installs penstock alone; who types `penstock lab` there learns what is missing."""
+def test_lab_commands_name_their_distribution(unpacked: Path, tmp_path: Path) -> None:
+    """A site installs penstock only."""
     places = [path for path in sys.path if path.endswith("site-packages")]
     for place in places:
         for package in Path(place).iterdir():

@@ -1,7 +1,6 @@
-"""Accounts and users of the site file in Slurm's accounting: added and set, never removed.
+"""Adds the site file's accounts and users to Slurm's accounting, and sets their limits.
 
-They carry history and money, so taking an installation back leaves them, and whoever is not named in the file
-is never touched. GPU hours are Slurm's own GrpTRESMins.
+They are never removed, as usage is booked on them, and others are never changed. GPU hours are GrpTRESMins.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from penstock.slurm.associations import Association, Limits
 
 
 def wanted(site: Site) -> dict[Association, Limits]:
-    """What the site file says of every account and user."""
+    """Limits of the site file's accounts and users."""
     found: dict[Association, Limits] = {}
     for name, account in site.accounts.items():
         found[name, ""] = _limits(account)
@@ -38,22 +37,20 @@ def _limits(said: Account | User) -> Limits:
 
 
 def plan(site: Site, *, cluster: str) -> tuple[tuple[str, ...], ...]:
-    """Words for sacctmgr that are needed now; none when the site file names no accounts."""
-    goal = wanted(site)
-    if not goal:
+    """Arguments of the sacctmgr commands that are needed."""
+    if not site.accounts:
         return ()
     live = asyncio.run(_accounting(site).of(cluster))
-    return tuple(associations.changes(goal, live, cluster=cluster))
+    return tuple(associations.changes(wanted(site), live, cluster=cluster))
 
 
 def run(site: Site, commands: Sequence[tuple[str, ...]]) -> None:
-    """Do them, one after another."""
     for words in commands:
         asyncio.run(_accounting(site).change(words))
 
 
 def qos_names(site: Site) -> frozenset[str] | None:
-    """Every QOS; None when the accounting does not answer."""
+    """All QOSes; None if the accounting does not answer."""
     try:
         return asyncio.run(_accounting(site).qos_names()) or None
     except errors.SlurmError:

@@ -1,9 +1,9 @@
-"""Records that are lost: what an earlier `apply` has installed is found again by its marks.
+"""Restores lost records: finds what an earlier `apply` has installed.
 
-Files under names that a site may use itself carry a mark (`wellknown.WRITTEN`); all other names are ours
-alone, and count as ours when slurm.conf includes our file. Empty files in place of GPUs may be the site's own
-and are left. With `manage: whole` nothing is adopted: a slurm.conf of ours without records may have been
-rendered and put there by other means, and removing it later would end the site's Slurm.
+Files with names that a site may use itself carry a mark (`wellknown.WRITTEN`). All other names are ours alone
+and count as ours if slurm.conf includes our file. Empty device files of GPUs may be the site's and are left.
+With `manage: whole` nothing is adopted: a slurm.conf of ours without records may have been rendered and
+copied by other means, and removing it later would end the site's Slurm.
 """
 
 from __future__ import annotations
@@ -25,24 +25,22 @@ from penstock.slurm import conffile
 Manifest = dict[str, Any]
 CONTROLLERS = ("kube-controller-manager",)
 NAMED_BY_US = ("ClusterRole", "ClusterRoleBinding", "ServiceAccount")
-"""Kinds that hold nothing of anybody else's: the label is enough to know that they are ours."""
+"""Kinds that are ours if they have our label: they hold nothing of others."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finder:
-    """Looks for what is ours on one site."""
-
     site: Site
     store: inventory.Store
     cluster: kubeadmin.Cluster | None
 
     @property
     def is_lost(self) -> bool:
-        """slurm.conf includes our file, and nothing is known of it."""
+        """Whether slurm.conf includes our file although there are no records."""
         return not self.store.installed().files and self._is_edited(Path(self.site.slurm.conf))
 
     def complete(self, known: facts.Facts, installed: inventory.Installed) -> inventory.Installed:
-        """The records with what is ours and not in them; the same records when nothing is missing."""
+        """The records, completed with files and objects of ours that are missing in them."""
         if self.site.slurm.manage != "include":
             return installed
         is_lost = self.is_lost
@@ -82,7 +80,7 @@ class Finder:
                 yield str(inventory.real(edit.path)), inventory.FileRecord(now, self._plain(now, edit))
 
     def _sites_lua(self, etc: Path) -> inventory.FileState | None:
-        """What was in the place of our chain file: put aside, unless that was overwritten by one of ours."""
+        """The site's job_submit.lua that was moved aside, unless it was overwritten by one of ours."""
         aside = inventory.look(etc / sitefiles.SITE_LUA, self.store)
         return None if aside is None or sitefiles.is_marked(self.store.copy(aside.digest)) else aside
 
@@ -120,7 +118,7 @@ def _has_label(live: Manifest) -> bool:
 
 
 def _is_made_by(live: Manifest, manager: str) -> bool:
-    """Whether nobody else has said anything of it: a namespace may hold more than is ours."""
+    """Whether we are the only field manager: a namespace may be somebody else's."""
     entries = [each for each in live["metadata"].get("managedFields") or () if not each.get("subresource")]
     managers = {str(each.get("manager")) for each in entries} - {*CONTROLLERS}
     return managers == {manager}

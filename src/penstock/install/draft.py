@@ -1,4 +1,4 @@
-"""A first site file by looking: what Slurm and Kubernetes say of themselves, matched node by node."""
+"""Drafts a first site file from what Slurm and Kubernetes report, matched node by node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 from penstock import errors, wording
 from penstock.install import facts, kubeadmin, reach
 from penstock.kube import incluster, kubeconfig
-from penstock.model import resources
 from penstock.model.nodes import Node
 from penstock.render import yamltext
 from penstock.site import nodegroups
@@ -24,16 +23,16 @@ PARTITION = "k8s"
 FIRST_PORT = 17001
 SHOWN = 10
 _GPU = re.compile(r"gpu|/mig-")
-"""Resource names that stand for GPUs: amd.com/gpu, nvidia.com/mig-1g.10gb, gpu.intel.com/i915."""
+"""Resource names of GPUs: amd.com/gpu, nvidia.com/mig-1g.10gb, gpu.intel.com/i915."""
 HEADER = """\
-# One description of this site. Every key is described in docs/reference/site.md.
-# `penstock apply --dry-run` shows what it would change; `penstock doctor` says whether everything agrees.
+# Penstock's site file. docs/reference/site.md describes every key.
+# `penstock apply --dry-run` shows what it would change; `penstock doctor` checks the live site against it.
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What was found."""
+    """What Slurm and Kubernetes report."""
 
     settings: Mapping[str, str]
     """`scontrol show config`."""
@@ -47,7 +46,7 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the administrator adds to it."""
+    """Options of the administrator."""
 
     partition: str = PARTITION
     nas: str = ""
@@ -55,26 +54,26 @@ class Wishes:
     kubeconfig: str = ""
     admin_kubeconfig: str = ""
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Sections with paths other than the usual ones."""
+    """Sections whose values replace drafted ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The file, and what does not match."""
+    """The site file, and what does not match."""
 
     text: str
     matched: tuple[str, ...]
     only_slurm: tuple[str, ...]
     only_kubernetes: tuple[str, ...]
     left_out: tuple[str, ...]
-    """Nodes that both know and whose slurmds cannot run our hooks."""
+    """Nodes on both sides whose slurmds cannot run our hooks."""
     renamed: tuple[tuple[str, str], ...]
-    """Nodes that Slurm and Kubernetes call by different names."""
+    """Nodes with different names in Slurm and Kubernetes."""
     remarks: tuple[str, ...]
 
 
 def look(slurm_conf: str, config: Path) -> Seen:
-    """What Slurm and Kubernetes say; in a pod without that kubeconfig, asked with the pod's rights."""
+    """Ask Slurm and Kubernetes; in a pod without this kubeconfig, with the pod's service account."""
     is_pod = not config.exists() and incluster.is_pod()
     cluster = kubeadmin.Cluster(incluster.load() if is_pod else kubeconfig.load(config))
     slurm = reader.SlurmReader(slurm_conf)
@@ -90,7 +89,6 @@ def look(slurm_conf: str, config: Path) -> Seen:
 
 
 def draft(seen: Seen, wishes: Wishes) -> Draft:
-    """The first site file."""
     known = {member.name: member for member in seen.members}
     both = [node for node in seen.nodes if node.name in known]
     matched = [] if seen.elsewhere else both
@@ -135,7 +133,7 @@ def _document(seen: Seen, wishes: Wishes, groups: Mapping[str, Any]) -> dict[str
 
 
 def _gpu_type(name: str, seen: Seen) -> dict[str, str]:
-    """Kubernetes' name for a type of GPU, where its nodes advertise one other than the usual."""
+    """The resource name of a GPU type if its nodes advertise one that is not the default."""
     members = {member.name: member.allocatable for member in seen.members}
     nodes = [node for node in seen.nodes if node.gpu_type == name and node.name in members]
     found = {
@@ -169,29 +167,25 @@ def _timeouts(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _matched_groups(matched: Sequence[Node], known: Mapping[str, nodegroups.Member]) -> dict[str, Any]:
-    """Nodes that both have, by what Slurm claims of them: that stays as it is."""
-    by_size = lambda node: (*_size(node.amount), node.gpu_type)  # noqa: E731  # used twice
+    """Nodes on both sides, grouped by their size in Slurm, which stays."""
     groups: dict[str, Any] = {}
-    for size, members in itertools.groupby(sorted(matched, key=by_size), key=by_size):
+    for size, members in itertools.groupby(sorted(matched, key=_size), key=_size):
         cpus, memory, gpus, gpu_type = size
-        group: dict[str, Any] = {
-            "nodes": ",".join(node.name for node in members),
-            "cpus": cpus,
-            "memory": f"{memory}Mi",
-        }
-        group |= {"gpus": gpus} if gpus else {}
-        group |= {"gpu_type": gpu_type} if gpu_type else {}
-        groups[f"nodes{len(groups) + 1}"] = group
+        names = ",".join(node.name for node in members)
+        optional = {key: value for key, value in (("gpus", gpus), ("gpu_type", gpu_type)) if value}
+        sizes = {"cpus": cpus, "memory": f"{memory}Mi", **optional}
+        groups[f"nodes{len(groups) + 1}"] = {"nodes": names, **sizes}
     return groups
 
 
-def _size(amount: resources.Amount) -> tuple[int, int, int]:
-    """As a site file writes it: CPUs, MiB, GPUs."""
-    return amount.millicpus // 1000, amount.memory // 2**20, amount.gpus
+def _size(node: Node) -> tuple[int, int, int, str]:
+    """CPUs, MiB, GPUs and their type, as in a site file."""
+    amount = node.amount
+    return amount.millicpus // 1000, amount.memory // 2**20, amount.gpus, node.gpu_type
 
 
 def _virtual_groups(seen: Seen) -> dict[str, Any]:
-    """Kubernetes' nodes that Slurm does not know become Slurm's, with their slurmds on this host."""
+    """Kubernetes' nodes that are not in Slurm, for slurmds on this host."""
     taken = {node.name for node in seen.nodes}
     names = ",".join(sorted(member.name for member in seen.members if member.name not in taken))
     slurmd = {"host": seen.host, "first_port": FIRST_PORT}
@@ -199,8 +193,8 @@ def _virtual_groups(seen: Seen) -> dict[str, Any]:
         raise errors.InstallError(
             "no node can be bridged: slurm.conf defines every node of Kubernetes, and slurmds run on other"
             f" hosts ({wording.some(sorted(seen.elsewhere))}), where hooks cannot reach penstockd's socket",
-            hint="Take the nodes that are to run pods out of slurm.conf, then try again: Penstock defines"
-            " them anew, with slurmds on this host.",
+            hint="Remove the nodes that shall run pods from slurm.conf, then try again: Penstock defines"
+            " them with slurmds on this host.",
         )
     return {"kubernetes": {"nodes": names, "size": "kubernetes", "slurmd": slurmd}} if names else {}
 
@@ -218,16 +212,16 @@ def _remarks(
             f"{node.name}: {each.what} is {each.needed} in Slurm, {each.free} allocatable in Kubernetes"
             for each in short
         ]
-    remarks += _gpus_that_slurm_lacks(matched, known)
+    remarks += _missing_gres(matched, known)
     if not wishes.nas:
-        remarks.append("no NAS named (--nas): output is streamed; no intake, no results folder")
+        remarks.append("no NAS (--nas): output is streamed; no intake, no results folder")
     if not wishes.image:
-        remarks.append("no default image named (--image): every script must say #K8S_IMAGE=…")
+        remarks.append("no default image (--image): every script needs #K8S_IMAGE=…")
     return remarks
 
 
-def _gpus_that_slurm_lacks(matched: Sequence[Node], known: Mapping[str, nodegroups.Member]) -> Iterator[str]:
-    """Nodes with more GPUs in Kubernetes than Slurm knows of: no job could ask for the others."""
+def _missing_gres(matched: Sequence[Node], known: Mapping[str, nodegroups.Member]) -> Iterator[str]:
+    """Nodes with more GPUs in Kubernetes than in Slurm: no job could request the others."""
     found: dict[tuple[int, int], list[str]] = {}
     for node in matched:
         there = known[node.name].allocatable

@@ -1,8 +1,9 @@
-"""What must be known of the live site before a site file can be rendered: gathered once, then passed on."""
+"""Facts of the live site that rendering needs beside the site file."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import pwd
 import re
@@ -20,27 +21,25 @@ from penstock.slurm import conffile, controller
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Release, nodes, and what an existing slurm.conf says without us."""
-
     release: releases.Release
     groups: clusters.Groups
     existing: includes.Existing | None = None
-    """None when slurm.conf is written whole."""
+    """An existing slurm.conf without our include; None with `manage: whole`."""
     conf: conffile.Conf | None = None
-    """All that it says, where it could be read."""
+    """The same, parsed, if it could be read."""
     slurm_uid: int = 0
     site_lua: bool = False
-    """The site has a job_submit.lua of its own."""
+    """Whether the site has its own job_submit.lua."""
     default_partition: str = ""
     password: str = ""
     crash_points: str = ""
-    """Where tests kill the hooks; nowhere at a site."""
+    """Crash points of the hooks, for tests."""
 
 
 def gather(
     site: Site, *, members: Sequence[nodegroups.Member] | None = None, site_lua: bool = False
 ) -> Facts:
-    """The facts about this site; Kubernetes is asked only when the file needs it."""
+    """Gather the facts. Kubernetes is asked only if nodes or their sizes come from there."""
     if members is None:
         members = kubeadmin.members(site) if nodegroups.needs_kubernetes(site) else ()
     conf = read_conf(site) if site.slurm.manage == "include" else None
@@ -58,33 +57,27 @@ def gather(
 
 
 def nodes_and_release(site: Site) -> Facts:
-    """As much as a reader of scripts needs, on any host: neither slurm.conf nor SlurmUser must be there."""
+    """The facts that checking scripts needs, on hosts without slurm.conf or SlurmUser, too."""
     members = kubeadmin.members(site) if nodegroups.needs_kubernetes(site) else ()
-    release = clusters.release_of(site) or releases.OLDEST
-    return Facts(release=release, groups=nodegroups.groups(site, members), conf=_conf_if_there(site))
-
-
-def _conf_if_there(site: Site) -> conffile.Conf | None:
-    if site.slurm.manage != "include":
-        return None
-    try:
-        return read_conf(site)
-    except errors.PenstockError:
-        return None  # another host: its absence makes the view smaller, and that is known
+    release, conf = clusters.release_of(site) or releases.OLDEST, None
+    if site.slurm.manage == "include":
+        with contextlib.suppress(errors.PenstockError):
+            conf = read_conf(site)
+    return Facts(release=release, groups=nodegroups.groups(site, members), conf=conf)
 
 
 def cluster_name(site: Site, known: Facts) -> str:
-    """As slurmdbd knows the cluster: an existing slurm.conf says it, and always in small letters."""
+    """The cluster's name in slurmdbd: that of an existing slurm.conf, in lower case."""
     return ((known.conf.get("ClusterName") if known.conf else "") or site.cluster).lower()
 
 
 def site_name(name: str) -> str:
-    """ClusterName as a site file writes it: in small letters, and as Kubernetes takes it."""
+    """ClusterName in a site file: lower case, valid in Kubernetes."""
     return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "cluster"
 
 
 def existing_from(conf: conffile.Conf, release: releases.Release) -> includes.Existing:
-    """What includes.py must know of it; several programs of one hook are words of one line."""
+    """The settings for includes.py; several programs of one hook are joined by spaces."""
     settings = dict(conf.settings)
     if releases.traits(release).epilogs_add_up:
         lists = [name.lower() for name in includes.LISTS if name.lower() in conf.values]
@@ -93,12 +86,12 @@ def existing_from(conf: conffile.Conf, release: releases.Release) -> includes.Ex
 
 
 def include_path(site: Site) -> Path:
-    """The file that an existing slurm.conf includes."""
+    """Our file, which an existing slurm.conf includes."""
     return Path(site.slurm.conf).parent / "penstock.conf"
 
 
 def read_conf(site: Site) -> conffile.Conf:
-    """slurm.conf as it is without us."""
+    """slurm.conf without our include."""
     path = Path(site.slurm.conf)
     text = conffile.plain(_text(path), include=str(include_path(site)))
     return conffile.parse(text, include=lambda name: _text(path.parent / name))
@@ -110,28 +103,27 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise errors.UsageError(
             f"cannot read {path}: {error.strerror}",
-            hint="`slurm.conf` of the site file names it; with `manage: whole` it is written.",
+            hint="It is `slurm.conf` of the site file; with `manage: whole` Penstock writes it.",
         ) from error
 
 
 def installed_release() -> releases.Release:
-    """(22, 5) from `slurmctld -V`."""
+    """Such as (22, 5), by `slurmctld -V`."""
     try:
         return asyncio.run(controller.release())
     except errors.SlurmError as error:
         raise errors.UsageError(
-            "`slurmctld -V` does not say which Slurm this is",
-            hint='Say it in the site file: release: "22.05".',
+            "`slurmctld -V` does not tell Slurm's release",
+            hint='Write it into the site file: release: "22.05".',
         ) from error
 
 
 def uid_of(user: str) -> int:
-    """The uid of SlurmUser."""
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         raise errors.UsageError(
-            f"there is no user {user} on this host", hint="`slurm.user` of the site file names SlurmUser."
+            f"there is no user {user} on this host", hint="SlurmUser is `slurm.user` of the site file."
         ) from None
 
 
@@ -143,5 +135,5 @@ def _password(site: Site) -> str:
         return Path(name).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise errors.UsageError(
-            f"cannot read {name}: {error.strerror}", hint="`slurm.accounting.password_file` names it."
+            f"cannot read {name}: {error.strerror}", hint="It is `slurm.accounting.password_file`."
         ) from error

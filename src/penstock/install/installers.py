@@ -1,4 +1,4 @@
-"""`penstock apply` and `penstock uninstall`: plan, validate, change, see that slurmctld is up, or go back."""
+"""`penstock apply` and `penstock uninstall`: plan, validate, change, wait for slurmctld, or roll back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from penstock.install import (
     inventory,
     kubeadmin,
     kubeconfigs,
+    planning,
     plans,
     queuedjobs,
     servicefolders,
@@ -31,12 +32,10 @@ from penstock.site.schema import Site
 from penstock.slurm import conffile, controller, reader
 
 SYSTEMD = Path("/run/systemd/system")
-"""There where systemd runs the host, as sd_booted(3) says."""
+"""Exists if the host was booted with systemd, see sd_booted(3)."""
 
 
 class Installer:
-    """One site, one set of records."""
-
     def __init__(
         self,
         site: Site,
@@ -49,26 +48,24 @@ class Installer:
         self.cluster = kubeadmin.admin(site) if kubernetes else None
         self._observe = observe
         self._slurm = reader.SlurmReader(site.slurm.conf)
-        self._planner = plans.Planner(site, self.store, self.cluster, self._unfinished_jobs)
+        self._planner = planning.Planner(site, self.store, self.cluster, self._unfinished_jobs)
 
     def _unfinished_jobs(self) -> tuple[jobs.Job, ...]:
-        """None where there is no slurm.conf yet."""
+        """Empty if there is no slurm.conf yet."""
         return asyncio.run(self._slurm.unfinished()) if Path(self._slurm.slurm_conf).exists() else ()
 
     def recover(self) -> str:
-        """Put right what a killed call left behind."""
+        """Finish or roll back an interrupted call."""
         return self._transaction().recover()
 
     def plan_install(self) -> plans.Plan:
-        """What `apply` would do."""
         return self._planner.install()
 
     def plan_uninstall(self) -> plans.Plan:
-        """What `uninstall` would do."""
         return self._planner.uninstall()
 
     def install(self, plan: plans.Plan) -> None:
-        """Do it; InstallError when it cannot be done, and then nothing has changed."""
+        """Carry out the plan. If it raises InstallError, everything was rolled back."""
         self._run(plan)
         accounts.run(self.site, plan.accounts)
         servicefolders.make_missing(self.site)
@@ -77,10 +74,10 @@ class Installer:
         self._restart_readers({change.path for change in plan.files})
 
     def uninstall(self, plan: plans.Plan) -> None:
-        """Take it back; without a change to make nothing is touched.
+        """Carry out the plan.
 
-        Services are stopped while their units are still there, and only once all else is taken back: until
-        then everything can be as it was. The units are a transaction of their own, for the next call to find.
+        Services are stopped while their units still exist, and only after all else, which until then can be
+        rolled back. The units are a transaction of their own, which the next call can resume.
         """
         if not plan.empty:
             self._require_no_jobs()
@@ -100,19 +97,19 @@ class Installer:
         done = slurmctld.run(argv, slurm_conf=self.site.slurm.conf, seconds=slurmctld.RESTART_SECONDS)
         if done.code != 0:
             raise errors.InstallError(
-                f"Slurm and Kubernetes are as before, but `{' '.join(argv)}` failed: {done.last_line}",
-                hint="Put that right; the next `penstock uninstall` removes the units.",
+                f"Slurm and Kubernetes are restored, but `{' '.join(argv)}` failed: {done.last_line}",
+                hint="Fix that; the next `penstock uninstall` removes the units.",
             )
 
     def _require_no_jobs(self) -> None:
-        """Without its Epilog nobody would wait for a job's pods, and its resources would be given away."""
+        """Without the Epilog Slurm would free a job's resources while its pods still run."""
         wanted = sorted({*clusters.bridged_partitions(self.site), *self._bridged_now()})
         partitions = ",".join(wanted)
         try:
             names = asyncio.run(self._slurm.names_of_jobs_in(wanted, within=controller.PING_SECONDS))
         except errors.SlurmError as error:
             raise errors.InstallError(
-                f"squeue does not say whether jobs are in {partitions}: {error.message}",
+                f"cannot list the jobs in {partitions}: {error.message}",
                 hint="Try again when slurmctld answers; nothing was changed.",
             ) from error
         if names:
@@ -122,21 +119,22 @@ class Installer:
             )
 
     def _bridged_now(self) -> frozenset[str]:
-        """Partitions that what is installed bridges, whatever the site file says today."""
+        """Partitions that are bridged by the present installation, whatever the site file says."""
         view = daemonsettings.view_path(self.site)
         found = queuedjobs.bridged_now(self.store.installed(), self.store, view)
         if found is None:
             raise errors.InstallError(
-                f"the record of {view} cannot be read: which partitions are bridged is unknown",
-                hint="`penstock apply` writes it anew; then try again. Nothing was changed.",
+                f"cannot read the record of {view}, which lists the bridged partitions",
+                hint="`penstock apply` writes it again; then try again. Nothing was changed.",
             )
         return found
 
     def _run(self, plan: plans.Plan) -> None:
         if not plan.files and not plan.objects and not plan.lost_records:
             return
-        transaction = self._transaction(partitions_only=plan.partitions_only)
-        transaction.run(plan.files, plan.objects, restart=plan.restart, installed=plan.installed)
+        self._transaction(partitions_only=plan.partitions_only).run(
+            plan.files, plan.objects, restart=plan.restart, installed=plan.installed
+        )
 
     def _transaction(self, *, partitions_only: bool = False) -> transactions.Transaction:
         controller = slurmctld.Controller(self.site)
@@ -156,10 +154,10 @@ class Installer:
 
     # -- before anything changes -----------------------------------------------------------------------------
     def problems(self, plan: plans.Plan) -> Iterator[str]:
-        """Why the plan cannot work: what Kubernetes, Python and Slurm say to it without changing anything."""
+        """Problems that Kubernetes, Python and Slurm find with the plan in dry runs."""
         for change in plan.objects:
             if change.after is not None and self.cluster is not None:
-                yield from _said(self._dry_run, change)
+                yield from _problem(self._dry_run, self.cluster, change.after)
         contents = {
             change.path: self.store.copy(change.after.digest) for change in plan.files if change.after
         }
@@ -168,23 +166,17 @@ class Installer:
                 compile(content, path, "exec")
         named = Path(self.site.slurm.conf)
         for conf in {str(named), str(inventory.real(named))} & set(contents):
-            yield from _said(self._require_readable, contents, conf)
+            yield from _problem(self._require_readable, contents, conf)
         for line in plan.contradictions:
             yield f"slurmctld would not start: {line}; correct {named}"
 
-    def _dry_run(self, change: transactions.ObjectChange) -> None:
-        manifest = change.after or {}
-        if "namespace" in manifest["metadata"] and self.cluster is not None:
-            home = {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": manifest["metadata"]["namespace"]},
-            }
-            if self.cluster.get(home) is None:
-                return  # its namespace is made by this very plan: the API cannot be asked yet
+    def _dry_run(self, cluster: kubeadmin.Cluster, manifest: dict[str, Any]) -> None:
+        home = manifest["metadata"].get("namespace")
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+        if home is not None and cluster.get(namespace) is None:
+            return  # this plan creates the namespace, so the API cannot check the object yet
         try:
-            if self.cluster is not None:
-                self.cluster.apply(manifest, dry_run=True)
+            cluster.apply(manifest, dry_run=True)
         except errors.KubeUnavailable:
             raise
         except errors.KubeError as error:
@@ -192,7 +184,7 @@ class Installer:
             raise errors.InstallError(f"Kubernetes would refuse {name}: {error.message}") from error
 
     def _require_readable(self, contents: dict[str, bytes], conf: str) -> None:
-        """slurm.conf as it will be, read by a program of Slurm's from another folder."""
+        """Let a program of Slurm's read the planned slurm.conf from another folder."""
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
             moved = {path: str(Path(folder) / Path(path).name) for path in contents}
             for path, content in contents.items():
@@ -206,7 +198,7 @@ class Installer:
 
     # -- daemons ---------------------------------------------------------------------------------------------
     def _restart_readers(self, changed: Collection[str]) -> None:
-        """Daemons whose settings have changed; of intake and collector only what runs."""
+        """Restart daemons whose settings have changed; intake and collector only if they run."""
         site = self.site
         readers = (
             (site.penstockd.config, units.PENSTOCKD),
@@ -221,7 +213,7 @@ class Installer:
             if done.code != 0:
                 raise errors.InstallError(
                     f"installed, but `{' '.join(command)}` failed: {done.last_line}",
-                    hint="Restart it yourself; `penstock doctor` says when all is well.",
+                    hint="Restart it yourself; `penstock doctor` checks the result.",
                 )
 
     def _restarts(self, stale: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -236,32 +228,28 @@ class Installer:
                 yield ("systemctl", "try-restart", *others)
 
     def _roll_out(self, cluster: kubeadmin.Cluster) -> None:
-        """A new pod reads the new settings."""
+        """Restart the Deployment's pod, which reads the new settings."""
         home = self.site.kubernetes.namespace
-        changes = _rolled(time.time())
+        stamp = {wellknown.ANNOTATION_RESTARTED: f"{time.time():.0f}"}
+        changes = {"spec": {"template": {"metadata": {"annotations": stamp}}}}
         cluster.ask(
             lambda kube: kube.patch(kinds.DEPLOYMENTS, changes, namespace=home, name=kubeobjects.ACCOUNT)
         )
 
 
-def _said(check: Callable[..., None], *arguments: object) -> Iterator[str]:
-    """The complaint of a check; nothing when it has none."""
+def _problem(check: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """The error of a check, if any, as one line."""
     try:
         check(*arguments)
     except (errors.InstallError, errors.SlurmError) as error:
         yield f"{error.message}; {error.hint}".removesuffix("; ")
 
 
-def _rolled(at: float) -> dict[str, Any]:
-    stamp = {wellknown.ANNOTATION_RESTARTED: f"{at:.0f}"}
-    return {"spec": {"template": {"metadata": {"annotations": stamp}}}}
-
-
 def require_readable(conf: str) -> None:
-    """Complain when Slurm's own programs cannot read this slurm.conf."""
-    said = asyncio.run(controller.why_unreadable(conf))
-    if said:
+    """Raise InstallError if Slurm's programs cannot read this slurm.conf."""
+    problem = asyncio.run(controller.why_unreadable(conf))
+    if problem:
         raise errors.InstallError(
-            f"Slurm would not read the new slurm.conf: {said}",
-            hint="Correct slurm.conf. Is slurm.release of the site file right?",
+            f"Slurm cannot read the new slurm.conf: {problem}",
+            hint="Correct slurm.conf, and check slurm.release of the site file.",
         )

@@ -1,6 +1,6 @@
-"""What `apply` remembers between calls: which files and objects are ours, and what was there before.
+"""The records of `apply`: which files and objects are ours, and what was there before.
 
-Everything is below one directory that only root can read, for a copy of slurmdbd.conf holds a password.
+They are in one directory that only root can read, since a copy of slurmdbd.conf holds a password.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Manifest = dict[str, Any]
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """A file as it is or shall be: content by the name of its copy, mode, owner."""
+    """Content (by the digest of its copy), mode and owner of a file."""
 
     digest: str
     mode: int
     uid: int
     gid: int
     link: str = ""
-    """What it points to when it is a symbolic link; the rest is then of the file that it leads to."""
+    """The target of a symbolic link; the other fields are then those of the target."""
 
 
 class FileRecord(msgspec.Struct, frozen=True):
-    """A file of ours, and what was there before the first of ours."""
+    """A file of ours, and the file before our first change."""
 
     ours: FileState
     original: FileState | None = None
 
 
 class ObjectRecord(msgspec.Struct, frozen=True):
-    """An object of ours; `existed` when somebody else had made it before."""
+    """An object of ours; `existed` if somebody else had created it before."""
 
     manifest: Manifest
     existed: bool = False
     original: Manifest | None = None
-    """What such an object said where ours says something else; None when it said the same."""
+    """The fields of such an object that ours changes; None if there are none."""
 
 
 class Installed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,14 +56,12 @@ class Installed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transaction: str = ""
     files: dict[str, FileRecord] = {}
     objects: dict[str, ObjectRecord] = {}
-    """By their path in the API."""
+    """By API path."""
     made: list[str] = []
-    """Files that were made once and are not rendered: penstockd's kubeconfig."""
+    """Files that are created once and not rendered: penstockd's kubeconfig."""
 
 
 class Store:
-    """The directory of the records."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.copies = directory / "copies"
@@ -73,7 +71,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, *, read_only: bool = False) -> Iterator[None]:
-        """The records for us alone; made when they are not there, unless nothing may be written."""
+        """Lock the records exclusively; created if missing, unless `read_only`."""
         if read_only and not self.directory.exists():
             yield
             return
@@ -82,9 +80,8 @@ class Store:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise errors.InstallError(
-                    "another `penstock apply` is at work", hint="Wait for it to end."
-                ) from None
+                hint = "Wait for it to end."
+                raise errors.InstallError("another `penstock apply` is running", hint=hint) from None
             try:
                 yield
             finally:
@@ -109,28 +106,26 @@ class Store:
         self.directory.chmod(0o700)
 
     def installed(self) -> Installed:
-        """What is installed; nothing when nothing is."""
         try:
             return msgspec.json.decode(self.installed_path.read_bytes(), type=Installed)
         except FileNotFoundError:
             return Installed()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise errors.InstallError(f"{self.installed_path} cannot be read: {error}") from error
+            raise errors.InstallError(f"cannot read {self.installed_path}: {error}") from error
 
     def note_made(self, path: str) -> None:
-        """Remember a file that uninstalling removes."""
+        """Record a file that `uninstall` shall remove."""
         installed = self.installed()
         noted = msgspec.structs.replace(installed, made=sorted({*installed.made, path}))
         atomic.write(self.installed_path, msgspec.json.encode(noted), mode=0o600)
 
     def keep(self, content: bytes) -> str:
-        """Remember the content, in memory until `save`; its name."""
+        """Keep the content, in memory until `save`; returns its digest."""
         digest = hashlib.sha256(content).hexdigest()
         self._unsaved[digest] = content
         return digest
 
     def copy(self, digest: str) -> bytes:
-        """The content of that name."""
         known = self._unsaved.get(digest)
         if known is not None:
             return known
@@ -138,14 +133,12 @@ class Store:
             return (self.copies / digest).read_bytes()
         except FileNotFoundError:
             raise errors.InstallError(
-                f"{self.copies / digest} is lost, and with it what a file was before",
-                hint="installed.json beside it names the file; bring the copy back from a backup.",
+                f"{self.copies / digest}, the copy of an original file, is missing",
+                hint="installed.json beside it names the file; restore the copy from a backup.",
             ) from None
 
     def save(self, needed: Iterable[str], recorded: Iterable[str]) -> None:
-        """Put contents on the disk: those that are needed to go on or back, and those of records, of which
-        one may have been lost before.
-        """
+        """Write contents to disk: all `needed` ones, and those `recorded` that are still in memory only."""
         self._make()
         for digest in (*needed, *(each for each in recorded if each in self._unsaved)):
             path = self.copies / digest
@@ -153,7 +146,7 @@ class Store:
                 atomic.write(path, self.copy(digest), mode=0o600)
 
     def _remove_if_empty(self) -> None:
-        """Leave nothing behind while nothing is installed."""
+        """Remove the directory if nothing is installed."""
         if self.installed_path.exists() or self.journal_path.exists():
             return
         for path in self.copies.iterdir():
@@ -164,7 +157,7 @@ class Store:
 
 
 def look(path: Path, store: Store) -> FileState | None:
-    """The file as it is now, with its content remembered; None when there is none."""
+    """The present state of a file, with its content kept in the store; None if it does not exist."""
     try:
         content, status = path.read_bytes(), path.stat()
         link = str(path.readlink()) if path.is_symlink() else ""
@@ -176,7 +169,7 @@ def look(path: Path, store: Store) -> FileState | None:
 
 
 def real(path: Path) -> Path:
-    """The file itself, where the path is a symbolic link to it: what is edited stays shared."""
+    """The target of a symbolic link, so that an edited file stays shared; else the path itself."""
     try:
         return path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError) as error:
@@ -184,7 +177,6 @@ def real(path: Path) -> Path:
 
 
 def state_of(content: bytes, *, mode: int, owner: str, store: Store) -> FileState:
-    """A file as it shall be."""
     try:
         entry = pwd.getpwnam(owner)
     except KeyError:
@@ -193,21 +185,16 @@ def state_of(content: bytes, *, mode: int, owner: str, store: Store) -> FileStat
 
 
 def put(path: Path, state: FileState | None, store: Store) -> None:
-    """Make the file what the state says, in one step."""
+    """Give the file this state atomically."""
     if state is None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    if state.link:
-        _put_link(path, state.link)
+    if not state.link:
+        atomic.write(path, store.copy(state.digest), mode=state.mode, owner=(state.uid, state.gid))
         return
-    atomic.write(path, store.copy(state.digest), mode=state.mode, owner=(state.uid, state.gid))
-
-
-def _put_link(path: Path, target: str) -> None:
-    """Under another name first, as files are."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:100]}.") as folder:
-        made = Path(folder) / "link"
-        made.symlink_to(target)
-        made.replace(path)
+        link = Path(folder) / "link"
+        link.symlink_to(state.link)
+        link.replace(path)
     atomic.sync_directory(path.parent)

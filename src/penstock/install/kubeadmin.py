@@ -1,4 +1,4 @@
-"""The cluster as an administrator sees it: any object by its manifest, in a few blocking calls."""
+"""Blocking access to Kubernetes for commands: any object by its manifest."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """One API server, asked with an administrator's rights."""
-
     def __init__(
         self,
         access: kubeconfig.Access,
@@ -33,19 +31,18 @@ class Cluster:
         origin: str = "its kubeconfig",
         renew: str = "",
     ) -> None:
-        """`origin` names where the credentials are, `renew` says how to get new ones."""
+        """`origin` names the source of the credentials, `renew` says how to get new ones."""
         self.manager = manager
-        """Who the fields of what we apply belong to."""
+        """The field manager of what we apply."""
         self._access = dataclasses.replace(access, origin=origin, renew=renew)
 
     def ask(self, question: Callable[[client.KubeClient], Awaitable[T]]) -> T:
-        """The answer to one question."""
         return client.ask(self._access, question)
 
     def items(
         self, kind: kinds.Kind, struct: type[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> tuple[T, ...]:
-        """Everything of a kind, or what the selectors choose."""
+        """All objects of a kind, or those that match the selectors."""
         listed = self.ask(
             lambda kube: lists.everything(
                 kube, kind, struct, namespace=namespace, labels=labels, fields=fields
@@ -54,7 +51,7 @@ class Cluster:
         return listed.items
 
     def get(self, manifest: Manifest) -> Manifest | None:
-        """The live object of that kind and name."""
+        """The live object with this kind and name."""
         kind, home, name = _place(manifest)
         try:
             answer = self.ask(lambda kube: kube.get(kind, namespace=home, name=name))
@@ -62,11 +59,11 @@ class Cluster:
             return None
         found = codec.decode(answer, dict)
         if not isinstance(found.get("metadata"), dict):
-            raise errors.KubeUnavailable(f"the Kubernetes API answered no {manifest['kind']}")
+            raise errors.KubeUnavailable(f"the answer of the Kubernetes API is not a {manifest['kind']}")
         return found
 
     def get_settled(self, manifest: Manifest) -> Manifest | None:
-        """The live object; one that is being deleted is waited for, for nothing can be made in its place."""
+        """The live object, after waiting for a deletion in progress: until then it cannot be created anew."""
         deadline = time.monotonic() + DELETION_SECONDS
         while True:
             live = self.get(manifest)
@@ -74,25 +71,21 @@ class Cluster:
                 return live
             if time.monotonic() > deadline:
                 raise errors.InstallError(
-                    f"{manifest['kind']} {manifest['metadata']['name']} is being deleted for too long",
+                    f"deletion of {manifest['kind']} {manifest['metadata']['name']} takes too long",
                     hint="Look at what is in it, and try again.",
                 )
             time.sleep(POLL_SECONDS)
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Make the object; what the API has made of it."""
         kind, home = kinds.of(manifest), manifest.get("metadata", {}).get("namespace", "")
         answer = self.ask(lambda kube: kube.create(kind, manifest, namespace=home))
         return codec.decode(answer, dict)
 
     def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Make the object what the manifest says (server-side apply), or only ask whether it would.
-
-        A binding keeps its role for ever: one with another role is deleted and made anew.
-        """
+        """Server-side apply. A binding's role is immutable: with another role it is deleted and recreated."""
         if "roleRef" in manifest and self._has_another_role(manifest):
             if dry_run:
-                return manifest  # the API can be asked only when the old one is gone
+                return manifest  # the API can check it only after the old one is gone
             self.delete(manifest)
         kind, home, _ = _place(manifest)
         answer = self.ask(
@@ -107,7 +100,7 @@ class Cluster:
         return live is not None and live.get("roleRef") != manifest["roleRef"]
 
     def delete(self, manifest: Manifest) -> bool:
-        """Remove it; False when it was not there."""
+        """False if it did not exist."""
         kind, home, name = _place(manifest)
         try:
             self.ask(lambda kube: kube.delete(kind, namespace=home, name=name, uid=None))
@@ -117,24 +110,24 @@ class Cluster:
 
 
 def _place(manifest: Manifest) -> tuple[kinds.Kind, str, str]:
-    """Its kind, namespace and name."""
+    """Kind, namespace and name."""
     metadata = manifest["metadata"]
     return kinds.of(manifest), metadata.get("namespace", ""), metadata["name"]
 
 
 def path_of(manifest: Manifest) -> str:
-    """Where the object lives in the API."""
+    """API path."""
     kind, home, name = _place(manifest)
     return kind.path(namespace=home, name=name)
 
 
 def manager(site: Site) -> str:
-    """Each site is a field manager of its own: giving up its fields leaves what another site says."""
+    """One field manager per site: giving up its fields keeps those of another site."""
     return f"{MANAGER}-{site.cluster}"
 
 
 def admin_kubeconfig(site: Site) -> Path:
-    """The kubeconfig of whoever runs the command: the site's, or their own where they may not read that."""
+    """The site's kubeconfig for administrators, or $KUBECONFIG if the caller may not read that."""
     own = os.environ.get(wellknown.ENV_KUBECONFIG, "")
     named = site.kubernetes.admin_kubeconfig or own
     if own and os.geteuid() != 0 and not os.access(named, os.R_OK):
@@ -143,7 +136,7 @@ def admin_kubeconfig(site: Site) -> Path:
 
 
 def admin(site: Site) -> Cluster:
-    """The cluster with the administrator's rights; in a pod without a kubeconfig, with the pod's."""
+    """The cluster with the administrator's permissions, or the pod's in a pod without a kubeconfig."""
     path = admin_kubeconfig(site)
     is_named = site.kubernetes.admin_kubeconfig or os.environ.get(wellknown.ENV_KUBECONFIG)
     if site.kubernetes.access == IN_CLUSTER and not is_named and not path.exists():
@@ -154,18 +147,17 @@ def admin(site: Site) -> Cluster:
 
 
 def as_penstockd(site: Site) -> Cluster:
-    """The cluster with penstockd's rights."""
+    """The cluster with penstockd's permissions."""
     if site.kubernetes.access == IN_CLUSTER:
         folder = site.kubernetes.service_account_dir
         renew = "Restart the pod: it gets a new token."
         return Cluster(incluster.load(Path(folder)), manager=manager(site), origin=folder, renew=renew)
     path = site.kubernetes.kubeconfig
-    renew = f"Remove {path} and run `penstock apply`, which makes a new one; then restart penstockd."
+    renew = f"Remove {path} and run `penstock apply`, which creates a new one; then restart penstockd."
     return Cluster(kubeconfig.load(Path(path)), manager=manager(site), origin=path, renew=renew)
 
 
 def members(site: Site) -> tuple[nodegroups.Member, ...]:
-    """The cluster's nodes, as node groups need them."""
     return members_of(admin(site))
 
 

@@ -1,4 +1,4 @@
-"""penstockd's own kubeconfig: made once from its account's token, never with the administrator's rights."""
+"""penstockd's kubeconfig: created once from its account's token, without the administrator's permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.2
 
 
 def ensure(site: Site, cluster: kubeadmin.Cluster) -> bool:
-    """Make the file that the site file names, unless it is there; True when it was made."""
+    """Create the file if it is missing; True if it was created."""
     path = Path(site.kubernetes.kubeconfig)
     if not is_missing(site):
         return False
@@ -35,7 +35,6 @@ def ensure(site: Site, cluster: kubeadmin.Cluster) -> bool:
 
 
 def render(cluster: dict[str, Any], token: str) -> bytes:
-    """The kubeconfig's text."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -48,7 +47,7 @@ def render(cluster: dict[str, Any], token: str) -> bytes:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the file is byte for byte what we would write with the cluster and token that it has."""
+    """Whether the file is exactly what we would write with its cluster and token."""
     try:
         content = path.read_bytes()
         found = msgspec.json.decode(content)
@@ -58,24 +57,19 @@ def is_ours(path: Path) -> bool:
 
 
 def is_missing(site: Site) -> bool:
-    """Whether there is none where one is needed."""
     return site.kubernetes.access != kubeadmin.IN_CLUSTER and not Path(site.kubernetes.kubeconfig).exists()
 
 
 def planned(site: Site) -> Iterator[tuple[str, str, str]]:
-    """What making it adds, as lines of a plan."""
+    """Lines of a plan for creating it."""
     if is_missing(site):
-        secret = f"{site.kubernetes.namespace}/{ACCOUNT}"
-        yield (
-            "add",
-            "object",
-            f"Secret {secret} (a token that never expires; who deletes it, revokes the token)",
-        )
-        yield "add", "file", f"{site.kubernetes.kubeconfig} (penstockd's, with the token of Secret {secret})"
+        secret = f"Secret {site.kubernetes.namespace}/{ACCOUNT}"
+        yield "add", "object", f"{secret} (a token that never expires; deleting the Secret revokes it)"
+        yield "add", "file", f"{site.kubernetes.kubeconfig} (for penstockd, with the token of {secret})"
 
 
 def _token(site: Site, cluster: kubeadmin.Cluster) -> str:
-    """The token that the cluster writes into the account's Secret."""
+    """Create the account's Secret and wait for the cluster to write the token into it."""
     secret = manifests.token_secret(ACCOUNT, site.kubernetes.namespace)
     cluster.apply(secret)
     deadline = time.monotonic() + TOKEN_SECONDS
@@ -85,13 +79,13 @@ def _token(site: Site, cluster: kubeadmin.Cluster) -> str:
             return base64.b64decode(data["token"]).decode()
         time.sleep(POLL_SECONDS)
     raise errors.InstallError(
-        f"the cluster made no token for the account {ACCOUNT} within {TOKEN_SECONDS:g} s",
-        hint=f"Put a kubeconfig for penstockd at {site.kubernetes.kubeconfig} yourself.",
+        f"the cluster issued no token for the account {ACCOUNT} within {TOKEN_SECONDS:g} s",
+        hint=f"Create {site.kubernetes.kubeconfig} for penstockd yourself.",
     )
 
 
 def _cluster(site: Site) -> dict[str, Any]:
-    """The cluster of the administrator's kubeconfig, with its certificate inside."""
+    """The cluster entry of the administrator's kubeconfig, with its CA certificate inlined."""
     path = kubeadmin.admin_kubeconfig(site)
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
@@ -103,5 +97,5 @@ def _cluster(site: Site) -> dict[str, Any]:
             content = (path.parent / authority).read_bytes()
             found["certificate-authority-data"] = base64.b64encode(content).decode()
     except (OSError, YAMLError, KeyError, TypeError, StopIteration) as error:
-        raise errors.UsageError(f"{path} is not a kubeconfig that can be used: {error}") from error
+        raise errors.UsageError(f"{path} is not a usable kubeconfig: {error}") from error
     return found

@@ -1,7 +1,8 @@
-"""What is still there after `penstock uninstall`: users' data and what runs is nobody's to remove unasked."""
+"""What `penstock uninstall` leaves: users' data and running processes, which it must not remove."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,23 +15,23 @@ from penstock.site.schema import Site
 
 
 def remaining(site: Site, cluster: kubeadmin.Cluster | None) -> Iterator[str]:
-    """A line for each kind, with how to be rid of it; Kubernetes is asked where it may be."""
+    """A line for each kind, with the way to remove it. `cluster` is None if Kubernetes may not be asked."""
     if cluster is not None:
         yield from _namespaces(cluster)
-    there = [str(folder) for folder in _folders(site) if folder.is_dir()]
-    if there:
-        yield f"folders: {', '.join(there)}"
+    folders = [str(folder) for folder in _folders(site) if folder.is_dir()]
+    if folders:
+        yield f"folders: {', '.join(folders)}"
     yield from _daemons(site)
     if site.accounts:
         yield "accounts and users in Slurm's accounting (`sacctmgr`)"
 
 
 def _namespaces(cluster: kubeadmin.Cluster) -> Iterator[str]:
-    """Jobs' namespaces with what users have put there; those of other sites on the same Kubernetes, too."""
+    """Namespaces of jobs, including those of other sites on the same Kubernetes."""
     try:
         found = cluster.items(kinds.NAMESPACES, types.Object)
     except errors.KubeError as error:
-        yield f"namespaces of jobs, if there are any: {error.message}"
+        yield f"namespaces of jobs, if any: {error.message}"
         return
     marks = {wellknown.LABEL_USER_ID, wellknown.LABEL_ACCOUNT}
     names = [each.metadata.name for each in found if marks & each.metadata.labels.keys()]
@@ -50,11 +51,8 @@ def _folders(site: Site) -> Iterator[Path]:
 
 
 def _daemons(site: Site) -> Iterator[str]:
-    try:
+    with contextlib.suppress(OSError, wire.WireError):
         pings.ping(site.penstockd.socket)
-    except (OSError, wire.WireError):
-        pass
-    else:
         yield f"penstockd, which listens on {site.penstockd.socket}: stop it"
     virtual = [
         node for group in site.node_groups.values() if group.slurmd for node in crosschecks.nodes_of(group)

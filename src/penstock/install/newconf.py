@@ -1,4 +1,4 @@
-"""slurm.conf and what it includes, as they are and as a plan would leave them."""
+"""slurm.conf and its includes, before and after a plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ READ_AT_START = ("gres.conf", sitefiles.GRES_INCLUDE, "cgroup.conf")
 
 
 class NewConf:
-    """One plan's."""
-
     def __init__(
         self, conf: Path, files: Sequence[FileChange], links: Mapping[str, str], store: inventory.Store
     ) -> None:
@@ -25,7 +23,7 @@ class NewConf:
 
     @property
     def changes(self) -> bool:
-        """Whether slurmctld would read something else."""
+        """Whether slurm.conf or our include changes."""
         return not self._changed.keys().isdisjoint(
             (str(self._conf), str(self._conf.parent / wellknown.INCLUDE))
         )
@@ -33,8 +31,8 @@ class NewConf:
     def partitions_only(self) -> bool:
         """Whether nothing but partitions changes.
 
-        `scontrol reconfigure` reads their lines anew: one that is new, changed or gone is so at once, in
-        22.05 as in later releases. Nodes and GRES, and PrologSlurmctld, are read at the start only.
+        `scontrol reconfigure` rereads their lines: additions, changes and removals take effect at once, in
+        22.05 as in later releases. Nodes, GRES and PrologSlurmctld are read at the start only.
         """
         if not self.changes or any(Path(path).name in READ_AT_START for path in self._changed):
             return False
@@ -42,7 +40,7 @@ class NewConf:
         return old == conffile.besides_partitions(self._after(str(self._conf)), include=self._after)
 
     def contradictions(self) -> tuple[str, ...]:
-        """For what slurmctld would end at its start, and what Slurm's commands do not mind."""
+        """Contradictions with which slurmctld does not start, although Slurm's commands accept them."""
         if not self.changes:
             return ()
         return conffile.contradictions(self._after(str(self._conf)), include=self._after)

@@ -1,6 +1,6 @@
-"""What a site file says that this host or the cluster does not have: looked up before anything changes.
+"""Checks before any change: does this host, and the cluster, have what the site file names?
 
-Nothing is run that could change anything, and everything is told at once, with its line in the site file.
+The checks change nothing, and report everything at once, with its line in the site file.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from penstock.site.schema import Site
 from penstock.slurm import commands
 
 Mistake = tuple[Place, str, str]
-"""Where in the site file, what was found, what to do."""
+"""Place in the site file, what was found, what to do."""
 SHOWN = 10
 ANSWER_SECONDS = 10.0
 PYTHON = "/usr/bin/python3"
 
 
 class Checks:
-    """What speaks against a plan, gathered to be told at once."""
+    """Objections to a plan, collected to be reported at once."""
 
     def __init__(self, doubts: Iterable[str] = ()) -> None:
         self.doubts = list(doubts)
-        """Whoever knows better may go on."""
+        """--force overrides these."""
         self.faults: list[str] = []
-        """With these it cannot work."""
+        """The plan cannot work with these."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class Checks:
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """An error in here is told with all that was found before."""
+        """Report an error in this context together with all objections so far."""
         try:
             yield
         except errors.PenstockError as error:
@@ -54,20 +54,20 @@ class Checks:
             self.require(force=False)
 
     def require(self, *, force: bool) -> None:
-        """InstallError with everything; with force only when it cannot work."""
+        """Raise InstallError with all objections; with `force` only if there are faults."""
         if self.faults or (self.doubts and not force):
-            hint = "Nothing was changed." + ("" if self.faults else " --force goes on all the same.")
-            head = f"{wording.many(len(self.lines), 'thing')} must be put right first"
+            hint = "Nothing was changed." + ("" if self.faults else " --force overrides this.")
+            head = f"{wording.many(len(self.lines), 'problem')} must be fixed first"
             raise errors.InstallError("\n".join((head, *self.lines)), hint=hint)
 
 
 def checks(site: Site, site_file: Path, *, kubernetes: bool) -> Checks:
-    """What can be known without a plan."""
+    """Checks that need no plan."""
     return Checks(shown(look(site, members(site) if kubernetes else None), site_file))
 
 
 def look(site: Site, members: Sequence[nodegroups.Member] | None) -> Iterator[Mistake]:
-    """Every mistake; `members` are the cluster's nodes, None when nobody could ask."""
+    """All mistakes; `members` are the cluster's nodes, None if unknown."""
     yield from _cluster(site)
     yield from _programs(site)
     yield from _folders(site)
@@ -77,7 +77,7 @@ def look(site: Site, members: Sequence[nodegroups.Member] | None) -> Iterator[Mi
 
 
 def members(site: Site) -> tuple[nodegroups.Member, ...] | None:
-    """The cluster's nodes; None when it cannot be asked, which the plan says."""
+    """The cluster's nodes; None if it does not answer, which the plan reports."""
     try:
         return kubeadmin.members(site)
     except errors.PenstockError:
@@ -85,14 +85,14 @@ def members(site: Site) -> tuple[nodegroups.Member, ...] | None:
 
 
 def shown(mistakes: Iterable[Mistake], site_file: Path) -> tuple[str, ...]:
-    """A line for each, with its place in the file, in the order of the file."""
+    """A line for each mistake, with its position, in the order of the file."""
     document = yamlreader.read(site_file.read_bytes())
     found = sorted(document.find(*mistake) for mistake in mistakes)
     return tuple(finding.shown(str(site_file)) for finding in found)
 
 
 def _cluster(site: Site) -> Iterator[Mistake]:
-    """Pods carry the cluster's name, and slurmctld starts with the state of no other cluster."""
+    """Compare `cluster` with ClusterName: it is a label of pods, and slurmctld refuses another's state."""
     named, where = "", site.slurm.conf
     try:
         if site.slurm.manage == "include":
@@ -101,17 +101,17 @@ def _cluster(site: Site) -> Iterator[Mistake]:
             where = f"{site.slurm.state_dir}/clustername"
             named = Path(where).read_text(encoding="utf-8").strip()
     except (errors.PenstockError, OSError, UnicodeDecodeError):
-        return  # the plan needs slurm.conf, and a new slurmctld has no state
+        return  # the plan reports a missing slurm.conf; a new slurmctld has no state
     if named and facts.site_name(named) != site.cluster:
-        remedy = f"write `cluster: {facts.site_name(named)}`, or name the files of the right Slurm in `slurm`"
-        yield ("cluster",), f"`{site.cluster}`, but {where} is of cluster {named}", remedy
+        remedy = f"write `cluster: {facts.site_name(named)}`, or correct the paths in `slurm`"
+        yield ("cluster",), f"`{site.cluster}`, but {where} belongs to cluster {named}", remedy
 
 
 # -- programs ------------------------------------------------------------------------------------------------
 def _programs(site: Site) -> Iterator[Mistake]:
+    folder = site.slurm.commands_dir
     for name in commands.NEEDED:
-        if not _is_program(str(Path(site.slurm.commands_dir) / name)):
-            folder = site.slurm.commands_dir
+        if not _is_program(f"{folder}/{name}"):
             remedy = "name the folder of Slurm's commands, or install slurm-client"
             yield ("slurm", "commands_dir"), f"there is no {name} in {folder}", remedy
     yield from _command(site.slurm.restart, ("slurm", "restart"), "slurmctld")
@@ -119,11 +119,10 @@ def _programs(site: Site) -> Iterator[Mistake]:
         yield from _command(site.penstockd.restart, ("penstockd", "restart"), "penstockd")
     if site.penstockd.run == "systemd" and not installers.SYSTEMD.is_dir():
         remedy = "write `run: none` and start penstockd yourself, or `run: deployment`"
-        yield ("penstockd", "run"), "`systemd`, but systemd does not run this host", remedy
-    if (site.penstockd.run == "systemd" or site.penstockd.submit_filter) and not _is_program(
-        site.penstockd.program
-    ):
-        remedy = "name the penstock command as `which penstock` shows it"
+        yield ("penstockd", "run"), "`systemd`, but this host does not run systemd", remedy
+    is_used = site.penstockd.run == "systemd" or site.penstockd.submit_filter
+    if is_used and not _is_program(site.penstockd.program):
+        remedy = "write the path that `which penstock` shows"
         yield ("penstockd", "program"), f"there is no program {site.penstockd.program}", remedy
     if site.nas is not None and site.results.hook is not None and not _is_program(site.results.hook):
         yield ("results", "hook"), f"there is no program {site.results.hook}", "install it, or leave it out"
@@ -132,14 +131,14 @@ def _programs(site: Site) -> Iterator[Mistake]:
 
 
 def _command(argv: Sequence[str], place: Place, daemon: str) -> Iterator[Mistake]:
-    """As far as can be told without running it."""
+    """Check a command without running it."""
     name, remedy = argv[0], f"name a command that restarts {daemon}"
     if shutil.which(name) is None:
         yield place, f"there is no program {name}", remedy
     elif Path(name).name == "false":
         yield place, f"`{' '.join(argv)}` always fails", remedy
     elif Path(name).name == "systemctl" and not installers.SYSTEMD.is_dir():
-        yield place, f"`{' '.join(argv)}`, but systemd does not run this host", remedy
+        yield place, f"`{' '.join(argv)}`, but this host does not run systemd", remedy
 
 
 def _is_program(path: str) -> bool:
@@ -155,14 +154,14 @@ def _folders(site: Site) -> Iterator[Mistake]:
         done = subprocess.run(("test", "-d", path), timeout=ANSWER_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         message = f"{path} does not answer within {ANSWER_SECONDS:g} s"
-        yield ("nas", "path"), message, "see that its file server is up"
+        yield ("nas", "path"), message, "check its file server"
         return
     if done.returncode:
         yield ("nas", "path"), f"there is no folder {path} on this host", "mount it, or correct the path"
 
 
 def _qos(site: Site) -> Iterator[Mistake]:
-    """slurmctld does not start with a partition whose QOS the accounting lacks."""
+    """Check partitions' QOSes: slurmctld does not start if one is missing in the accounting."""
     wanted = {name: each.qos for name, each in site.partitions.items() if each.qos}
     known = accounts.qos_names(site) if wanted else None
     for name, qos in wanted.items():
@@ -172,7 +171,7 @@ def _qos(site: Site) -> Iterator[Mistake]:
 
 
 def _nodes(site: Site, members: Sequence[nodegroups.Member]) -> Iterator[Mistake]:
-    """Jobs would wait for a node that Kubernetes lacks; it need not have those of plain partitions."""
+    """Check that Kubernetes has all nodes of bridged partitions."""
     known = {member.name for member in members}
     bridged = {name for each in site.partitions.values() if each.mode != "host" for name in each.nodes}
     for name, group in site.node_groups.items():
@@ -183,7 +182,6 @@ def _nodes(site: Site, members: Sequence[nodegroups.Member]) -> Iterator[Mistake
 
 
 def _remedy(missing: Sequence[str], members: Sequence[nodegroups.Member]) -> str:
-    """Slurm lets a node have another name than its host."""
     for node in missing:
         other = nodegroups.other_name(node, members)
         if other:
@@ -191,4 +189,4 @@ def _remedy(missing: Sequence[str], members: Sequence[nodegroups.Member]) -> str
                 f"Kubernetes calls {node} {other}: "
                 f"write NodeName={other} NodeHostname={node} into slurm.conf, and {other} here"
             )
-    return "correct the names (`kubectl get nodes`), or join them to the cluster first"
+    return "correct the names (see `kubectl get nodes`), or join the nodes to the cluster first"

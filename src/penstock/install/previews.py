@@ -1,4 +1,4 @@
-"""What a site file stands for, before it is installed: as text, below a folder, or against what is live."""
+"""Renders a site file without installing it: as text, into a folder, or compared with the live site."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.site.schema import Site
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preview:
-    """All of a site, or the kinds that were asked for."""
+    """Files, edits and manifests of a site, of the requested kinds."""
 
     site: Site
     own: Sequence[sitefiles.File]
@@ -26,14 +26,14 @@ class Preview:
 
     @property
     def files(self) -> tuple[sitefiles.File, ...]:
-        """Files of ours, and the manifests as one more."""
+        """Files of ours, and one file with all manifests."""
         if not self.manifests:
             return (*self.own,)
         text = yamltext.documents(self.manifests).encode()
         return (*self.own, sitefiles.File(path=Path("kubernetes.yaml"), content=text, kind="kubernetes"))
 
     def differences(self) -> Iterator[tuple[str, str, str]]:
-        """The name of each file and object that is not live as it should be, its text there and here."""
+        """Name, live text and rendered text of each file and object that differs."""
         plain = wording.without_stray_bytes
         texts = {file.path: file.content.decode() for file in self.own}
         texts |= {edit.path: sitefiles.edited(edit) for edit in self.edits}
@@ -49,7 +49,7 @@ class Preview:
                 yield kubeadmin.path_of(manifest), before, yamltext.document(manifest)
 
     def write_below(self, top: Path) -> None:
-        """Closed as they are in place, for one has a password; a link in the folder leads nobody out."""
+        """Write with the modes of the installed files, as one has a password; symlinks are refused."""
         try:
             top.mkdir(parents=True, exist_ok=True)
             for file in self.files:
@@ -57,8 +57,8 @@ class Preview:
                 _make_folders(top, path.parent)
                 atomic.write(path, file.content, mode=file.mode)
         except OSError as error:
-            words = f"cannot write {error.filename}: {error.strerror}"
-            raise errors.UsageError(f"--out {top}: {words}") from error
+            message = f"--out {top}: cannot write {error.filename}: {error.strerror}"
+            raise errors.UsageError(message) from error
 
 
 def preview(site: Site, kinds: Collection[str]) -> Preview:
@@ -72,7 +72,7 @@ def preview(site: Site, kinds: Collection[str]) -> Preview:
 
 
 def _same_keys(live: Any, wanted: Any) -> Any:
-    """Of the live object only what the manifest speaks of."""
+    """The fields of the live object that the manifest has."""
     if isinstance(wanted, dict) and isinstance(live, dict):
         return {key: _same_keys(live[key], value) for key, value in wanted.items() if key in live}
     return live
@@ -83,5 +83,5 @@ def _make_folders(top: Path, folder: Path) -> None:
         if parent == top or not parent.is_relative_to(top):
             continue
         if parent.is_symlink():
-            raise errors.UsageError(f"--out {top}: {parent} is a link", hint="Take an empty folder.")
+            raise errors.UsageError(f"--out {top}: {parent} is a link", hint="Use an empty folder.")
         parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
-"""Jobs in the queue that a plan would harm, and old launchers that they still need.
+"""Queued jobs that a plan would harm, and old launchers that they still need.
 
-Slurm ends the jobs of a partition or node that is no longer in slurm.conf as NODE_FAIL. A job's script is
-stored as it was submitted: the path of the launcher is in its first line, and a job that did not come through
-Penstock's job_submit.lua has none, so that it cannot start in a bridged partition.
+Slurm ends jobs as NODE_FAIL if their partition or node is removed from slurm.conf. A job's script is stored
+as submitted: its first line has the launcher's path if it passed Penstock's job_submit.lua; others cannot
+start in a bridged partition.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from penstock.render import hooks
 from penstock.sbatch import siteviews
 
 SHOWN = 10
+RESUBMIT = "wait for them, or cancel them and submit them again afterwards"
 Ask = Callable[[], tuple[Job, ...]]
-"""The queue; SlurmError when Slurm does not tell."""
+"""Lists the queue; raises SlurmError."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Harm:
-    """What would become of some jobs."""
-
     reason: str
     jobs: tuple[str, ...]
     remedy: str
@@ -40,29 +39,28 @@ class Harm:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """Slurm after the plan."""
+    """State of Slurm after the plan."""
 
     partitions: frozenset[str]
     nodes: frozenset[str]
     bridged: frozenset[str]
     bridged_before: frozenset[str]
     reread: bool
-    """slurmctld reads slurm.conf: what is not in it is gone."""
+    """Whether slurmctld rereads slurm.conf and drops what is no longer in it."""
 
 
 def nobody() -> tuple[Job, ...]:
-    """No Slurm, no jobs."""
     return ()
 
 
 def harms(ask: Ask, outlook: Outlook) -> tuple[Harm, ...]:
-    """Every harm; without an answer of Slurm's that nobody knows is one."""
+    """All harms; if Slurm does not answer, one that says so."""
     if not outlook.reread and outlook.bridged == outlook.bridged_before:
         return ()
     try:
         jobs = ask()
     except errors.SlurmError as error:
-        reason = f"nobody knows which jobs this would harm: {error.message}"
+        reason = f"cannot find out which queued jobs this would harm: {error.message}"
         return (Harm(reason=reason, jobs=(), remedy="try again when slurmctld answers"),)
     found = (*_lost(jobs, outlook), *_stranded(jobs, outlook))
     return tuple(harm for harm in found if harm.jobs)
@@ -73,14 +71,14 @@ def _lost(jobs: Iterable[Job], outlook: Outlook) -> Iterator[Harm]:
         return
     for name in sorted({name for job in jobs for name in job.partitions} - outlook.partitions):
         yield Harm(
-            reason=f"would end as NODE_FAIL, for partition {name} would be gone",
+            reason=f"would end as NODE_FAIL, because partition {name} is removed",
             jobs=_names(job for job in jobs if name in job.partitions),
             remedy=f"keep {name} in the site file until they have ended",
         )
-    gone = sorted({name for job in jobs for name in _meant(job)} - outlook.nodes)
+    gone = sorted({name for job in jobs for name in _nodes(job)} - outlook.nodes)
     yield Harm(
-        reason=f"would end as NODE_FAIL, for their nodes would be gone ({wording.some(gone, SHOWN)})",
-        jobs=_names(job for job in jobs if _meant(job).intersection(gone)),
+        reason=f"would end as NODE_FAIL, because their nodes are removed ({wording.some(gone, SHOWN)})",
+        jobs=_names(job for job in jobs if _nodes(job).intersection(gone)),
         remedy="keep the nodes in the site file until they have ended",
     )
 
@@ -88,20 +86,20 @@ def _lost(jobs: Iterable[Job], outlook: Outlook) -> Iterator[Harm]:
 def _stranded(jobs: Iterable[Job], outlook: Outlook) -> Iterator[Harm]:
     for name in sorted(outlook.bridged - outlook.bridged_before):
         yield Harm(
-            reason=f"in {name} could not start, nor run further steps: submitted before it was bridged",
+            reason=f"in {name} could not start or run more steps: submitted before it was bridged",
             jobs=_names(job for job in jobs if name in job.partitions and not job.prepared),
-            remedy="wait for them, or cancel them and submit them again afterwards",
+            remedy=RESUBMIT,
         )
     for name in sorted((outlook.bridged_before - outlook.bridged) & outlook.partitions):
         yield Harm(
-            reason=f"in {name} could not start: submitted as pods, and it would no longer be bridged",
+            reason=f"in {name} could not start: submitted as pods, but it is no longer bridged",
             jobs=_names(job for job in jobs if name in job.partitions and job.prepared),
-            remedy="wait for them, or cancel them and submit them again afterwards",
+            remedy=RESUBMIT,
         )
 
 
-def _meant(job: Job) -> frozenset[str]:
-    """Nodes that it has, and those it asked for by name."""
+def _nodes(job: Job) -> frozenset[str]:
+    """Allocated nodes, and those requested by name."""
     return frozenset((*job.nodes, *job.required))
 
 
@@ -110,9 +108,7 @@ def _names(jobs: Iterable[Job]) -> tuple[str, ...]:
 
 
 def bridged_now(installed: inventory.Installed, store: inventory.Store, view: str) -> frozenset[str] | None:
-    """Partitions that the installation of now bridges, by the view of the site that it has written; None when
-    that cannot be read: it is another version's, or lost.
-    """
+    """Partitions that are bridged now, by the installed site.json; None if that cannot be read."""
     names = [path for path in installed.files if path == view or Path(path).name == Path(view).name]
     if not names:
         return frozenset()
@@ -125,13 +121,13 @@ def bridged_now(installed: inventory.Installed, store: inventory.Store, view: st
 
 # -- old launchers -------------------------------------------------------------------------------------------
 def old_folders(installed: Iterable[str], goals: Mapping[str, object]) -> tuple[Path, ...]:
-    """Folders that have a launcher of ours and are no longer `penstockd.libexec`."""
+    """Folders with an installed launcher that are no longer `penstockd.libexec`."""
     launchers = (Path(path) for path in installed if path not in goals)
     return tuple(path.parent for path in launchers if path.name == wellknown.LAUNCHER)
 
 
 def users_of(folder: Path, ask: Ask, *, state_dir: Path) -> tuple[str, ...] | None:
-    """Jobs whose stored script starts the launcher there; None when nobody knows."""
+    """Jobs whose stored script starts the launcher in this folder; None if unknown."""
     try:
         return _names(job for job in ask() if job.prepared and _starts(folder, job, state_dir))
     except errors.SlurmError:
@@ -139,14 +135,14 @@ def users_of(folder: Path, ask: Ask, *, state_dir: Path) -> tuple[str, ...] | No
 
 
 def _starts(folder: Path, job: Job, state_dir: Path) -> bool:
-    """slurmctld keeps scripts in its state folder, alike in 22.05, 24.11 and 26.05."""
+    """slurmctld stores scripts in its state folder; the layout is the same in 22.05, 24.11 and 26.05."""
     script = state_dir / f"hash.{job.script_id % 10}" / f"job.{job.script_id}" / "script"
     wanted = f"#!{folder}/{wellknown.LAUNCHER} ".encode()
     try:
         with script.open("rb") as stream:
             return stream.read(len(wanted)) == wanted
     except OSError:
-        return True  # it may
+        return True  # unreadable: assume that it does
 
 
 def launcher_files(

@@ -1,8 +1,8 @@
-"""Which slurmds can work for bridged nodes: those on penstockd's host. Hooks ask it over a unix socket.
+"""Checks that slurmds of bridged nodes run on penstockd's host, since hooks use its unix socket.
 
-Where a slurmd cannot reach penstockd its jobs would be RUNNING without a pod, and its node would be taken
-until the Epilog gives up. And what slurm.conf itself names is run by every slurmd of the cluster: on a host
-without our programs every job would fail, in every partition.
+If a slurmd cannot reach penstockd, its jobs are RUNNING without a pod, and its node is blocked until the
+Epilog gives up. Hooks that slurm.conf itself names are run by every slurmd of the cluster: on a host without
+our programs every job would fail, in every partition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from penstock.site.schema import Site
 
 IsHere = Callable[[str], bool]
 REMEDY = (
-    "Bridge nodes that slurm.conf does not define, with `slurmd: {host: …}` of their node group naming this"
-    " host: their slurmds run here and read a file of their own."
+    "Bridge nodes that slurm.conf does not define, and set `slurmd: {host: …}` of their node group to this"
+    " host: their slurmds then run here and read a file of their own."
 )
 
 
 @functools.cache
 def is_here(name: str) -> bool:
-    """Whether a host's name or address is this machine's."""
+    """Whether a host name or address is this machine's."""
     if name in ("localhost", socket.gethostname()):
         return True
     try:
@@ -37,7 +37,7 @@ def is_here(name: str) -> bool:
 
 
 def _can_listen(family: int, address: object) -> bool:
-    """Only an address of this machine can be listened on."""
+    """Only an address of this machine can be bound."""
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))
@@ -47,7 +47,7 @@ def _can_listen(family: int, address: object) -> bool:
 
 
 def problems(site: Site, known: Facts, here: IsHere = is_here) -> Iterator[str]:
-    """Why the site cannot be bridged as its file says, a sentence for each node group."""
+    """Why the node groups cannot be bridged, a sentence for each."""
     for name, nodes in known.groups.items():
         bridged = {node.name for node in clusters.bridged_nodes(site, {name: nodes})}
         away = [node.name for node in nodes if node.name in bridged and not here(_address(node, known))]
@@ -67,20 +67,20 @@ def _hosts_without_hooks(site: Site, known: Facts, here: IsHere) -> Iterator[str
     if others:
         shared = wording.some(sorted(own & known.conf.nodes))
         yield (
-            f"slurm.conf defines {shared}: to run hooks there it must name them, and {wording.some(others)}"
+            f"slurm.conf defines {shared}: hooks for them must be in slurm.conf, and {wording.some(others)}"
             " on other hosts would run them, too"
         )
 
 
 def require(site: Site, known: Facts, here: IsHere = is_here) -> None:
-    """InstallError unless every slurmd of a bridged node can reach penstockd."""
+    """Raise InstallError unless all slurmds of bridged nodes can reach penstockd."""
     found = list(problems(site, known, here))
     if found:
         raise errors.InstallError("; ".join(found), hint=f"{REMEDY} Nothing was changed.")
 
 
 def _address(node: model.NodeSpec, known: Facts) -> str:
-    """Where slurmctld finds the node's slurmd."""
+    """The address at which slurmctld reaches the node's slurmd."""
     if known.conf is not None and node.name in known.conf.nodes:
         return known.conf.address_of(node.name)
     return node.address or node.host or node.name

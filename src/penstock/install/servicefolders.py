@@ -1,4 +1,4 @@
-"""Folders that Penstock's services need, with their modes and owners: said once for all who need to know."""
+"""Folders that Penstock's services need, with their modes and owners."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROOT = 0
 
 
 def on_nas(site: Site) -> Iterator[tuple[Path, int, int]]:
-    """Folder, mode and owner's uid: everybody drops files into one, results are made in another."""
+    """Folder, mode and owner's uid."""
     if site.nas is not None:
         yield Path(site.nas.path) / site.nas.drop / wellknown.DROP_SUBMIT, 0o1777, ROOT
         yield Path(site.nas.path) / site.nas.results, 0o755, ROOT
 
 
 def local(site: Site) -> Iterator[tuple[Path, int, int]]:
-    """What penstockd leaves for the collector."""
+    """The folders of penstockd's records for the collector."""
     if site.nas is None:
         return
     state, slurm = Path(site.results.state_dir), facts.uid_of(site.slurm.user)
@@ -34,9 +34,7 @@ def local(site: Site) -> Iterator[tuple[Path, int, int]]:
 
 
 def make(folder: Path, mode: int, owner: int) -> None:
-    """The folder with this mode and owner, and what is above it; a link in its place is an error, and one
-    above it, too, where others than root could have put it.
-    """
+    """Create the folder and its parents. Raises OSError if it is a symlink, or below one not made by root."""
     with contextlib.ExitStack() as stack:
         below = _entered(stack, folder.anchor, None)
         for part in folder.parent.parts[1:]:
@@ -47,7 +45,7 @@ def make(folder: Path, mode: int, owner: int) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """A file for everybody to read in a folder that is there; links are followed as `make` does."""
+    """Write a world-readable file into an existing folder; symlinks are treated as in `make`."""
     with contextlib.ExitStack() as stack:
         below = _entered(stack, path.anchor, None)
         for part in path.parent.parts[1:]:
@@ -63,7 +61,7 @@ def _entered(
     through_links: bool = True,
     missing_ok: bool = True,
 ) -> int:
-    """A folder in an open one, made if it is missing."""
+    """Open a folder below an open one, and create it if it is missing."""
     with contextlib.suppress(FileExistsError):
         if below is not None and missing_ok:
             os.mkdir(name, 0o755, dir_fd=below)
@@ -74,19 +72,18 @@ def _entered(
 
 
 def _is_roots(directory: int) -> bool:
-    """Whether nobody else can put something into it."""
+    """Whether only root (or we) can create entries in it."""
     found = os.fstat(directory)
     return found.st_uid in (ROOT, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def missing(site: Site) -> list[tuple[Path, int, int]]:
-    """Those that are not there; a NAS that is not mounted is left alone."""
+    """Missing folders; those on a NAS that is not mounted do not count."""
     nas = Path(site.nas.path) if site.nas is not None else None
     wanted = [*local(site), *(on_nas(site) if nas is not None and nas.is_dir() else ())]
     return [each for each in wanted if not each[0].exists()]
 
 
 def make_missing(site: Site) -> None:
-    """Make them."""
     for folder, mode, owner in missing(site):
         make(folder, mode, owner)

@@ -1,10 +1,9 @@
-"""Objects of ours that others still use when we go: they stay, and the plan says why.
+"""Finds objects of ours that others still use: `uninstall` keeps them, and the plan says why.
 
-Roles, bindings and field managers have the Slurm cluster's name, so those of several sites on one Kubernetes
-are apart. Namespaces, what is in them, and classes of priority and storage have names from site files, which
-may be the same: what another site has applied, too, stays. An API that does not tell who has applied what
-still shows the bindings of other sites. Namespaces are also kept for the pods in them, and roles for whomever
-an administrator has given them to.
+Roles, bindings and field managers are named after the Slurm cluster, so those of several sites on one
+Kubernetes differ. Namespaces, their objects, PriorityClasses and StorageClasses are named in site files and
+may be shared: they stay if another site has applied them, too. An API without managedFields still shows the
+bindings of other sites. Namespaces also stay if they have pods, and roles if an administrator has bound them.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ MOST_NAMES = 3
 
 @dataclasses.dataclass(frozen=True)
 class Uses:
-    """What others do with objects of a site that are about to go."""
+    """Uses by others of objects that are to be removed."""
 
     cluster: kubeadmin.Cluster
     installed: Mapping[str, inventory.ObjectRecord]
-    """All that is the site's own."""
+    """All objects of the site."""
     leaving: Mapping[str, inventory.ObjectRecord]
-    """Of that, what is to be removed."""
+    """Those that are to be removed."""
 
     def reason(self, record: inventory.ObjectRecord) -> str:
-        """Why the object has to stay; nothing when it may go."""
+        """Why the object must stay; empty if it may be removed."""
         kind, name = record.manifest["kind"], record.manifest["metadata"]["name"]
         managers = self._seen("applied by others, too:", lambda: self._other_managers(record.manifest))
         if managers or kind not in ("Namespace", "ServiceAccount", "ClusterRole", *CLASSES):
@@ -50,7 +49,7 @@ class Uses:
         return self._seen("used by", lambda: [each for each, homes in self._other_sites() if home in homes])
 
     def _other_managers(self, manifest: Manifest) -> list[str]:
-        """Sites that have applied the same object and are still there: a site that went has no binding."""
+        """Other sites that have applied the object and still have a binding, so are not uninstalled."""
         live = self.cluster.get(manifest) or {"metadata": {}}
         found = {str(each.get("manager")) for each in live["metadata"].get("managedFields") or ()}
         prefix = f"{kubeadmin.MANAGER}-"
@@ -62,7 +61,7 @@ class Uses:
 
     @functools.cached_property
     def _has_pods(self) -> dict[str, bool]:
-        """The namespaces that would go, each with everything in it."""
+        """Whether pods are in the namespaces that are to be removed."""
         made = [each.manifest for each in self.leaving.values() if not each.existed]
         names = [each["metadata"]["name"] for each in made if each["kind"] == "Namespace"]
         return {name: bool(self.cluster.items(kinds.PODS, types.Object, namespace=name)) for name in names}
@@ -71,10 +70,10 @@ class Uses:
         try:
             return _some(how, look())
         except errors.KubeNotAllowed as error:
-            return f"whether others use it cannot be seen ({error.message})"
+            return f"cannot find out whether others use it ({error.message})"
 
     def _other_sites(self) -> Iterator[tuple[str, set[str]]]:
-        """Bindings of other penstockds, each with the namespaces of their accounts."""
+        """Bindings of other penstockds, with the namespaces of their service accounts."""
         for each in self._cluster_bindings:
             if each["roleRef"]["name"].startswith(rbac.ROLE):
                 homes = {str(subject.get("namespace")) for subject in each.get("subjects") or ()}
@@ -82,14 +81,14 @@ class Uses:
 
     @functools.cached_property
     def _cluster_bindings(self) -> list[Manifest]:
-        """Those that are not ours."""
+        """ClusterRoleBindings that are not ours."""
         kind = kinds.CLUSTER_ROLE_BINDINGS
         found = self.cluster.items(kind, dict)
         return [each for each in found if kind.path(name=each["metadata"]["name"]) not in self.installed]
 
     @functools.cached_property
     def _others(self) -> list[tuple[str, str]]:
-        """Bindings of any kind that are not ours, with the ClusterRole of each."""
+        """All bindings that are not ours, with their ClusterRoles."""
         found = [
             (f"ClusterRoleBinding {x['metadata']['name']}", x["roleRef"]) for x in self._cluster_bindings
         ]
@@ -110,8 +109,6 @@ def used(
     made: Mapping[str, inventory.ObjectRecord],
     installed: Mapping[str, inventory.ObjectRecord],
 ) -> set[str]:
-    """Paths of those of the objects that others use, although they were to be made by us, beside what is
-    installed already: that is no other's.
-    """
+    """Paths of objects that we were to create and that others use by now."""
     uses = Uses(cluster, {**installed, **made}, made)
     return {path for path, record in made.items() if uses.reason(record)}

@@ -1,4 +1,4 @@
-"""Site and facts → every file of an installation: the same input gives the same bytes."""
+"""Site and facts → all files of an installation, deterministically."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ SITE_LUA = "job_submit.site.lua"
 CLI_FILTER = "cli_filter.lua"
 GRES_INCLUDE = "penstock-gres.conf"
 SLURMD_CONF = "penstock-slurmd.conf"
-STATE_SAVE_DEFAULT = "/var/spool"  # Slurm's own, where slurm.conf is silent
+STATE_SAVE_DEFAULT = "/var/spool"  # Slurm's default of StateSaveLocation
 KINDS = ("slurm", "hooks", "penstockd", "units", "kubernetes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class File:
-    """A file to install."""
-
     path: Path
     content: bytes
     mode: int = 0o644
@@ -39,7 +37,7 @@ class File:
 
 
 def all_files(site: Site, facts: Facts) -> tuple[File, ...]:
-    """Everything but the one line that an existing slurm.conf gets."""
+    """All files of ours; edits of the site's files are in `all_edits`."""
     cluster = describe(site, facts)
     found = [*_slurm(site, facts, cluster)]
     if cluster.hooks is not None:
@@ -48,7 +46,6 @@ def all_files(site: Site, facts: Facts) -> tuple[File, ...]:
 
 
 def describe(site: Site, facts: Facts) -> model.SlurmCluster:
-    """The cluster that Slurm's files are rendered from."""
     return clusters.describe(
         site, facts.groups, release=facts.release, existing=facts.existing, password=facts.password
     )
@@ -83,18 +80,18 @@ def _slurm(site: Site, facts: Facts, cluster: model.SlurmCluster) -> Iterator[Fi
 
 
 def _virtual_nodes(cluster: model.SlurmCluster, facts: Facts) -> tuple[model.NodeSpec, ...]:
-    """Nodes that we bring and whose slurmds share a host."""
+    """Nodes that we define and whose slurmds share a host."""
     known = facts.existing.nodes if facts.existing is not None else frozenset()
     return tuple(node for node in cluster.nodes if node.host and node.name not in known)
 
 
 def slurmd_conf(site: Site) -> Path:
-    """What the slurmds of virtual nodes read: slurm.conf, with folders of their own, and our hooks."""
+    """The file that slurmds of virtual nodes read: slurm.conf with their own folders, and our hooks."""
     return Path(site.slurm.conf).parent / SLURMD_CONF
 
 
 def conf_of_slurmds(site: Site, facts: Facts) -> Path:
-    """What the slurmds of bridged nodes are started with."""
+    """The file with which slurmds of bridged nodes are started."""
     cluster = describe(site, facts)
     if facts.existing is not None and not _virtual_nodes(cluster, facts):
         return Path(site.slurm.conf)
@@ -103,7 +100,7 @@ def conf_of_slurmds(site: Site, facts: Facts) -> Path:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A file of the site that includes one of ours, and leaves out the settings that ours makes."""
+    """A file of the site's that gets an include of ours and loses the settings that ours replaces."""
 
     path: Path
     include: Path
@@ -111,7 +108,6 @@ class Edit:
 
 
 def all_edits(site: Site, facts: Facts) -> tuple[Edit, ...]:
-    """What changes in files that are not ours."""
     if facts.existing is None:
         return ()
     conf = Path(site.slurm.conf)
@@ -123,7 +119,7 @@ def all_edits(site: Site, facts: Facts) -> tuple[Edit, ...]:
 
 
 def edited(edit: Edit) -> str:
-    """The file's text as it shall be; what is not there is empty."""
+    """The file's text after the edit; a missing file counts as empty."""
     text = edit.path.read_text(encoding="utf-8", errors="surrogateescape") if edit.path.exists() else ""
     return conffile.bridged(text, include=str(edit.include), settings=edit.settings)
 
@@ -177,33 +173,32 @@ def _hooks(site: Site, facts: Facts) -> Iterator[File]:
 
 
 def state_dir(site: Site, facts: Facts) -> str:
-    """Where slurmctld keeps its state: an existing slurm.conf knows it best."""
+    """StateSaveLocation: that of an existing slurm.conf, else the site file's."""
     if facts.existing is None:
         return site.slurm.state_dir
     return facts.existing.get("StateSaveLocation") or STATE_SAVE_DEFAULT
 
 
 def has_site_lua(site: Site) -> bool:
-    """Whether the site has a job_submit.lua of its own: put aside by `apply`, or still in its place."""
+    """Whether the site has its own job_submit.lua, in its place or moved aside by `apply`."""
     etc = Path(site.slurm.conf).parent
     places = (etc / SITE_LUA, etc / wellknown.JOB_SUBMIT)
     return any(path.exists() and not is_marked_file(path) for path in places)
 
 
 def common_names(site: Site) -> set[Path]:
-    """Files of ours under names that Slurm or PAM gives, so that a site may have its own there."""
+    """Files of ours whose names Slurm or PAM prescribes, so that a site may have its own."""
     etc = Path(site.slurm.conf).parent
     pam_file = (Path(site.slurm.pam_file),) if site.slurm.pam_file is not None else ()
     return {etc / wellknown.JOB_SUBMIT, etc / CLI_FILTER, *pam_file}
 
 
 def is_marked(content: bytes) -> bool:
-    """Whether Penstock has written this; a program's first line is its interpreter."""
+    """Whether one of the first two lines has our mark; a program's first line is its interpreter."""
     return any(wellknown.WRITTEN.encode() in line for line in content.split(b"\n", 2)[:2])
 
 
 def is_marked_file(path: Path) -> bool:
-    """The same of a file; False when there is none."""
     try:
         return is_marked(path.read_bytes())
     except FileNotFoundError:

@@ -1,6 +1,4 @@
-"""slurmctld reads its configuration anew: by a reconfigure where that is enough, else by a restart; when it
-does not come up its own log says why.
-"""
+"""Makes slurmctld reread its configuration, by reconfigure or restart; errors quote its log."""
 
 from __future__ import annotations
 
@@ -18,36 +16,34 @@ from penstock.slurm import commands, controller
 RESTART_SECONDS = 120.0
 UP_SECONDS = 60.0
 FATAL_SECONDS = 5.0
-"""After a fatal error in its log slurmctld has ended; whoever watches it may start it again."""
+"""Grace after a fatal error in slurmctld's log: it has ended, but a supervisor may restart it."""
 POLL_SECONDS = 0.3
 LOG_BYTES = 64 * 1024
 _STAMP = re.compile(r"^\[[^\]]*\]\s*")
 
 
 class Controller:
-    """The site's slurmctld."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
         self._log_start = 0
         self._reconfigure_failed = False
 
     def restart(self) -> None:
-        """Restart it and wait until it answers; InstallError with the reason when it does not."""
+        """Restart slurmctld and wait until it answers. Raises InstallError with the reason."""
         self._log_start = self._log_size()
         argv = self._site.slurm.restart
         done = run(argv, slurm_conf=self._site.slurm.conf, seconds=RESTART_SECONDS)
         if done.code != 0:
             raise errors.InstallError(
                 f"`{' '.join(argv)}` failed: {self._cause(done.last_line)}",
-                hint="`slurm.restart` of the site file is the command that restarts slurmctld.",
+                hint="It is `slurm.restart` of the site file.",
             )
         self._wait()
-        asyncio.run(controller.reconfigure(self._site.slurm.conf))  # slurmds learn of it
+        asyncio.run(controller.reconfigure(self._site.slurm.conf))  # for the slurmds
         self._wait()
 
     def reconfigure(self) -> None:
-        """Let it read partitions anew; once that has failed, the way back is a restart."""
+        """Reread partitions; after a failure, the rollback uses a restart."""
         if self._reconfigure_failed:
             self.restart()
             return
@@ -71,7 +67,7 @@ class Controller:
                 deadline = min(deadline, time.monotonic() + FATAL_SECONDS)
             if time.monotonic() >= deadline:
                 raise errors.InstallError(
-                    f"slurmctld did not come up: {self._cause(problem)}",
+                    f"slurmctld did not start: {self._cause(problem)}",
                     hint=f"Its log is {self._log}, or `journalctl -u slurmctld`.",
                 )
             time.sleep(POLL_SECONDS)
@@ -92,7 +88,7 @@ class Controller:
             return 0
 
     def _logged(self, word: str) -> str:
-        """The last line with this word since it was told to restart."""
+        """The last line of the log with this word since the restart."""
         try:
             with self._log.open("rb") as stream:
                 size = stream.seek(0, 2)
@@ -104,16 +100,16 @@ class Controller:
         return next((_STAMP.sub("", line) for line in reversed(lines) if word in line), "")
 
     def _cause(self, said: str) -> str:
-        """Its own last word; an error in the log may be an old habit of the site's, and is told beside."""
+        """The fatal error in the log, else `said` with the last error, which may be an unrelated one."""
         error = self._logged("error: ")
         beside = f" (last error in its log: {error.partition('error: ')[2]})" if error else ""
         return self._logged("fatal: ") or f"{said}{beside}"
 
 
 def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> commands.Output:
-    """A command of the site's, in the surroundings of Slurm's own."""
-    environment = commands.surroundings(slurm_conf)
+    """Run a command of the site's with the environment of Slurm's commands."""
     try:
+        environment = commands.surroundings(slurm_conf)
         return asyncio.run(commands.output(argv, environment=environment, within=seconds))
     except errors.SlurmUnavailable as error:
         raise errors.InstallError(error.message) from error

@@ -1,10 +1,9 @@
-"""Many changes that happen all or not at all, also when we are killed between any two of them.
+"""All-or-nothing changes of files and objects that survive being killed at any point.
 
-Before the first change everything that it takes to go back is on the disk: copies of all files, the objects
-as they were, and a journal that names them. The commit is one rename, of the new record of what is installed.
-Whoever comes next and finds a journal looks which side of that rename it is on: before it everything goes
-back, after it only the journal goes. A file that somebody has changed since is theirs: it stays, and is
-named.
+Before the first change, all that a rollback needs is on disk: copies of the files, the old objects, and a
+journal that lists them. The commit is the rename of the new installed.json. If the next call finds a journal,
+it rolls back unless that rename has happened; then it only removes the journal. A file that somebody else has
+changed in the meantime is kept and reported.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ NEVER_EMPTY = (
     "PriorityClass", "StorageClass", "PersistentVolume", "PersistentVolumeClaim", "ClusterRoleBinding",
     "DaemonSet", "Deployment",
 )  # fmt: skip
-"""Kinds whose fields nobody can give up: the API takes none without them, or lets nobody change them."""
+"""Kinds whose fields cannot be given up: they are required or immutable."""
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file from one state to another; None is "not there"."""
+    """A change of a file; None: it does not exist."""
 
     path: str
     before: inventory.FileState | None
@@ -39,15 +38,15 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """An object of ours from one manifest to another; None is "none of ours"."""
+    """A change of an object of ours; None: it is not ours."""
 
     path: str
     before: Manifest | None
     after: Manifest | None
     existed: bool = False
-    """Somebody else had it before us: it is never removed."""
+    """Somebody else had created it: it is never removed."""
     found: Manifest | None = None
-    """What somebody else's said before it became ours, where our manifest says something."""
+    """The previous values of somebody else's object in the fields that our manifest sets."""
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -58,12 +57,10 @@ class Journal(msgspec.Struct, frozen=True):
     objects: list[ObjectChange]
     restart: bool
     last: bool
-    """Nothing is installed afterwards: the commit is that the record is gone."""
+    """Nothing is installed afterwards: the commit is the removal of installed.json."""
 
 
 class Objects(Protocol):
-    """What a transaction may ask of Kubernetes."""
-
     def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest: ...
 
     def delete(self, manifest: Manifest) -> bool: ...
@@ -71,33 +68,25 @@ class Objects(Protocol):
 
 Restart = Callable[[], None]
 Observer = Callable[[str], None]
-
-
 InUse = Callable[[Mapping[str, inventory.ObjectRecord]], Collection[str]]
-"""Which of these objects, by their paths, others use by now."""
-
-
+"""Returns the paths of those objects that others use by now."""
 Keep = Callable[[FileChange, inventory.FileState | None], inventory.FileState | None]
-"""What becomes of a file on the way back that somebody has changed since: from its state now."""
+"""Returns what rollback makes of a file that somebody else has changed, given its present state."""
 
 
 def as_it_is(change: FileChange, now: inventory.FileState | None) -> inventory.FileState | None:
-    """It stays whole."""
     return now
 
 
 def ignore(step: str) -> None:
-    """Nobody watches."""
+    pass
 
 
 def nobody(made: Mapping[str, inventory.ObjectRecord]) -> Collection[str]:
-    """Nobody else is there."""
     return ()
 
 
 class Transaction:
-    """One set of changes."""
-
     def __init__(
         self,
         store: inventory.Store,
@@ -115,7 +104,7 @@ class Transaction:
         self._in_use = in_use
         self._keep = keep
         self._begun: set[str] | None = None
-        """Objects, by their paths, that this very call has begun to change; None when nobody knows."""
+        """Paths of objects that this call has begun to change; None if an earlier call was interrupted."""
 
     def run(
         self,
@@ -125,7 +114,7 @@ class Transaction:
         restart: bool,
         installed: inventory.Installed,
     ) -> None:
-        """Make all changes and commit `installed`; when one fails, take all back and say why."""
+        """Make all changes and commit `installed`. If one fails, roll back and raise InstallError."""
         last = not installed.files and not installed.objects
         journal = Journal(uuid.uuid4().hex, list(files), list(objects), restart, last)
         changed = (state for change in files for state in (change.before, change.after))
@@ -135,17 +124,17 @@ class Transaction:
         try:
             self._forward(journal)
         except (errors.PenstockError, OSError) as error:
-            self._back_after(error, journal)
+            self._fail(error, journal)
         self._commit(journal, installed)
 
-    def _back_after(self, error: Exception, journal: Journal) -> NoReturn:
+    def _fail(self, error: Exception, journal: Journal) -> NoReturn:
         said = getattr(error, "message", "") or str(error)
         try:
-            left = self._back(journal)
+            left = self._roll_back(journal)
         except (errors.PenstockError, OSError) as second:
             raise errors.InstallError(
-                f"{said}; going back failed as well: {getattr(second, 'message', second)}",
-                hint="Put that right; the next `penstock apply` or `penstock uninstall` goes back first.",
+                f"{said}; the rollback failed as well: {getattr(second, 'message', second)}",
+                hint="Fix that; the next `penstock apply` or `penstock uninstall` rolls back first.",
             ) from error
         raise errors.InstallError(
             f"{said}; everything{' else' * bool(left)} is as it was before{left}",
@@ -179,32 +168,32 @@ class Transaction:
         self._store.journal_path.unlink()
 
     def recover(self) -> str:
-        """Finish or take back what a call that was killed left; a sentence about it, or nothing."""
+        """Finish or roll back an interrupted call; returns a sentence about it, or an empty string."""
         try:
             journal = msgspec.json.decode(self._store.journal_path.read_bytes(), type=Journal)
         except FileNotFoundError:
             return ""
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise errors.InstallError(f"{self._store.journal_path} cannot be read: {error}") from error
+            raise errors.InstallError(f"cannot read {self._store.journal_path}: {error}") from error
         if self._is_committed(journal):
             self._store.journal_path.unlink()
-            return "an earlier call was cut short after it was done"
+            return "an earlier call was interrupted after it was complete"
         if journal.objects and self._objects is None:
             raise errors.InstallError(
-                "an earlier call was cut short, and what it changed in Kubernetes must go back, too",
-                hint="Call it without --no-kubernetes.",
+                "an earlier call was interrupted, and its changes in Kubernetes must be rolled back, too",
+                hint="Run the command without --no-kubernetes.",
             )
-        left = self._back(journal)
-        return f"an earlier call was cut short: what it had changed was taken back{left}"
+        left = self._roll_back(journal)
+        return f"an earlier call was interrupted: its changes were rolled back{left}"
 
     def _is_committed(self, journal: Journal) -> bool:
         if journal.last:
             return not self._store.installed_path.exists()
         return self._store.installed().transaction == journal.transaction
 
-    def _back(self, journal: Journal) -> str:
-        """A remark on files and objects that stay because they have become somebody else's, too."""
-        left = [file.path for file in reversed(journal.files) if not self._put_back(file)]
+    def _roll_back(self, journal: Journal) -> str:
+        """Returns a remark on files and objects that stay because others changed or use them."""
+        left = [file.path for file in reversed(journal.files) if not self._restore(file)]
         if journal.restart:
             self._restart()
         used = self._made_and_used(journal)
@@ -215,14 +204,15 @@ class Transaction:
             if change.existed and change.before is None:
                 self._give_back(change)
             elif change.path in used:
-                kept.append(_shown(change.after or {}))
+                manifest = change.after or {}
+                kept.append(f"{manifest['kind']} {manifest['metadata']['name']}")
             else:
                 self._apply(change.after, change.before, existed=change.existed)
         self._store.journal_path.unlink()
-        return _named("changed since and left as it is", left) + _named("left because others use it", kept)
+        return _named("kept because changed by others", left) + _named("kept because others use it", kept)
 
-    def _put_back(self, change: FileChange) -> bool:
-        """False when it has become somebody else's."""
+    def _restore(self, change: FileChange) -> bool:
+        """False if somebody else has changed the file."""
         path = Path(change.path)
         now = inventory.look(path, self._store)
         is_known = _content(now) in (_content(change.before), _content(change.after))
@@ -244,7 +234,7 @@ class Transaction:
             self._objects.delete(before)
 
     def _made_and_used(self, journal: Journal) -> Collection[str]:
-        """Of what was to be made what others have come to use, or have made themselves: it stays."""
+        """Paths of objects that were to be created and that others use by now: they stay."""
         made = {
             change.path: inventory.ObjectRecord(change.after)
             for change in journal.objects
@@ -253,7 +243,7 @@ class Transaction:
         return self._in_use(made) if made and self._objects is not None else ()
 
     def _give_back(self, change: ObjectChange) -> None:
-        """Applying took the fields over by force: giving them up would leave the object without them."""
+        """Set the previous values: applying took over the fields, so giving them up would remove them."""
         if self._objects is not None and change.found is not None:
             self._objects.apply(change.found)
 
@@ -266,10 +256,6 @@ def _content(state: inventory.FileState | None) -> str:
     return state.digest if state is not None else ""
 
 
-def _shown(manifest: Manifest) -> str:
-    return f"{manifest['kind']} {manifest['metadata']['name']}"
-
-
 def _named(why: str, left: Sequence[str]) -> str:
     return f"; {why}: {', '.join(left)}" if left else ""
 
@@ -279,7 +265,7 @@ def _digests(states: Iterable[inventory.FileState | None]) -> set[str]:
 
 
 def identity_of(manifest: Manifest) -> Manifest:
-    """The object without anything we say of it: applying this gives up all our fields."""
+    """The object without our fields: applying it gives them all up."""
     metadata = {
         key: manifest["metadata"][key] for key in ("name", "namespace") if key in manifest["metadata"]
     }
@@ -287,12 +273,12 @@ def identity_of(manifest: Manifest) -> Manifest:
 
 
 def part_of(live: Manifest, manifest: Manifest) -> Manifest:
-    """What a live object says where the manifest says something: applying this makes it say that again."""
+    """The live values of the manifest's fields: applying them restores the object."""
     return identity_of(manifest) | _common(live, manifest)
 
 
 def _common(live: Manifest, wanted: Manifest) -> Manifest:
-    """Lists are taken whole."""
+    """Lists are not descended into."""
     both = ((key, live[key], value) for key, value in wanted.items() if live.get(key) is not None)
     return {
         key: _common(one, other) if isinstance(one, dict) and isinstance(other, dict) else one
