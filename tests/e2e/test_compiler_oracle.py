@@ -27,8 +27,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.sbatch import oracle
 
-from penstock.sbatch import compiler, options, oracle
+from penstock.sbatch import compiler, options
 from penstock_lab import testing as lab_testing
 
 PROJECT = Path(__file__).parents[2]

@@ -142,7 +142,7 @@ def test_a_dropped_file_is_held_against_the_site(lab: testing.RunningLab) -> Non
     lab.run_as_user(("python3", "-c", intakes.WRITE, str(lab.place.nas_submit), script, "0", name))
     testing.until(lambda: list(lab.place.nas_drop.glob(f"failed/*/{name}.error.txt")))
     (letter,) = lab.place.nas_drop.glob(f"failed/*/{name}.error.txt")
-    assert "8 GPUs on one node asked for, the largest node has 4" in letter.read_text()
+    assert "8 GPUs on one node requested, the largest node has 4" in letter.read_text()
     testing.until(lambda: name in lab.run_as_user(("penstock", "inbox")).stdout)
 
 

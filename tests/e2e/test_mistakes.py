@@ -73,7 +73,7 @@ def test_a_line_that_only_looks_like_a_directive_is_said_at_sbatch(
     taken = submitted(lab, script, line)
     assert taken.returncode == 0
     assert "warning[almost-directive]" in taken.stderr
-    assert f"write {meant} at the line's start if it is meant" in taken.stderr
+    assert f"if a directive is meant, write {meant} at the start of the line" in taken.stderr
     assert "1 script accepted, 1 warning" in advised(lab, script)
 
 
@@ -82,7 +82,7 @@ def test_what_slurm_does_not_expand_is_said_at_sbatch(lab: Lab, script: Path, li
     """The job would write to a folder with that name."""
     taken = submitted(lab, script, f"#SBATCH {line}")
     assert taken.returncode == 0
-    assert f"Slurm puts nothing in for {what}" in taken.stderr
+    assert f"Slurm does not expand {what}" in taken.stderr
 
 
 @pytest.mark.parametrize("way", ["file", "stdin", "wrap"])

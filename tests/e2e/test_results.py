@@ -192,7 +192,7 @@ def test_streams(ended: dict[str, Ended]) -> None:
     assert (ended["failing"].folder / "stdout.log").read_text() == "out\n"
     assert (ended["failing"].folder / "stderr.log").read_text() == "err\n"
     assert "CANCELLED" in (ended["cancelled"].folder / "stdout.log").read_text()
-    assert "is no amount of memory" in (ended["refused"].folder / "stdout.log").read_text()
+    assert "is not a valid amount of memory" in (ended["refused"].folder / "stdout.log").read_text()
     assert ended["refused"].summary["reason"].startswith("not started: ")
 
 

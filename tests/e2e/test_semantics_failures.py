@@ -73,7 +73,9 @@ def test_an_image_name_that_is_none(lab: Lab) -> None:
     folder = semantics.folder(lab)
     job_id = lab.sbatch("#!/bin/sh\n#K8S_IMAGE=Bad::Name\ntrue\n", "--output=o", cwd=folder)
     assert semantics.record(lab, job_id) == LOST
-    check_words(lab, job_id, folder / "o", "^InvalidImageName: .*Bad::Name|#K8S_IMAGE: .*Name. is no tag")
+    check_words(
+        lab, job_id, folder / "o", "^InvalidImageName: .*Bad::Name|#K8S_IMAGE: .*Name. is not a valid tag"
+    )
 
 
 def test_an_interpreter_that_the_image_lacks(lab: Lab) -> None:

@@ -73,7 +73,7 @@ def test_a_dropped_file_is_refused_with_the_way_out(lab: Lab, outside: Path) -> 
         testing.until(lambda: "lost.sh.error.txt" in intake.filed("failed"))
         letter = intake.filed("failed")["lost.sh.error.txt"].read_text()
     assert f"error[missing-workdir]: pods do not see {outside}: sbatch refuses the job" in letter
-    assert f"submit from a folder under {lab.place.nas}, or name one with --chdir" in letter
+    assert f"submit from a folder under {lab.place.nas}, or use --chdir" in letter
 
 
 def test_validate_says_the_same(lab: Lab, outside: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_time_in_a_site_file_that_is_none(folder: Path, name: str) -> None:
     (folder / "s.toml").write_text('[partitions.gpu]\nmax_time = "2h"\n')
     result = run(validate.validate, "--site", name, "a.sh")
     assert isinstance(result.exception, errors.UsageError)
-    assert result.exception.message == f"{name}: max_time of partition gpu: '2h' is no time limit"
+    assert result.exception.message == f"{name}: max_time of partition gpu: '2h' is not a valid time limit"
     assert "2:00:00" in result.exception.hint
 
 
@@ -353,7 +353,7 @@ def test_mkyaml(folder: Path) -> None:
         (["gpu1", "big", *WORDS[2:], *IMAGE], "unknown class 'big'"),
         (["gpu1", "std", "no such user", *WORDS[3:], *IMAGE], "neither a user"),
         ([*WORDS, "--image", "Not/Ok"], "--image"),
-        (WORDS, "no image is named"),
+        (WORDS, "the image is empty"),
         ([*WORDS[:-1], "8Q", *IMAGE], "--memory"),
         ([*WORDS[:-1], "0", *IMAGE], "--memory"),
         ([*WORDS[:-1], "9999999T", *IMAGE], "--memory"),

@@ -136,7 +136,7 @@ def test_quoting(line: str, name: str) -> None:
         ("--ntasks_per_node=3", "unknown-option", "--ntasks-per-node"),
         ("--walltime=3", "unknown-option", "--time"),
         ("--share", "unknown-option", "--oversubscribe"),
-        ("--hold=3", "unexpected-value", "--hold alone"),
+        ("--hold=3", "unexpected-value", "only --hold"),
         ("-Z", "unknown-option", "one dash"),
         ("-T 3", "unknown-option", "-t is --time"),
         ("--segment=2", "option-not-in-release", ""),
@@ -188,7 +188,7 @@ def test_a_line_that_is_almost_a_directive_is_a_warning(line: str, severity: str
 def test_blanks_before_a_directive_are_named() -> None:
     """The word itself is right: it is said what is wrong."""
     done = compiled(f"{BASH}\t#SBATCH -N2\nhostname\n")
-    assert found(done, "almost-directive").message.startswith("blanks stand before the #")
+    assert found(done, "almost-directive").message.startswith("blanks before the #")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,10 @@ def test_a_line_that_is_almost_a_k8s_directive_is_a_warning(line: str, severity:
     """Nobody reads them: the right line is shown, and the verdict stays."""
     done = compiled(f"{BASH}{line}\nhostname\n")
     said = found(done, "almost-directive")
-    assert (said.severity, said.hint) == (severity, "write #K8S_IMAGE=a:1 at the line's start if it is meant")
+    assert (said.severity, said.hint) == (
+        severity,
+        "if a directive is meant, write #K8S_IMAGE=a:1 at the start of the line",
+    )
     assert done.ok
 
 

@@ -83,7 +83,7 @@ def test_values(line: str, field: str, value: Any) -> None:
         ("TOLERATION=a:Never", "invalid-k8s-value", "NoSchedule"),
         ("NODE_SELECTOR=a", "invalid-k8s-value", "key=value"),
         ("PULL_SECRET=Not A Name", "invalid-k8s-value", "lower case"),
-        ("PRIORITY_CLASS=system-node-critical", "invalid-k8s-value", "of the site's"),
+        ("PRIORITY_CLASS=system-node-critical", "invalid-k8s-value", "of the site"),
         ("COMMAND=a 'b", "invalid-k8s-value", "shell"),
     ],
 )
@@ -117,7 +117,7 @@ def test_variables_of_the_shell_are_the_shells(name: str) -> None:
     """It would end before the script; an image that runs no shell of ours may have them."""
     (found,) = compiled("ENV=A=1", f"ENV={name}=x").diagnostics
     assert (found.severity, found.line) == ("error", 3)
-    assert found.message == f"#K8S_ENV: {name} belongs to the shell that runs the script"
+    assert found.message == f"#K8S_ENV: {name} is reserved for the shell that runs the script"
     assert pod(f"ENV={name}=x", "COMMAND=@entrypoint").environment == {name: "x"}
 
 

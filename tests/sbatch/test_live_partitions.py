@@ -69,7 +69,7 @@ def test_a_partition_that_slurm_lacks_is_told_with_those_it_has(folder: Folder) 
     """The one that was meant may be one of them."""
     folder.sinfo("echo batch; echo k8s")
     said = folder.validate("batsh")
-    assert "no partition is called 'batsh'" in said
+    assert "there is no partition 'batsh'" in said
     assert "did you mean batch?" in said
 
 
@@ -92,5 +92,5 @@ def test_slurm_is_asked_of_unknown_names_only(folder: Folder) -> None:
     folder.sinfo("echo batch")
     assert "never-fits" in folder.validate("k8s")
     folder.site("whole")
-    assert "no partition is called 'batch'" in folder.validate("batch")
+    assert "there is no partition 'batch'" in folder.validate("batch")
     assert not folder.calls.exists()

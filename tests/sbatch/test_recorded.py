@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sbatch import oracle
 
-from penstock.sbatch import compiler, oracle
+from penstock.sbatch import compiler
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
 

@@ -25,7 +25,7 @@ async def test_request_beyond_largest_node_is_refused(nas: Path) -> None:
     here = harness(nas, site=str(view))
     intakes.drop(nas, "big.sh", text=SCRIPT)
     await here.settle()
-    assert "8 GPUs on one node asked for, the largest node has 4" in intakes.letter(nas)[0]
+    assert "8 GPUs on one node requested, the largest node has 4" in intakes.letter(nas)[0]
     assert here.slurm.jobs == []
 
 
@@ -61,4 +61,4 @@ async def test_uid_option_is_refused(nas: Path) -> None:
     here = harness(nas)
     intakes.drop(nas, "root.sh", text="#!/bin/sh\n#SBATCH --uid=0\ntrue\n")
     await here.settle()
-    assert "--uid is for root alone" in intakes.letter(nas)[0]
+    assert "--uid is for root only" in intakes.letter(nas)[0]

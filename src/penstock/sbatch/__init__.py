@@ -1,3 +1,1 @@
-"""Script text to JobSpec: sbatch's grammar and rules, our #K8S_ directives, and diagnostics a person can
-act on.
-"""
+"""Compiles scripts to JobSpecs by sbatch's grammar and rules, with #K8S_ directives and diagnostics."""

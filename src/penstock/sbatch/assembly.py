@@ -1,4 +1,4 @@
-"""Values to JobSpec: names of fields instead of names of options, with the provenance of each."""
+"""Values → JobSpec: from options to fields, with the provenance of each."""
 
 from __future__ import annotations
 
@@ -40,19 +40,14 @@ _DIRECT: Final = {
     "ntasks-per-gpu": "tasks_per_gpu",
     "cpus-per-gpu": "cpus_per_gpu",
 }
-"""Options whose value is a field as it stands."""
+"""Options whose value is a field unchanged."""
 
 _SOURCES: Final = {
     "name": ("job-name",),
     "nodes": ("nodes", "nodelist", "ntasks", "gpus"),
     "tasks": (
-        "ntasks",
-        "ntasks-per-node",
-        "extra-node-info",
-        "ntasks-per-gpu",
-        "gpus-per-task",
-        "nodes",
-        "nodelist",
+        *("ntasks", "ntasks-per-node", "extra-node-info", "ntasks-per-gpu", "gpus-per-task"),
+        *("nodes", "nodelist"),
     ),
     "cpus": ("cpus-per-task", "ntasks", "ntasks-per-node", "nodes"),
     "cpus_per_task": ("cpus-per-task",),
@@ -66,13 +61,12 @@ _SOURCES: Final = {
     "input": ("input",),
     "export": ("export",),
 }
-"""Options a derived field may come from, the most telling first."""
+"""Options from which a field may be derived, the most relevant first."""
 
 _EXPORT_ITEM = Pattern(r"([A-Za-z_][A-Za-z0-9_]*)(?:=('[^']*'|\"[^\"]*\"|[^,]*))?")
 
 
 def job(values: Values, shape: Shape, *, name: str, interpreter: str, pod: jobspec.PodSpec) -> JobSpec:
-    """The JobSpec of one component."""
     fields: dict[str, Any] = {
         field: values.get(option) for option, field in _DIRECT.items() if values.get(option) is not None
     }
@@ -89,10 +83,12 @@ def job(values: Values, shape: Shape, *, name: str, interpreter: str, pod: jobsp
         sharing=_sharing(values),
         requeue=_requeue(values),
         export=_export(values.get("export")),
+        output=_file(values, "output", _default_output(values)),
+        error=_file(values, "error"),
+        input=_file(values, "input"),
         pod=pod,
         provenance=_provenance(values, shape),
     )
-    fields.update(_files(values))
     return JobSpec(**fields)
 
 
@@ -145,19 +141,12 @@ def _requeue(values: Values) -> bool | None:
     return True if "requeue" in values else None
 
 
-def _files(values: Values) -> dict[str, str]:
-    default = jobspec.DEFAULT_ARRAY_OUTPUT if values.get("array") else jobspec.DEFAULT_OUTPUT
-    output = _file(values.get("output"), default)
-    return {
-        "output": output,
-        "error": _file(values.get("error"), ""),
-        "input": _file(values.get("input"), ""),
-    }
+def _default_output(values: Values) -> str:
+    return jobspec.DEFAULT_ARRAY_OUTPUT if values.get("array") else jobspec.DEFAULT_OUTPUT
 
 
-def _file(given: str | None, default: str) -> str:
-    if given is None:
-        return default
+def _file(values: Values, option: str, default: str = "") -> str:
+    given = str(values.get(option, default))
     return "/dev/null" if given.lower() == "none" else given
 
 
@@ -181,19 +170,10 @@ def _export(text: str | None) -> jobspec.ExportPolicy:
 
 
 def _provenance(values: Values, shape: Shape) -> dict[str, Provenance]:
-    found = {}
-    for option, field in _DIRECT.items():
-        given = values.given(option)
-        if given is not None:
-            found[field] = given.provenance
+    found = {field: given.provenance for option, field in _DIRECT.items() if (given := values.given(option))}
     for field, candidates in _SOURCES.items():
-        for option in candidates:
-            given = values.given(option)
-            if given is not None:
-                found[field] = given.provenance
-                break
-        else:
-            found[field] = Provenance("default")
+        sources = (given.provenance for option in candidates if (given := values.given(option)))
+        found[field] = next(sources, Provenance("default"))
     if shape.tasks is None:
         found["tasks"] = Provenance("default")
     return found

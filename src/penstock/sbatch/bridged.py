@@ -1,8 +1,7 @@
-"""What job_submit.lua refuses in partitions that run pods, told before the job is submitted.
+"""Reports what job_submit.lua will refuse in bridged partitions, before the job is submitted.
 
-The Lua is the one that decides, inside slurmctld; tests/sbatch/test_submit_hook.py holds both against each
-other. Without a site nobody knows which partitions are bridged: then only that is an error which no bridged
-partition takes and no plain one needs.
+The Lua decides, inside slurmctld; tests/sbatch/test_submit_hook.py compares both. Without a site the bridged
+partitions are unknown: then only what they refuse and no plain partition needs is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _DELETE = "\x7f"
 def check(
     jobs: Sequence[JobSpec], given: Sequence[Sequence[Setting]], site: SiteView | None, report: Report
 ) -> None:
-    """Everything that will be refused, of every component with the settings that it was made of."""
+    """Check all components, each with its settings."""
     kinds = [_how_bridged(job, site) for job in jobs]
     for number, (job, kind, settings) in enumerate(zip(jobs, kinds, given, strict=True)):
         if kind == "some":
@@ -37,7 +36,7 @@ def check(
 
 
 def _how_bridged(job: JobSpec, site: SiteView | None) -> str:
-    """ "all", "none" or "some" of its partitions; empty when nobody knows: a reservation brings its own."""
+    """ "all", "none" or "some" of its partitions; empty if unknown, as with a reservation's partition."""
     if site is None or not site.partitions or (job.reservation and not job.partition):
         return ""
     bridged = [name in site.pods.partitions for name in site.partitions_of(job.partition)]
@@ -54,7 +53,7 @@ def _container(settings: Sequence[Setting], report: Report) -> None:
 
 
 def _idle(job: JobSpec, settings: Sequence[Setting], site: SiteView | None, report: Report) -> None:
-    """Pods on further nodes hold them, and nobody can start anything there."""
+    """Warn about more nodes than one: nothing can be started in the other pods."""
     if report.failed:
         return
     gpus_of_a_node = max((kind.gpus for kind in site.nodes), default=0) if site else 0
@@ -62,15 +61,13 @@ def _idle(job: JobSpec, settings: Sequence[Setting], site: SiteView | None, repo
     nodes = max(job.nodes.minimum, for_gpus)
     if nodes > 1:
         message = f"the script runs in the first of {nodes} pods; the others stay idle, with their GPUs"
-        hint = (
-            "job steps (srun) do not run in pods yet: ask for one node, or make an array of jobs on one node"
-        )
+        hint = "job steps (srun) do not run in pods yet: request one node, or an array of one-node jobs"
         place = _place_of(settings, "nodes" if job.nodes.minimum > 1 else "gpus")
         report.warning(place, "idle-pods", message, hint)
 
 
 def _name(name: str, settings: Sequence[Setting], report: Report) -> None:
-    """`scontrol show job` prints names raw, before fields that penstockd reads."""
+    """Refuse control characters: `scontrol show job` prints names raw, before fields that penstockd reads."""
     if name.isprintable() or not any(char < " " or char == _DELETE for char in name):
         return
     message = "the job's name has a control character in it; jobs that run as pods may not have one"
@@ -80,9 +77,7 @@ def _name(name: str, settings: Sequence[Setting], report: Report) -> None:
 def _components(kinds: Sequence[str], report: Report) -> None:
     what = f"a heterogeneous job of {len(kinds)} components"
     if "all" in kinds[1:]:
-        report.error(
-            Place(), "hetjob", f"{what}: its partitions run pods and refuse it", "submit it in parts"
-        )
+        report.error(Place(), "hetjob", f"{what}: bridged partitions refuse it", "submit it in parts")
     else:
         report.warning(Place(), "hetjob", f"{what}; bridged partitions refuse it")
 

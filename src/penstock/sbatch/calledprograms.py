@@ -1,8 +1,7 @@
-"""What becomes of the programs that a batch script calls, when it runs in a pod: those that need Slurm, the
-host or its privileges are named with their line.
+"""Finds programs in a batch script that need Slurm, the host or privileges, and so do not work in a pod.
 
-A look at words in the place of a command, not a shell: a call that is built at run time is not seen, one in a
-branch that is never taken is. Therefore remarks, never errors.
+It looks for words in command position and is not a shell: calls that are built at run time are missed, calls
+in branches that are never taken are reported. Therefore findings are remarks, never errors.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 import msgspec
 
 from penstock.model.jobspec import JobSpec
-from penstock.sbatch import source
+from penstock.sbatch import options, source
 from penstock.sbatch.diagnostics import Report
 from penstock.sbatch.patterns import Pattern
 
@@ -27,7 +26,7 @@ _START: Final = (
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Calls that meet the same fate in a pod: which programs, on which lines, and what becomes of them."""
+    """Calls with the same effect in a pod: programs, line numbers, and that effect."""
 
     names: tuple[str, ...]
     lines: tuple[int, ...]
@@ -35,7 +34,7 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of commands.txt."""
+    """A line of commands.txt."""
 
     names: tuple[str, ...]
     when: str
@@ -43,13 +42,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def calls(data: bytes, job: JobSpec) -> list[Calls]:
-    """In the order of the script; nothing for scripts that are not run, or that no shell reads."""
+    """Calls in the order of the script; none if the script is not run or not a shell script."""
     if job.pod.command or job.pod.own_entrypoint or job.pod.script or not _for_a_shell(job.interpreter):
         return []
     found: dict[Row, list[tuple[int, str]]] = {}
     for number, line in _lines(source.read(data, Report()).text):
         for match in _pattern().finditer(line):
-            row = _row(match.group(1))
+            row = next(row for row in rows() if match.group(1) in row.names)
             if row.when == "any" or job.nodes.minimum > 1:
                 found.setdefault(row, []).append((number, match.group(1)))
     return [
@@ -70,7 +69,7 @@ def _for_a_shell(interpreter: str) -> bool:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Lines that a shell would run: no comments, no texts for other programs (<<EOF)."""
+    """Lines that a shell would run, without comments and here-documents."""
     kept = []
     until = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -88,15 +87,8 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=1)
 def rows() -> tuple[Row, ...]:
-    """All rows of commands.txt."""
-    beside = __file__.rpartition("/")[0]
-    with open(f"{beside}/commands.txt", encoding="utf-8") as lines:  # noqa: PTH123 - as options.py does it
-        parts = [line.rstrip("\n").split("|") for line in lines if not line.startswith("#")]
-    return tuple(Row(tuple(names.split()), when, becomes) for names, when, becomes in parts)
-
-
-def _row(name: str) -> Row:
-    return next(row for row in rows() if name in row.names)
+    fields = (line.split("|") for line in options.lines_of("commands.txt"))
+    return tuple(Row(tuple(names.split()), when, becomes) for names, when, becomes in fields)
 
 
 @lru_cache(maxsize=1)

@@ -51,7 +51,7 @@ _RESOURCES: Final = (
     "`nodes=` (`--nodes`, `--ntasks`, `--nodelist`, `--gpus-per-node`), `select=` (`--nodes`),"
     " `ncpus=` (`--mincpus`), `mpiprocs=` (`--ntasks-per-node`), `mem=`, `file=` (`--tmp`),"
     " `walltime=` and `cput=` (`--time`), `nice=`, `proc=` (`--constraint`),"
-    " `accelerator=true` and `naccelerators=` (`--gres`); others are passed over"
+    " `accelerator=true` and `naccelerators=` (`--gres`); others are ignored"
 )
 
 _DIRECTIVES: Final = {
@@ -68,6 +68,16 @@ _DIRECTIVES: Final = {
     "TOLERATION": "`key[=value][:effect]`, if the site allows it; may be repeated",
     "PRIORITY_CLASS": "name of a PriorityClass, where the site gives none; not Kubernetes' own (`system-…`)",
 }
+
+_K8S: Final = """
+## #K8S_ directives
+
+One a line, `#K8S_NAME=value` without blanks around the sign, in UTF-8, before the first command. \
+A site may forbid any of them (`kubernetes.forbidden_directives` of the site file).
+
+| directive | meaning |
+|---|---|
+"""
 
 _TAIL: Final = """
 ## Site file
@@ -91,7 +101,6 @@ penstockd.json (see operations.md): pods are shown as penstockd would make them.
 
 
 def render() -> str:
-    """The whole page."""
     parts = [_HEAD.format(first=options.RELEASES[0], last=options.RELEASES[-2])]
     parts += [f"* **{name}**: {text}\n" for name, text in _TREATMENTS.items()]
     parts.append("\n| option | value | Slurm | environment | in a pod | note |\n|---|---|---|---|---|---|\n")
@@ -103,12 +112,7 @@ def render() -> str:
     ]
     parts.append(_FOREIGN)
     parts += [_foreign_row(row) for row in foreign.rows()]
-    parts.append("\n## #K8S_ directives\n\nOne a line, `#K8S_NAME=value` without blanks around the sign, ")
-    parts.append("in UTF-8, before the first command. ")
-    parts.append(
-        "A site may forbid any of them (`kubernetes.forbidden_directives` of the site file).\n\n"
-        "| directive | meaning |\n|---|---|\n"
-    )
+    parts.append(_K8S)
     parts += [f"| `#K8S_{name}` | {_DIRECTIVES[name]} |\n" for name in k8s.NAMES]
     parts.append(_TAIL)
     return "".join(parts)
@@ -119,12 +123,9 @@ def _row(option: options.Option) -> str:
     value = {"none": "", "required": option.grammar, "optional": f"[{option.grammar}]"}[option.argument]
     environment = " ".join(f"`{variable}`" for variable in option.environment)
     return (
-        f"| {name} | {value} | {_releases(option)} | {environment} | {option.treatment} | {option.note} |\n"
+        f"| {name} | {value} | {_bounds(option.since, option.until)} | {environment} |"
+        f" {option.treatment} | {option.note} |\n"
     )
-
-
-def _releases(option: options.Option) -> str:
-    return _bounds(option.since, option.until)
 
 
 def _bounds(since: str, until: str) -> str:
@@ -139,7 +140,5 @@ def _foreign_row(row: foreign.Row) -> str:
     )
     becomes = f"`--{row.becomes}`" if row.becomes not in ("", "*") else "nothing"
     if row.becomes == "*":
-        becomes = (
-            _RESOURCES if row.short == "l" else "`depend=` becomes `--dependency`; others are passed over"
-        )
+        becomes = _RESOURCES if row.short == "l" else "`depend=` becomes `--dependency`; others are ignored"
     return f"| `#{row.system}` {names} | {becomes} | {_bounds(row.since, '')} | {row.note} |\n"

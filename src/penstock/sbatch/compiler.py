@@ -1,7 +1,6 @@
-"""The compiler: bytes of a script, words of the command line and the environment in; JobSpec and
-diagnostics out.
+"""Compiles a script, with command line and environment, to JobSpecs and diagnostics.
 
-Pure: nothing is read but the arguments, so it is the same on a login node, in a web form and in a test.
+A pure function of its arguments, so it works the same on a login node, in a web form and in a test.
 """
 
 from __future__ import annotations
@@ -43,34 +42,34 @@ INHERITED: Final = (
     "export",
     "begin",
 )
-"""What a later component of a heterogeneous job takes over from the first."""
+"""Options that later components of a heterogeneous job inherit from the first."""
 
 GPU_OPTIONS: Final = frozenset(
     ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "ntasks-per-gpu", "cpus-per-gpu")
 ) | {"mem-per-gpu", "spread-job"}
-"""What needs the rules of gpus.py; --spread-job because it counts nodes after them."""
+"""Options that need the rules of gpus.py; --spread-job because it counts nodes after them."""
 
 MOST_READ_ANEW: Final = 2000
-"""Foreign lines times components: far beyond what people write, and still under a second."""
+"""Limit of foreign lines times components: more than people write, and still under a second."""
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the script is compiled for: Slurm's release, and what sbatch would read of slurm.conf."""
+    """The target: Slurm's release, what sbatch would read of slurm.conf, and the site."""
 
     release: str = options.DEFAULT_RELEASE
     gres_types: tuple[str, ...] = DEFAULT_TYPES
     other_gres: bool = False
-    """Whether Slurm may have more GresTypes: then others are a warning."""
+    """Whether Slurm may have more GresTypes; then unknown ones are a warning only."""
     site: SiteView | None = None
     workdir: str = ""
-    """The folder that the job will most likely be submitted in; empty: nobody knows."""
+    """The folder in which the job will probably be submitted; empty if unknown."""
     lint: bool = False
     as_root: bool = True
-    """Whether root submits it, who alone may choose --uid and --gid."""
+    """Whether root submits it: only root may use --uid and --gid."""
 
     @property
     def known_gres(self) -> tuple[str, ...] | None:
-        """Names that are right and no others; None when others may be."""
+        """The only valid names; None if there may be others."""
         return None if self.other_gres else self.gres_types
 
 
@@ -78,7 +77,7 @@ DEFAULT_CONTEXT: Final = Context()
 
 
 class Compilation(msgspec.Struct, frozen=True):
-    """What became of a script: one JobSpec a component (none when it is rejected), and all findings."""
+    """One JobSpec per component (none if the script is rejected), and all diagnostics."""
 
     components: tuple[JobSpec, ...]
     diagnostics: tuple[Diagnostic, ...]
@@ -102,7 +101,7 @@ def compile_script(
     context: Context = DEFAULT_CONTEXT,
     silenced: Sequence[str] = (),
 ) -> Compilation:
-    """Compile one script; `name` is what the job is called when nothing else says so."""
+    """Compile a script; `name` is the default job name."""
     report = Report()
     table = options.table(context.release)
     script = source.read(data, report)
@@ -132,12 +131,12 @@ def compile_script(
 def _refuse_other_owners(given: Iterable[Setting], report: Report) -> None:
     for setting in given:
         if setting.option.name in ("uid", "gid"):
-            message = f"--{setting.option.name} is for root alone"
+            message = f"--{setting.option.name} is for root only"
             report.error(setting.place, "root-only", message, "leave it out: your jobs run as you")
 
 
 def _few_enough(groups: list[list[Setting]], script: source.Script, report: Report) -> list[list[Setting]]:
-    """Every component reads all #PBS and #BSUB lines anew."""
+    """Limit components: each one reads all #PBS and #BSUB lines again."""
     if len(groups) == 1 or len(groups) * len(script.foreign) <= MOST_READ_ANEW:
         return groups
     message = f"{len(script.foreign)} #PBS or #BSUB lines in {len(groups)} components of a heterogeneous job"
@@ -146,7 +145,7 @@ def _few_enough(groups: list[list[Setting]], script: source.Script, report: Repo
 
 
 def _in_force(given: Iterable[Setting]) -> list[Setting]:
-    """The last of each option: thousands of lines are not to be read again for thousands of components."""
+    """The last setting of each option, so that thousands of components do not repeat thousands of lines."""
     last: dict[str, Setting] = {}
     for setting in given:
         last.pop(setting.option.key, None)
@@ -175,7 +174,7 @@ def _component(
 
 
 def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
-    """Hold what was understood against the site, and look for what is unwise."""
+    """Check the jobs against the site, and lint them if asked to."""
     if context.other_gres:
         _doubt_gres(jobs, context, report)
     if context.site is not None:
@@ -191,28 +190,25 @@ def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
 
 
 def _doubt_gres(jobs: list[JobSpec], context: Context, report: Report) -> None:
-    """sbatch knows the GresTypes of its slurm.conf; whoever does not can only doubt."""
+    """Warn about unknown generic resources if the GresTypes of slurm.conf are not all known."""
     known = (*context.gres_types, "cpu")
     for job in jobs:
-        names = dict.fromkeys(
-            each.name for each in job.gres.everything if not each.name.startswith("license/")
-        )
-        for name in names:
-            if name not in known:
+        for name in dict.fromkeys(each.name for each in job.gres.everything):
+            if name not in known and not name.startswith("license/"):
                 _doubt(name, job, context, report)
 
 
 def _doubt(name: str, job: JobSpec, context: Context, report: Report) -> None:
     from penstock.sbatch import nearest, sitecheck
 
-    near = nearest.nearest(name, context.gres_types)
-    hint = f"did you mean {near}?" if near else f"known here: {', '.join(context.gres_types) or 'none'}"
-    message = f"{name!r} may be no generic resource of this site"
+    known = f"known here: {', '.join(context.gres_types) or 'none'}"
+    hint = nearest.hint(name, context.gres_types, known)
+    message = f"{name!r} may not be a generic resource of this site"
     report.warning(sitecheck.place_of(job, "gres"), "unknown-gres", message, hint)
 
 
 def _with_gpus(values: precedence.Values, asked: Shape, report: Report) -> Shape:
-    """GPUs are many rules in a module of their own, loaded when a script asks for some."""
+    """Apply the rules of GPUs; their module is loaded only if needed."""
     if not GPU_OPTIONS & values.names():
         return asked
     from penstock.sbatch import gpus
@@ -221,7 +217,7 @@ def _with_gpus(values: precedence.Values, asked: Shape, report: Report) -> Shape
 
 
 def _pod(script: source.Script, report: Report) -> tuple[PodSpec, Mapping[str, Provenance]]:
-    """So are #K8S_ directives, which a plain Slurm script has none of."""
+    """Parse #K8S_ directives; their module is loaded only if needed."""
     if not script.k8s:
         return PodSpec(), {}
     from penstock.sbatch import k8s
@@ -232,7 +228,7 @@ def _pod(script: source.Script, report: Report) -> tuple[PodSpec, Mapping[str, P
 def _foreign(
     script: source.Script, own: list[Setting], outside: list[Setting], table: options.Table, report: Report
 ) -> list[Setting]:
-    """And #PBS and #BSUB lines."""
+    """Parse #PBS and #BSUB lines; their module is loaded only if needed."""
     if not script.foreign or any(setting.option.name == "ignore-pbs" for setting in (*own, *outside)):
         return []
     from penstock.sbatch import foreign
@@ -248,9 +244,8 @@ def _script_settings(script: source.Script, table: options.Table, report: Report
     for line in script.directives:
         magic = source.MAGIC if line.text.startswith(source.MAGIC) else source.OLD_MAGIC
         if magic == source.OLD_MAGIC:
-            report.warning(
-                Place(line.number, 1), "old-directive", "#SLURM is an old name of #SBATCH", "write #SBATCH"
-            )
+            message = "#SLURM is an old name of #SBATCH"
+            report.warning(Place(line.number, 1), "old-directive", message, "write #SBATCH")
         words = lexer.split(line.text, len(magic), escaped_blanks=escaped)
         if words.separator:
             groups.append([])
@@ -277,11 +272,6 @@ def _command_line(arguments: Sequence[str], table: options.Table, report: Report
     tokens = [Token(text, Place(origin="command line")) for text in arguments]
     parsed = Parser(table, report, "command line").parse(tokens)
     if parsed.rest:
-        stray = parsed.rest[0]
-        report.error(
-            stray.place,
-            "stray-word",
-            f"{stray.text!r} is no option",
-            "options only; the script is named first",
-        )
+        message = f"{parsed.rest[0].text!r} is not an option"
+        report.error(parsed.rest[0].place, "stray-word", message, "give the script first, then options")
     return list(parsed.settings)

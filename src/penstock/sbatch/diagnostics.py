@@ -1,7 +1,7 @@
-"""What the compiler has to say: one record a finding, all of them, with the place and what to do.
+"""Diagnostics of the compiler, with place and hint.
 
-Severity is a promise. *error*: sbatch, slurmctld or penstock will reject the job. *warning*: it will be
-accepted, and something in it will not do what its writer thinks. *info*: worth knowing, nothing to fix.
+*error*: sbatch, slurmctld or Penstock will reject the job. *warning*: it will be accepted, but something in
+it does not do what its author probably expects. *info*: nothing to fix.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 Severity = Literal["error", "warning", "info"]
 
 MOST_HINTED: Final = 200
-"""A guess at what was meant takes a millisecond, and a script may have ten thousand mistakes."""
+"""Finding the closest spelling takes a millisecond, and a script may have ten thousand mistakes."""
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """One finding; `line` and `column` count from 1, line 0 means "not in the script"."""
+    """`line` and `column` count from 1; line 0 means "not in the script"."""
 
     severity: Severity
     line: int
@@ -29,7 +29,7 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something was written: a position in the script, or a word of the environment or command line."""
+    """A position in the script, or a word of the environment or command line."""
 
     line: int = 0
     column: int = 0
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Report:
-    """Collects findings while a script is compiled; nothing stops at the first one."""
+    """Collects all diagnostics while a script is compiled."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
@@ -57,7 +57,7 @@ class Report:
 
     @property
     def long_enough(self) -> bool:
-        """Whether so much was found that looking for what was meant costs more than it helps."""
+        """Whether there are so many diagnostics that hints cost more than they help."""
         return len(self.diagnostics) > MOST_HINTED
 
     @property
@@ -65,7 +65,7 @@ class Report:
         return any(found.severity == "error" for found in self.diagnostics)
 
     def without(self, silenced: Iterable[str]) -> tuple[Diagnostic, ...]:
-        """Everything in the order of the script, minus warnings whose code was silenced; errors stay."""
+        """Diagnostics in the order of the script, without those with a silenced code; errors stay."""
         quiet = set(silenced)
         kept = [found for found in self.diagnostics if found.severity == "error" or found.code not in quiet]
         return tuple(sorted(kept, key=lambda found: (found.line, found.column)))

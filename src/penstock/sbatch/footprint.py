@@ -1,8 +1,7 @@
-"""What one node must give at least, and what a pod asks for: amounts of a job on a single node.
+"""Amounts of a job on a single node.
 
-Slurm decides how tasks fall on nodes only when it starts the job. The *least* is what every distribution
-needs on its fullest node; the *even share* is what a pod gets when tasks are spread evenly, which is
-what `explain` shows.
+Slurm distributes tasks to nodes only when it starts the job. The *least* is what the fullest node needs in
+every distribution; the *even share* is a pod's request if tasks are spread evenly, as `explain` shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from penstock.model.jobspec import JobSpec
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """CPUs, memory and GPUs on one node; memory 0 means that nothing was asked."""
+    """Amounts on one node; memory 0: not requested."""
 
     cpus: int
     memory_mib: int
@@ -22,29 +21,29 @@ class Footprint(msgspec.Struct, frozen=True):
 
 
 def least_per_node(job: JobSpec) -> Footprint:
-    """What at least one node must have, however Slurm spreads the job over as many nodes as it may take."""
+    """What at least one node must have, however Slurm distributes the job."""
     return _on(job, _most_nodes(job))
 
 
 def even_share(job: JobSpec) -> Footprint:
-    """What each pod asks for when the job gets as few nodes as it may."""
+    """The request of each pod if the job gets its minimum of nodes."""
     return _on(job, max(job.nodes.minimum, 1))
 
 
 def gpus_in_all(job: JobSpec) -> int:
-    """Those of --gpus, wherever they are."""
+    """Those of --gpus, on all nodes."""
     return sum(gres.count for gres in job.gres.per_job if gres.name == "gpu")
 
 
 def gpus_by_type(job: JobSpec) -> dict[str, int]:
-    """Those of an even share, as far as the job names their type."""
+    """GPUs of an even share, by those types that the job names."""
     nodes, tasks = max(job.nodes.minimum, 1), even_share(job).tasks
     names = {gres.type for gres in job.gres.everything if gres.name == "gpu" and gres.type}
     return {name: _gpus(job, nodes, tasks, name) for name in sorted(names)}
 
 
 def _most_nodes(job: JobSpec) -> int:
-    """A node without a task is none that Slurm gives; where nobody counts tasks, one GPU is enough for it."""
+    """Slurm allocates no node without a task, or, if tasks are not given, without a GPU."""
     tasks = job.provenance.get("tasks")
     counted = tasks is None or tasks.origin != "default"
     useful = max(job.tasks if counted else gpus_in_all(job), job.nodes.minimum, 1)
@@ -59,7 +58,7 @@ def _on(job: JobSpec, nodes: int) -> Footprint:
 
 
 def _gpus(job: JobSpec, nodes: int, tasks: int, only: str = "") -> int:
-    """On one of the nodes; with `only`, of that type."""
+    """GPUs on one node; with `only`, of that type."""
     per_node, per_task, per_job, per_socket = (
         sum(gres.count for gres in wanted if gres.name == "gpu" and only in ("", gres.type))
         for wanted in (job.gres.per_node, job.gres.per_task, job.gres.per_job, job.gres.per_socket)

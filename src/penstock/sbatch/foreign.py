@@ -1,9 +1,7 @@
-"""#PBS and #BSUB lines: sbatch obeys them too, over #SBATCH and below the environment.
+"""#PBS and #BSUB lines: sbatch reads them, too; they override #SBATCH and are overridden by the environment.
 
-Other than #SBATCH lines they count anywhere in the script, also after the first command; one #BSUB line
-switches all #PBS lines off; and most people do not know that they are read at all. Each option becomes one or
-more settings of sbatch's own, so that everything after this module treats them alike. Loaded only for scripts
-that have such a line.
+Unlike #SBATCH lines they count anywhere in the script, even after the first command. One #BSUB line disables
+all #PBS lines. Each option is translated to settings of sbatch. Loaded only for scripts with such a line.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ _BARE_WALLTIME = Pattern(r"(?:^|,)walltime=[0-9]+(?:,|$)")
 MOST_LINES: Final = 200
 LONGEST_VALUE: Final = 2000
 MOST_SETTINGS: Final = 1000
-"""Far beyond what people write; they keep a script of megabytes from taking seconds."""
+"""More than people write; the limits keep a script of megabytes from taking seconds."""
 
 ARGUMENTS: Final[dict[str, options.Argument]] = {"-": "none", "=": "required"}
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of foreign.txt."""
+    """A line of foreign.txt."""
 
     system: str
     short: str
@@ -44,7 +42,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ForeignParser(Parser):
-    """getopt_long with the other system's letters."""
+    """getopt_long with the other system's options."""
 
     def __init__(self, system: str, release: str, report: Report) -> None:
         super().__init__(_table(system, release), report, "script")
@@ -57,15 +55,15 @@ class ForeignParser(Parser):
         self._refuse(token, f"-{letter}")
 
     def _refuse(self, token: Token, name: str) -> None:
-        hint = "sbatch reads these lines too: write what is meant as #SBATCH, or add #SBATCH --ignore-pbs"
-        message = f"sbatch does not know {name} of #{self._system}, and refuses the script"
+        hint = "sbatch reads these lines, too: use #SBATCH instead, or add #SBATCH --ignore-pbs"
+        message = f"sbatch does not support {name} of #{self._system}, and refuses the script"
         self._report.error(token.place, "unknown-option", message, hint)
 
 
 def settings(
     lines: Sequence[Line], own: Sequence[Setting], table: options.Table, report: Report
 ) -> list[Setting]:
-    """What the lines ask for in sbatch's own options; `own` are those of the #SBATCH lines."""
+    """The lines as settings of sbatch; `own` are those of the #SBATCH lines."""
     system = "BSUB" if any(line.text.startswith("#BSUB") for line in lines) else "PBS"
     obeyed = [line for line in lines if line.text.startswith(f"#{system}")]
     if len(obeyed) > MOST_LINES:
@@ -75,14 +73,14 @@ def settings(
     escaped = rules.holds("escaped-blank", table.release)
     parsed = ForeignParser(system, table.release, report).parse(_tokens(obeyed, system, escaped, report))
     if parsed.rest:
-        message = f"{parsed.rest[0].text!r} is no option of #{system}; sbatch refuses the script"
+        message = f"{parsed.rest[0].text!r} is not an option of #{system}; sbatch refuses the script"
         report.error(parsed.rest[0].place, "stray-word", message, "remove it, or add #SBATCH --ignore-pbs")
     gres = [setting.value or "" for setting in own if setting.option.key == "gres"]
     translation = Translation(system, table, report, gres[-1] if gres else "")
     for setting in parsed.settings:
         translation.add(setting)
         if len(translation.found) > MOST_SETTINGS:
-            message = f"the #{system} lines ask for more than {MOST_SETTINGS} things"
+            message = f"the #{system} lines have more than {MOST_SETTINGS} settings"
             report.error(setting.place, "too-many-directives", message)
             return []
     _announce(system, lines, obeyed, translation.found, report)
@@ -104,7 +102,7 @@ def _tokens(lines: Sequence[Line], system: str, escaped: bool, report: Report) -
 
 
 class Translation:
-    """Settings in sbatch's own words, and what --gres says so far: accelerators of #PBS lines are added."""
+    """Translates settings; `gres` is the present value of --gres, to which accelerators of #PBS are added."""
 
     def __init__(self, system: str, table: options.Table, report: Report, gres: str) -> None:
         self.found: list[Setting] = []
@@ -117,15 +115,13 @@ class Translation:
         row = _row(self._system, setting.option.name)
         written = f"#{self._system} -{row.short}" if row.short else f"#{self._system} --{row.long}"
         if row.note and _misread(row, setting.value or ""):
-            self._report.warning(
-                setting.place, "foreign-meaning", f"{written}: {row.note}", "write it as #SBATCH"
-            )
+            message = f"{written}: {row.note}"
+            self._report.warning(setting.place, "foreign-meaning", message, "use #SBATCH instead")
         try:
             pairs = self._pairs(row, setting.value or "")
         except Problem as problem:
-            self._report.error(
-                setting.place, "invalid-foreign", f"{written}: {problem.message}", problem.hint
-            )
+            message = f"{written}: {problem.message}"
+            self._report.error(setting.place, "invalid-foreign", message, problem.hint)
             return
         origin = Provenance("script", written, setting.provenance.line, setting.provenance.column)
         for name, value in pairs:
@@ -134,7 +130,7 @@ class Translation:
             self.found.append(Setting(option, given, setting.place, origin))
 
     def _pairs(self, row: Row, value: str) -> list[tuple[str, str]]:
-        """sbatch's options and values for one option of the other system."""
+        """Options and values of sbatch for one option of the other system."""
         if len(value) > LONGEST_VALUE:
             raise Problem(f"{len(value)} characters are more than {LONGEST_VALUE}")
         if row.becomes == "*" and row.short == "l":
@@ -151,7 +147,7 @@ class Translation:
 
 
 def _misread(row: Row, value: str) -> bool:
-    """Whether this value is one that the two systems read differently."""
+    """Whether the two systems read this value differently."""
     if row.becomes == "time":
         return ":" in value
     return row.short != "l" or _BARE_WALLTIME.search(value) is not None
@@ -165,7 +161,7 @@ def _of_bsub(letter: str, value: str) -> str:
     if letter == "n" and "," in value:
         most = value.partition(",")[2]
         if not most:
-            raise Problem(f"-n {value!r} is no range of task counts", "least,most")
+            raise Problem(f"-n {value!r} is not a valid range of task counts", "least,most")
         return most
     return value
 
@@ -173,13 +169,13 @@ def _of_bsub(letter: str, value: str) -> str:
 def _announce(
     system: str, lines: Sequence[Line], obeyed: Sequence[Line], found: Sequence[Setting], report: Report
 ) -> None:
-    """One remark that says what sbatch makes of all of them."""
+    """Warn once about all lines, with their translation."""
     shown = ", ".join(dict.fromkeys(_shown(setting) for setting in found)) or "nothing"
-    message = f"sbatch obeys #{system} lines too, over #SBATCH: here they mean {shown}"
-    hint = "write them as #SBATCH, or add #SBATCH --ignore-pbs"
+    message = f"sbatch reads #{system} lines, too, and they override #SBATCH: here they mean {shown}"
+    hint = "use #SBATCH instead, or add #SBATCH --ignore-pbs"
     report.warning(Place(obeyed[0].number, 1), "foreign-directive", message, hint)
     for line in [line for line in lines if not line.text.startswith(f"#{system}")][:1]:
-        message = "the #BSUB lines of this script switch its #PBS lines off"
+        message = "the #BSUB lines of this script disable its #PBS lines"
         report.warning(Place(line.number, 1), "foreign-ignored", message, "remove one of the two kinds")
 
 
@@ -190,10 +186,7 @@ def _shown(setting: Setting) -> str:
 
 @lru_cache(maxsize=1)
 def rows() -> tuple[Row, ...]:
-    """All rows of foreign.txt."""
-    beside = __file__.rpartition("/")[0]
-    with open(f"{beside}/foreign.txt", encoding="utf-8") as lines:  # noqa: PTH123 - as options.py does it
-        return tuple(Row(*line.rstrip("\n").split("|")) for line in lines if not line.startswith("#"))
+    return tuple(Row(*line.split("|")) for line in options.lines_of("foreign.txt"))
 
 
 def _row(system: str, name: str) -> Row:

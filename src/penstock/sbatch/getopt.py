@@ -1,7 +1,7 @@
-"""Words to settings, as getopt_long(3) does it for sbatch: long names and unique prefixes, bundled short
-flags, values attached or in the next word, and an end at the first word that is no option.
+"""Words → settings, like getopt_long(3) in sbatch: unique prefixes of long names, bundled short flags, values
+attached or in the next word, and an end at the first word that is not an option.
 
-Where sbatch stops at its first complaint this goes on, so that all mistakes come out in one go.
+sbatch stops at the first error; this goes on, so that all are reported at once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """An option that was given; `value` is None for flags and for optional values left out, `meant` what
-    its writer had in mind where that is another one: --mem=4G for -mem=4G, which is -m with em=4G.
+    """A given option; `value` is None for flags and for omitted optional values.
+
+    `meant` is what the author probably meant: --mem=4G for -mem=4G, which is -m with em=4G.
     """
 
     option: options.Option
@@ -40,8 +41,6 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 class Parser:
-    """One run over a list of words."""
-
     def __init__(self, table: options.Table, report: Report, origin: str) -> None:
         self._table = table
         self._report = report
@@ -72,12 +71,8 @@ class Parser:
         option = matches[0]
         if option.argument == "none":
             if equals:
-                self._report.error(
-                    token.place,
-                    "unexpected-value",
-                    f"--{option.name} takes no value",
-                    f"write --{option.name} alone",
-                )
+                message, hint = f"--{option.name} takes no value", f"write only --{option.name}"
+                self._report.error(token.place, "unexpected-value", message, hint)
             self._add(option, None, token, token.text)
             return index + 1
         if equals or option.argument == "optional":
@@ -119,9 +114,8 @@ class Parser:
         value = tokens[index + 1]
         if value.place.line != token.place.line or value.text.startswith("--"):
             message = f"{written} has no value on its line; sbatch takes the next word, {value.text!r}"
-            self._report.warning(
-                token.place, "value-swallowed", message, f"write {_example(option, written)}"
-            )
+            hint = f"write {_example(option, written)}"
+            self._report.warning(token.place, "value-swallowed", message, hint)
         self._add(option, value.text, token, written, at=value.place)
         return index + 2
 
@@ -164,7 +158,7 @@ class Parser:
 
 
 def _value_place(token: Token, written: str) -> Place:
-    """Where the value stands when it is attached: after the equals sign or the letter."""
+    """The place of an attached value: after the equals sign or the letter."""
     if not token.place.line:
         return token.place
     _, equals, _ = written.partition("=")

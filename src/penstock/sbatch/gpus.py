@@ -1,8 +1,7 @@
-"""Whether the GPU options agree with each other, and what they add to the shape of the job.
+"""Consistency of the GPU options, and the nodes and tasks that follow from them.
 
-sbatch makes these checks itself before it talks to slurmctld. GPUs of one type are held against each
-other: those of the job, of a node, of a socket and of a task must be multiples, and from two of them
-follow tasks or nodes.
+sbatch makes these checks itself before it contacts slurmctld. For each GPU type, the counts per job, node,
+socket and task must be multiples of each other, and two of them determine tasks or nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OPTIONS = {"job": "gpus", "node": "gpus-per-node", "socket": "gpus-per-socket",
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """GPUs of one type by what they are counted for; 0 where nothing was asked."""
+    """GPUs of one type per job, node, socket and task; 0: not requested."""
 
     job: int = 0
     node: int = 0
@@ -44,7 +43,7 @@ class _Checker:
         self.shape = msgspec.structs.replace(self.shape, **fields)
 
     def set_tasks(self, tasks: int) -> None:
-        """A number of tasks that follows from GPUs; CPUs are added when there were fewer than that."""
+        """Set the number of tasks that follows from GPUs, and add CPUs if there are fewer."""
         self.change(tasks=tasks, tasks_firm=True)
         whole = rules.holds("cpus-of-counted-tasks", self.values.release)
         if whole or ("overcommit" not in self.values and tasks > self.shape.cpus):
@@ -52,7 +51,7 @@ class _Checker:
 
 
 def apply(values: Values, shape: Shape, report: Report) -> Shape:
-    """Check, and return the shape with what the GPU options fix."""
+    """Check the GPU options, and return the shape with what follows from them."""
     checker = _Checker(values, shape, report)
     by_type = _by_type(values)
     _needs_gpus(checker, bool(by_type))
@@ -79,7 +78,7 @@ def _by_type(values: Values) -> dict[str, Counts]:
 
 
 def _finished(checker: _Checker) -> Shape:
-    """The last counts, which need what the GPUs have settled."""
+    """Counts that depend on the results of the GPU rules."""
     shape, values = checker.shape, checker.values
     if "spread-job" in values and shape.tasks and shape.tasks_firm and not shape.nodes.maximum:
         checker.change(nodes=NodeRange(shape.nodes.minimum, shape.tasks))
@@ -94,10 +93,10 @@ def _needs_gpus(checker: _Checker, any_gpu: bool) -> None:
     values = checker.values
     asked = values.get("mem-per-gpu") or "cpus-per-gpu" in values
     if "mem-per-gpu" in values and asked and not any_gpu and "ntasks-per-gpu" not in values:
-        checker.fail("mem-per-gpu", "--mem-per-gpu without any GPU asked for", "add --gpus or --gres=gpu:N")
+        checker.fail("mem-per-gpu", "--mem-per-gpu without GPUs", "add --gpus or --gres=gpu:N")
     alone = "cpus-per-gpu" in values and not any_gpu and "ntasks-per-gpu" not in values
     if alone and rules.holds("cpus-per-gpu-needs-gpus", values.release):
-        checker.fail("cpus-per-gpu", "--cpus-per-gpu without any GPU asked for", "add --gpus or --gres=gpu:N")
+        checker.fail("cpus-per-gpu", "--cpus-per-gpu without GPUs", "add --gpus or --gres=gpu:N")
     if "cpus-per-gpu" in values and "cpus-per-task" in values:
         message = "--cpus-per-gpu cannot be combined with --cpus-per-task"
         checker.fail("cpus-per-gpu", message, "keep one of the two")
@@ -106,12 +105,12 @@ def _needs_gpus(checker: _Checker, any_gpu: bool) -> None:
 def _one_way_of_naming(checker: _Checker, by_type: dict[str, Counts]) -> None:
     if "" in by_type and len(by_type) > 1:
         kinds = ", ".join(kind for kind in by_type if kind)
-        message = f"GPUs are asked for both with a type ({kinds}) and without"
-        checker.fail("gres", message, "name the type everywhere or nowhere")
+        message = f"GPUs are requested both with a type ({kinds}) and without"
+        checker.fail("gres", message, "give the type everywhere or nowhere")
 
 
 def _cpus_by_gpu(checker: _Checker, by_type: dict[str, Counts]) -> None:
-    """--cpus-per-gpu times --gpus-per-task are the CPUs of a task, as long as no type is named."""
+    """--cpus-per-gpu times --gpus-per-task are the CPUs of a task, unless a type is given."""
     per_gpu = checker.values.get("cpus-per-gpu", 0)
     per_task = by_type.get("", Counts()).task
     if per_gpu and per_task and "cpus-per-task" not in checker.values:
@@ -119,7 +118,7 @@ def _cpus_by_gpu(checker: _Checker, by_type: dict[str, Counts]) -> None:
 
 
 def _cpus_of_gpus(checker: _Checker, by_type: dict[str, Counts]) -> None:
-    """--cpus-per-gpu times all GPUs are what the job asks for in later releases."""
+    """In later releases the job requests --cpus-per-gpu times all GPUs."""
     per_gpu, shape = checker.values.get("cpus-per-gpu", 0), checker.shape
     if not per_gpu or not rules.holds("cpus-per-gpu-counted", checker.values.release):
         return
@@ -140,8 +139,8 @@ def _order(checker: _Checker, counts: Counts) -> None:
         (counts.socket, counts.task),
     )
     if any(larger and smaller and larger < smaller for larger, smaller in pairs):
-        message = "the GPUs of the job, a node, a socket and a task must not grow in that order"
-        checker.fail("gpus", message, "ask for at least as many of the whole as of its part")
+        message = "a part has more GPUs than the whole: per job >= per node >= per socket >= per task"
+        checker.fail("gpus", message, "correct the counts")
 
 
 def _enough_for_nodes(checker: _Checker, counts: Counts) -> None:
@@ -168,7 +167,7 @@ def _job_and_node(checker: _Checker, counts: Counts) -> None:
     if not (counts.job and counts.node) or counts.job < counts.node:
         return
     if counts.job % counts.node:
-        checker.fail("gpus", f"{counts.job} GPUs are no multiple of {counts.node} a node")
+        checker.fail("gpus", f"{counts.job} GPUs are not a multiple of {counts.node} a node")
         return
     wanted = counts.job // counts.node
     nodes = checker.shape.nodes
@@ -191,7 +190,7 @@ def _node_and_task(checker: _Checker, counts: Counts) -> None:
         wanted = size // counts.task
         before = checker.values.get(option) or (checker.shape.tasks_per_node if whole == "node" else 0)
         if size % counts.task:
-            checker.fail("gpus-per-task", f"{size} GPUs a {whole} are no multiple of {counts.task} a task")
+            checker.fail("gpus-per-task", f"{size} GPUs a {whole} are not a multiple of {counts.task} a task")
         elif before and before != wanted:
             message = (
                 f"{size} GPUs a {whole} at {counts.task} a task are {wanted} tasks a {whole}, not {before}"
@@ -210,7 +209,7 @@ def _per_task(checker: _Checker, counts: Counts) -> None:
             checker.fail("gpus-per-task", "--gpus-per-task needs --ntasks or --gpus too", "add --ntasks=N")
         return
     if counts.job % counts.task:
-        checker.fail("gpus", f"{counts.job} GPUs are no multiple of {counts.task} a task")
+        checker.fail("gpus", f"{counts.job} GPUs are not a multiple of {counts.task} a task")
         return
     wanted = counts.job // counts.task
     if tasks is None:
@@ -273,7 +272,7 @@ def _gpus_from_tasks(checker: _Checker, per_gpu: int) -> None:
         message = f"{tasks} tasks at {per_gpu} a GPU need no GPU at all: none is asked for"
         checker.report.warning(checker.values.place("ntasks-per-gpu"), "no-gpu", message, "add --gpus=N")
     elif tasks % per_gpu:
-        checker.fail("ntasks-per-gpu", f"{tasks} tasks are no multiple of {per_gpu} a GPU")
+        checker.fail("ntasks-per-gpu", f"{tasks} tasks are not a multiple of {per_gpu} a GPU")
     elif gpus < nodes.minimum:
         checker.fail("ntasks-per-gpu", f"{tasks} tasks at {per_gpu} a GPU leave nodes without a GPU")
     elif nodes.maximum > gpus:

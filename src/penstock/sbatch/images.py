@@ -1,8 +1,8 @@
 """Image references by the OCI rules: [registry[:port]/]path[:tag][@digest].
 
-The first part is a registry when it has a dot or a colon or is `localhost`; else the container runtime takes
-the image from docker.io, and one without a folder from docker.io/library. A site that allows some images only
-judges that full name, so that nothing gets in by a shorter one.
+The first part is a registry if it has a dot or a colon or is `localhost`; otherwise the image is on
+docker.io, without a folder in docker.io/library. Sites allow images by this full name, so that short names do
+not bypass the check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGEST = Pattern(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
 
 
 class Image(msgspec.Struct, frozen=True):
-    """A reference taken apart; `registry` is empty for the default one."""
+    """A parsed reference; `registry` is empty for the default one."""
 
     registry: str
     path: str
@@ -35,24 +35,25 @@ class Image(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Image:
-    """Take a reference apart, or say what is wrong with it."""
     if not text:
-        raise Problem("no image is named", "as in registry.example:5000/team/app:1.2")
+        raise Problem("the image is empty", "as in registry.example:5000/team/app:1.2")
     if text.startswith(("http://", "https://", "docker://")):
         raise Problem(f"{text!r} is a URL", f"write {text.split('//', 1)[1]}")
     body, at, digest = text.partition("@")
     if at and not _valid_digest(digest):
-        raise Problem(f"{digest!r} is no digest", "sha256: and 64 hexadecimal digits")
+        raise Problem(f"{digest!r} is not a valid digest", "sha256: and 64 hexadecimal digits")
     registry, path = _split_registry(body)
     path, colon, tag = path.partition(":")
     if colon and not _TAG.fullmatch(tag):
-        raise Problem(f"{tag!r} is no tag", "letters, digits, dots, dashes and underscores, 128 at most")
+        raise Problem(
+            f"{tag!r} is not a valid tag", "letters, digits, dots, dashes and underscores, 128 at most"
+        )
     _check_path(path, text)
     return Image(registry, path, tag, digest)
 
 
 def full_name(text: str) -> str:
-    """The image as a container runtime asks for it: with its registry and, on docker.io, its folder."""
+    """The reference with its registry and, on docker.io, its folder."""
     first, slash, rest = text.partition("/")
     if not slash or not _is_host(first):
         first, rest = DEFAULT_REGISTRY, text
@@ -62,14 +63,16 @@ def full_name(text: str) -> str:
 
 
 def is_allowed(image: str, prefixes: Iterable[str]) -> bool:
-    """Whether the image begins with one of the prefixes, part by part; no prefixes allow every image."""
+    """Whether the image begins with one of the prefixes, part by part; without prefixes all are allowed."""
     wanted, given = full_name(image), [full for prefix in prefixes for full in _full_prefixes(prefix)]
     return not given or any(_begins(wanted, prefix) for prefix in given)
 
 
 def _full_prefixes(prefix: str) -> Iterator[str]:
-    """`registry.example.org` is a registry, `debian` an image, `team/` a folder; `hub:5000` may be a registry
-    with its port or an image with its tag, and `docker.io/debian` an image or a folder.
+    """Full names that a prefix may mean.
+
+    `registry.example.org` is a registry, `debian` an image, `team/` a folder; `hub:5000` may be a registry
+    with a port or an image with a tag, `docker.io/debian` an image or a folder.
     """
     first, slash, rest = prefix.partition("/")
     name, _, port = first.partition(":")
@@ -104,23 +107,20 @@ def _split_registry(body: str) -> tuple[str, str]:
     if not slash or not _is_host(first):
         return "", body
     if not _HOST.fullmatch(first) and not _IPV6.fullmatch(first):
-        raise Problem(f"{first!r} is no registry", "host or host:port")
+        raise Problem(f"{first!r} is not a valid registry", "host or host:port")
     port = first.rpartition(":")[2] if not first.endswith("]") and ":" in first else ""
     if port and not 0 < int(port) < 65536:
-        raise Problem(f"{port!r} is no port")
+        raise Problem(f"{port!r} is not a valid port")
     return first, rest
 
 
 def _check_path(path: str, text: str) -> None:
     if not path:
-        raise Problem(f"{text!r} names a registry and no image")
+        raise Problem(f"{text!r} has a registry but no image")
     if len(path) > 255:
         raise Problem("the image's name is longer than 255 characters")
     for component in path.split("/"):
         if not _COMPONENT.fullmatch(component):
-            hint = (
-                "lower case only"
-                if component.lower() != component
-                else "letters and digits, joined by . _ or -"
-            )
-            raise Problem(f"{component!r} in {text!r} is no part of an image's name", hint)
+            is_lower = component.lower() == component
+            hint = "letters and digits, joined by . _ or -" if is_lower else "lower case only"
+            raise Problem(f"{component!r} in {text!r} is not valid in an image's name", hint)

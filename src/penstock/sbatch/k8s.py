@@ -1,10 +1,9 @@
-"""#K8S_ directives: what a script asks of its pods.
+"""#K8S_ directives: what a script requests for its pods.
 
-`#K8S_NAME=value`, one a line, before the first command like any directive, without blanks around the sign:
-job_submit.lua takes nothing else. The value is the rest of the line; blanks after it and a comment after
-` #` are not part of it; quotes around all of it are taken off. Of MOUNT, ENV, OUTPUTS, NODE_SELECTOR,
-TOLERATION and PULL_SECRET there may be several; of the others a second one is an error, because nobody can
-tell which was meant.
+`#K8S_NAME=value`, one per line, before the first command, without blanks around the equals sign:
+job_submit.lua accepts nothing else. The value is the rest of the line, without trailing blanks, a comment
+after ` #`, and enclosing quotes. MOUNT, ENV, OUTPUTS, NODE_SELECTOR, TOLERATION and PULL_SECRET may be
+repeated; repeating another one is an error, because it is ambiguous.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LABEL_KEY = Pattern(
 _LABEL_VALUE = Pattern(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 OWN_ENTRYPOINT: Final = "@entrypoint"
-"""#K8S_COMMAND=@entrypoint: run what the image itself runs, instead of the script."""
+"""#K8S_COMMAND=@entrypoint runs the image's own entrypoint instead of the script."""
 _RESERVED: Final = ("SLURM_", "SBATCH_", "PENSTOCK_")
 
 
@@ -42,13 +41,13 @@ def _image(value: str) -> str:
 
 def _absolute(value: str) -> str:
     if not value.startswith("/") or "/../" in f"{value}/":
-        raise Problem(f"{value!r} is no absolute path", "begin with / and leave out ..")
+        raise Problem(f"{value!r} is not an absolute path", "begin with / and leave out ..")
     return value
 
 
 def _inside(value: str) -> str:
     if not value or (value.startswith("/") and "/../" in f"{value}/"):
-        raise Problem(f"{value!r} is no path")
+        raise Problem(f"{value!r} is not a valid path")
     return value
 
 
@@ -58,12 +57,12 @@ def _command(value: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(value))
     except ValueError as error:
-        raise Problem(f"{value!r}: {str(error).lower()}", "quote it as a shell would want it") from error
+        raise Problem(f"{value!r}: {str(error).lower()}", "quote it as in a shell") from error
 
 
 def _outputs(value: str) -> str:
     if not value or value.startswith("/") or ".." in value.split("/"):
-        raise Problem(f"{value!r} is no pattern inside the working directory", "as in results/*.csv")
+        raise Problem(f"{value!r} is not a valid pattern inside the working directory", "as in results/*.csv")
     return value
 
 
@@ -72,43 +71,43 @@ def _mount(value: str) -> Mount:
     if len(parts) == 1:
         parts.append(parts[0])
     if len(parts) > 3 or (len(parts) == 3 and parts[2] not in ("ro", "rw")):
-        raise Problem(f"{value!r} is no mount", "source[:target[:ro]]")
+        raise Problem(f"{value!r} is not a valid mount", "source[:target[:ro]]")
     return Mount(_absolute(parts[0]), _absolute(parts[1]), len(parts) == 3 and parts[2] == "ro")
 
 
 def _environment(value: str) -> tuple[str, str]:
     name, equals, text = value.partition("=")
     if not equals or not _ENV_NAME.fullmatch(name):
-        raise Problem(f"{value!r} is no variable", "NAME=value")
+        raise Problem(f"{value!r} is not a valid variable", "NAME=value")
     if name.startswith(_RESERVED):
-        raise Problem(f"{name} is set by Slurm or penstock", "choose another name")
+        raise Problem(f"{name} is set by Slurm or Penstock", "choose another name")
     return name, text
 
 
 def _secret(value: str) -> str:
     if not _DNS_NAME.fullmatch(value):
-        raise Problem(f"{value!r} is no name of a Kubernetes object", "lower case letters, digits, - and .")
+        raise Problem(f"{value!r} is not a valid name in Kubernetes", "lower case letters, digits, - and .")
     return value
 
 
 def _priority_class(value: str) -> str:
-    """None of Kubernetes' own: nothing evicts such a pod, and kubelets make room for it by ending others."""
+    """Refuse system classes: their pods are never evicted, and kubelets evict others for them."""
     if value.startswith("system-"):
-        raise Problem(f"{value!r} is not for jobs", "name a PriorityClass of the site's")
+        raise Problem(f"{value!r} is not for jobs", "use a PriorityClass of the site")
     return _secret(value)
 
 
 def _shm(value: str) -> int:
     amount = sizes.memory(re.sub(r"(?i)ib?$", "", value) if re.search(r"(?i)[kmgt]ib?$", value) else value)
     if amount <= 0:
-        raise Problem("shared memory of nothing")
+        raise Problem("the size is 0")
     return amount
 
 
 def _selector(value: str) -> tuple[str, str]:
     key, equals, text = value.partition("=")
     if not equals or not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(text):
-        raise Problem(f"{value!r} is no label", "key=value, as in disk=ssd")
+        raise Problem(f"{value!r} is not a valid label", "key=value, as in disk=ssd")
     return key, text
 
 
@@ -116,9 +115,9 @@ def _toleration(value: str) -> Toleration:
     key, _, effect = value.partition(":")
     name, equals, text = key.partition("=")
     if effect and effect not in _EFFECTS:
-        raise Problem(f"{effect!r} is no taint effect", f"one of {', '.join(_EFFECTS)}")
+        raise Problem(f"{effect!r} is not a valid taint effect", f"one of {', '.join(_EFFECTS)}")
     if not _LABEL_KEY.fullmatch(name) or not _LABEL_VALUE.fullmatch(text):
-        raise Problem(f"{value!r} is no toleration", "key[=value][:effect]")
+        raise Problem(f"{value!r} is not a valid toleration", "key[=value][:effect]")
     return Toleration(name, "Equal" if equals else "Exists", text, effect)
 
 
@@ -143,7 +142,7 @@ MAPPINGS: Final = ("environment", "node_selector")
 
 
 def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, Provenance]]:
-    """The pod's wishes, and where each came from."""
+    """Parse all directives; returns the PodSpec and the provenance of its fields."""
     fields: dict[str, Any] = {}
     provenance: dict[str, Provenance] = {}
     variables: list[tuple[str, Place]] = []
@@ -154,10 +153,8 @@ def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, P
         name, value, place = read
         field, grammar = SINGLE.get(name) or SEVERAL[name]
         if name in SINGLE and field in fields:
-            earlier = provenance[field].line
-            report.error(
-                Place(line.number, 1), "duplicate-directive", f"#K8S_{name} stands on line {earlier} already"
-            )
+            message = f"#K8S_{name} is already on line {provenance[field].line}"
+            report.error(Place(line.number, 1), "duplicate-directive", message)
             continue
         try:
             _store(fields, name, field, grammar(value))
@@ -167,17 +164,11 @@ def parse(lines: tuple[Line, ...], report: Report) -> tuple[PodSpec, dict[str, P
         provenance[field] = Provenance("script", f"#K8S_{name}", line.number, place.column)
         if name == "ENV":
             variables.append((value.partition("=")[0], place))
-    if not fields.get("own_entrypoint"):
-        _require_free(variables, report)
-    return PodSpec(**_frozen(fields)), {f"pod.{key}": value for key, value in provenance.items()}
-
-
-def _require_free(variables: list[tuple[str, Place]], report: Report) -> None:
-    """The shell that runs the script would end before it."""
-    for name, place in variables:
-        if name in wellknown.SHELLS_OWN:
-            message = f"#K8S_ENV: {name} belongs to the shell that runs the script"
+    for name, place in variables if not fields.get("own_entrypoint") else ():
+        if name in wellknown.SHELLS_OWN:  # setting it would end the shell
+            message = f"#K8S_ENV: {name} is reserved for the shell that runs the script"
             report.error(place, "invalid-k8s-value", message, "choose another name")
+    return PodSpec(**_frozen(fields)), {f"pod.{key}": value for key, value in provenance.items()}
 
 
 def _store(fields: dict[str, Any], name: str, field: str, value: Any) -> None:
@@ -216,15 +207,14 @@ def _read(line: Line, report: Report) -> tuple[str, str, Place] | None:
         report.error(place, "invalid-k8s-value", f"#K8S_{name} is not of the form #K8S_NAME=value", hint)
         return None
     value = _value(rest, name, report, place)
-    if value is None or not _is_text(
-        value, name, report, Place(line.number, place.column + rest.find(value))
-    ):
+    if value is None:
         return None
-    return name, value, place
+    at = Place(line.number, place.column + rest.find(value))
+    return (name, value, place) if _is_text(value, name, report, at) else None
 
 
 def _is_text(value: str, name: str, report: Report, place: Place) -> bool:
-    """Kubernetes takes UTF-8 and nothing else; other bytes came to us as surrogates."""
+    """Kubernetes accepts only UTF-8; other bytes have become surrogates."""
     for offset, char in enumerate(value) if not value.isascii() else ():
         if "\ud800" <= char <= "\udfff":
             where = Place(place.line, place.column + offset)
@@ -240,9 +230,8 @@ def _value(rest: str, name: str, report: Report, place: Place) -> str | None:
         end = rest.find(quote, 1)
         tail = rest[end + 1 :].strip() if end > 0 else ""
         if end < 0 or (tail and not tail.startswith("#")):
-            report.error(
-                place, "unmatched-quote", f"#K8S_{name}: the quote does not close at the end of the value"
-            )
+            message = f"#K8S_{name}: no closing quote at the end of the value"
+            report.error(place, "unmatched-quote", message)
             return None
         return rest[1:end]
     return re.split(r"[ \t]#", f" {rest}", maxsplit=1)[0].strip() if not rest.startswith("#") else ""

@@ -1,16 +1,15 @@
-"""Words of one directive line, split as sbatch splits them.
+"""Splits a directive line into words like sbatch.
 
-The rules were found by asking sbatch 22.05 itself, and are not those of a shell:
+The rules were found by testing sbatch 22.05, and are not those of a shell:
 
-* a backslash takes the next character literally, inside quotes too, but not a blank: there the word just
-  ends (until a later release: `escaped-blank` in rules.txt);
-* an unquoted `#` ends the line even in the middle of a word;
-* an empty word (`''`) ends the line: what follows is never read;
+* a backslash escapes the next character, inside quotes, too, but not a blank, which ends the word (until a
+  later release: `escaped-blank` in rules.txt);
+* an unquoted `#` ends the line, even in the middle of a word;
+* an empty word (`''`) ends the line: the rest is never read;
 * `hetjob` (or `packjob`) ends the line; at its start it opens the next component of a heterogeneous job;
-* a word that begins with `:` is an error, so is a quote that does not close on its line.
+* a word that begins with `:` is an error, and so is an unclosed quote.
 
-Runs of plain characters are taken by one regular expression each, so that a line of megabytes costs
-milliseconds.
+Runs of plain characters are matched by one regular expression: a line of megabytes takes milliseconds.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import msgspec
 from penstock.sbatch.patterns import Pattern
 
 BLANK: Final = " \t\n\v\f\r"
-"""isspace() of the C locale; anything else, a no-break space for one, is part of a word."""
+"""isspace() of the C locale; other characters, such as a no-break space, are part of a word."""
 
 MOST_WORDS: Final = 10_000
-"""No line of a person has more; it keeps a line of megabytes from taking seconds."""
+"""More than people write; the limit keeps a line of megabytes from taking seconds."""
 
 SEPARATORS: Final = ("hetjob", "packjob")
 
@@ -35,14 +34,14 @@ _BLANKS = Pattern(r"[ \t\n\v\f\r]*")
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word and where it begins (offset in the line, from 0)."""
+    """A word and its offset in the line, from 0."""
 
     text: str
     offset: int
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The words of a line, and what ended it early: `fault` is a code, `at` its offset."""
+    """The words of a line; `fault` is the code of what ended it early, `at` its offset."""
 
     words: tuple[Word, ...]
     separator: str = ""
@@ -52,7 +51,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 def split(line: str, start: int, *, escaped_blanks: bool = False) -> Words:
-    """Split `line` from `start` on, the place just after the magic word."""
+    """Split `line` from `start`, which is just after the magic word."""
     words: list[Word] = []
     position = _skip_blanks(line, start)
     opening = _separator(line, position)
@@ -77,7 +76,7 @@ def split(line: str, start: int, *, escaped_blanks: bool = False) -> Words:
 
 
 def _ended_by(line: str, end: int) -> str:
-    """An empty word is worth a remark only when something was written after it."""
+    """An empty word is a fault only if something follows it."""
     rest = line[end:].strip(BLANK)
     return "empty-word" if rest and not rest.startswith("#") else ""
 
@@ -97,7 +96,7 @@ def _skip_blanks(line: str, position: int) -> int:
 
 
 def _word(line: str, position: int, escaped_blanks: bool) -> tuple[str, int, str]:
-    """One word from `position`: its text, where it ends, and the quote that was left open."""
+    """The word at `position`: its text, its end, and an unclosed quote, if any."""
     parts: list[str] = []
     end = len(line)
     while position < end:

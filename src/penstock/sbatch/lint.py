@@ -1,4 +1,4 @@
-"""What is allowed but unwise: warnings, each with a code that can be silenced."""
+"""Warnings about what is allowed but unwise."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from penstock.sbatch.diagnostics import Place, Report
 from penstock.sbatch.sitecheck import place_of
 
 FAR_OVER = 2
-"""Memory of more than this many times the CPUs' share of a node keeps other jobs out."""
+"""A warning is given for memory above this many times the share of the CPUs."""
 
 
 def check(job: JobSpec, site: SiteView | None, report: Report) -> None:
-    """Every piece of advice that fits."""
     share = footprint.even_share(job)
     if job.time_limit is None:
         hint = "write --time=HH:MM:SS: short jobs start earlier by backfill"
-        report.warning(Place(1, 1), "no-time-limit", "no --time: the partition's default counts", hint)
+        report.warning(Place(1, 1), "no-time-limit", "no --time: the partition's default applies", hint)
     elif job.time_limit == UNLIMITED:
-        hint = "name the time the job really needs"
+        hint = "give the time that the job really needs"
         report.warning(place_of(job, "time_limit"), "unlimited-time", "a job without a time limit", hint)
     if job.sharing == "exclusive" and share.gpus == 1:
         hint = "leave --exclusive out, or use all GPUs of the node"
@@ -36,6 +35,6 @@ def _memory(job: JobSpec, share: footprint.Footprint, site: SiteView | None, rep
         return
     fair = max(kind.memory_mib * share.cpus // max(kind.cpus, 1) for kind in site.nodes)
     if share.memory_mib > FAR_OVER * fair:
-        message = f"{share.memory_mib} MiB a node is far over the share of {share.cpus} CPUs, {fair} MiB"
-        hint = "other jobs cannot use the CPUs whose memory you hold; ask for less, or for more CPUs"
+        message = f"{share.memory_mib} MiB a node is far above the share of {share.cpus} CPUs, {fair} MiB"
+        hint = "other jobs cannot use CPUs without memory; request less memory, or more CPUs"
         report.warning(place_of(job, "memory"), "memory-over-share", message, hint)

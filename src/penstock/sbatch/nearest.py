@@ -1,7 +1,7 @@
-"""What the writer may have meant: the nearest known name, other releases, other batch systems.
+"""Suggests what was probably meant: the closest known name, another release, another batch system.
 
-A typo is worth one precise suggestion and no list. Distance is counted by hand (insert, delete, replace,
-swap) because the standard library's difflib costs more start-up time than the whole table.
+The edit distance (insert, delete, replace, swap) is computed here because importing difflib takes longer than
+the whole table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ELSEWHERE: Final = {
 
 
 def hint_for_option(name: str, table: options.Table) -> str:
-    """A suggestion for an unknown long option, or nothing when nothing is near."""
+    """A hint for an unknown long option."""
     lowered = name.lower()
     if lowered in ELSEWHERE:
         return ELSEWHERE[lowered]
@@ -65,17 +65,23 @@ def hint_for_short(letter: str, table: options.Table) -> str:
 
 
 def other_release(name: str, release: str) -> str:
-    """Words for an option that exists, but not in this release."""
+    """A text about an option that exists in other releases only; else empty."""
     for option in options.every_option():
         if option.name == name and not option.known_in(release):
             if option.since > release:
-                return f"came with Slurm {option.since}; this site runs {release}"
-            return f"went away after Slurm {option.until}; this site runs {release}"
+                return f"was added in Slurm {option.since}; this site runs {release}"
+            return f"was removed after Slurm {option.until}; this site runs {release}"
     return ""
 
 
+def hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """ "did you mean …?" with the closest known name, else another hint."""
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else otherwise
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str:
-    """The one candidate at most a third of the word away; empty when none is, or when it is a guess."""
+    """The closest candidate, if its distance is at most a third of the word."""
     best, best_distance = "", max(1, min(len(word), 60) // 3) + 1
     for candidate in candidates:
         distance = _distance(word[:60], candidate, best_distance)
@@ -85,7 +91,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
 
 
 def _distance(left: str, right: str, limit: int) -> int:
-    """Edits from one word to the other, a swap of neighbours being one; `limit` or more is all the same."""
+    """Number of edits between the words, where swapping neighbours is one; at most about `limit`."""
     if abs(len(left) - len(right)) >= limit:
         return limit
     before: list[int] = []

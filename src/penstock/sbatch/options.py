@@ -1,9 +1,7 @@
-"""The table of sbatch's options, read from options.txt, and how a name is found in it.
+"""The table of sbatch's options, read from options.txt.
 
-The table is data so that one place answers every question about an option: the parser's, the
-documentation's (`docs/compatibility.md` is made from it) and the reader's. Names are looked up as
-getopt_long does: an exact name first, else a prefix that fits exactly one option of the chosen Slurm
-release.
+The parser uses the table, and docs/compatibility.md is generated from it. Names are looked up like in
+getopt_long: an exact name first, else a prefix that matches exactly one option of the Slurm release.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ ALIASES: Final = {
     "tasks-per-node": "ntasks-per-node",
     "ntasks-per-tres": "ntasks-per-gpu",
 }
-"""Second names: the settings of both land in one place."""
+"""Second names of an option."""
 
 _ARGUMENTS: Final[dict[str, Argument]] = {"-": "none", "=": "required", "?": "optional"}
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One row of the table."""
+    """A row of the table."""
 
     name: str
     short: str
@@ -43,7 +41,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name under which its setting is kept."""
+        """The name under which its setting is stored."""
         return ALIASES.get(self.name, self.name)
 
     def known_in(self, release: str) -> bool:
@@ -58,7 +56,7 @@ class Table(msgspec.Struct, frozen=True):
     by_short: dict[str, Option]
 
     def matching(self, prefix: str) -> tuple[Option, ...]:
-        """Options whose name is `prefix`, or else begins with it."""
+        """The option with this name, else those whose name begins with it."""
         exact = self.by_name.get(prefix)
         if exact is not None:
             return (exact,)
@@ -67,30 +65,25 @@ class Table(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def every_option() -> tuple[Option, ...]:
-    """All rows of options.txt, in its order."""
-    beside = __file__.rpartition("/")[0]
-    with open(f"{beside}/options.txt", encoding="utf-8") as lines:  # noqa: PTH123 - pathlib costs 3 ms of start-up
-        return tuple(_row(line.rstrip("\n")) for line in lines if not line.startswith(("#", "\n")))
+    return tuple(map(_row, lines_of("options.txt")))
+
+
+def lines_of(table: str) -> list[str]:
+    """The lines of a table of this package, without comments."""
+    folder = __file__.rpartition("/")[0]
+    with open(f"{folder}/{table}", encoding="utf-8") as lines:  # noqa: PTH123 - pathlib costs 3 ms of start-up
+        return [line.rstrip("\n") for line in lines if not line.startswith(("#", "\n"))]
 
 
 def _row(line: str) -> Option:
     name, short, argument, grammar, environment, since, until, treatment, note = line.split("|")
-    return Option(
-        name,
-        short,
-        _ARGUMENTS[argument],
-        grammar,
-        tuple(environment.split()),
-        since,
-        until,
-        cast("Treatment", treatment),
-        note,
-    )
+    kind, variables = _ARGUMENTS[argument], tuple(environment.split())
+    return Option(name, short, kind, grammar, variables, since, until, cast("Treatment", treatment), note)
 
 
 @lru_cache(maxsize=len(RELEASES))
 def table(release: str = DEFAULT_RELEASE) -> Table:
-    """The options that sbatch of that release knows."""
+    """The options of sbatch in this release."""
     known = [option for option in every_option() if option.known_in(release)]
     return Table(
         release,
@@ -100,7 +93,7 @@ def table(release: str = DEFAULT_RELEASE) -> Table:
 
 
 def release_of(version: str) -> str:
-    """The release of our table that fits a version such as 24.11.5; newer ones count as the newest."""
+    """The release in our table for a version such as 24.11.5; newer ones count as the newest."""
     wanted = ".".join(version.split(".")[:2])
     fitting = [release for release in RELEASES if release <= wanted]
     return fitting[-1] if fitting else RELEASES[0]

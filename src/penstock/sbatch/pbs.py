@@ -1,8 +1,7 @@
-"""Values of #PBS lines, read as sbatch reads them, which is not always as PBS does.
+"""Values of #PBS lines as sbatch parses them, which is not always as in PBS.
 
-A resource list is walked letter by letter: a known name counts wherever it begins, even in the middle of a
-word, and each has its own idea of where its value ends (a comma or a colon). What is not known is passed
-over in silence.
+In a resource list a known name counts wherever it begins, even in the middle of a word, and each has its own
+end of the value (a comma or a colon). Unknown text is ignored silently.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NAMES: Final = {
     "vmem=": ("", ","),
     "walltime=": ("time", ","),
 }
-"""Names of resources: the sbatch option that takes the value as it stands, and what ends the value."""
+"""Resources: the sbatch option that gets the value unchanged, and the characters that end the value."""
 
 MAIL: Final = {"a": "FAIL", "b": "BEGIN", "e": "END", "n": "NONE"}
 _NAME = Pattern("|".join(NAMES))
@@ -45,12 +44,12 @@ _SIZES: Final = ("mem=", "file=")
 
 
 def mail_types(letters: str) -> str:
-    """-m: letters that are none are dropped."""
+    """-m: unknown letters are dropped."""
     return ",".join(MAIL[letter] for letter in letters if letter in MAIL) or letters
 
 
 def resources(text: str, gres: str) -> list[tuple[str, str]]:
-    """-l: options and values in order; `gres` is what --gres says so far: accelerators are added to it."""
+    """-l: options and values in order; `gres` is the present --gres, to which accelerators are added."""
     found: list[tuple[str, str]] = []
     position = 0
     while known := _NAME.search(text, position):
@@ -84,12 +83,12 @@ def _accelerators(name: str, value: str) -> str:
     if name == "accelerator=":
         return "1" if value.lower().startswith("true") else ""
     if (whole_number(value) or 0) <= 0:
-        raise Problem(f"{value!r} is no number of accelerators")
+        raise Problem(f"{value!r} is not a number of accelerators")
     return value
 
 
 def _nodes(value: str) -> list[tuple[str, str]]:
-    """nodes=: counts and names joined by + and :, all added up; and the GPUs of a node, the last of them."""
+    """nodes=: counts and names joined by + and :, which are added up; of gpus= the last one counts."""
     nodes = per_node = 0
     names: list[str] = []
     gpus = ""

@@ -1,4 +1,4 @@
-"""What a script asks of its pods, for whoever runs it: the #K8S_ directives without the rest."""
+"""The #K8S_ directives of a script that is about to run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.sbatch import diagnostics, k8s, source
 
 
 def pod_of(script: bytes, *, forbidden: Collection[str] = ()) -> PodSpec:
-    """The directives of a script that Slurm has accepted; UsageError names the first line that is wrong."""
+    """Parse the directives of an accepted script. Raises UsageError for the first invalid line."""
     lines = source.read(script, diagnostics.Report()).k8s
     report = diagnostics.Report()
     found, provenance = k8s.parse(lines, report)

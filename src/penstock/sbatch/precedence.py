@@ -1,8 +1,7 @@
-"""Settings to values: each option once, by precedence, with where it came from.
+"""Settings → values: one per option, by precedence, with its provenance.
 
-The order is the one sbatch applies: the script, then SBATCH_* variables, then the command line; the last
-one wins, save for --mail-type, which adds up. A value that sbatch refuses is refused wherever it stands,
-even when a later one would have replaced it.
+The order is sbatch's: script, SBATCH_* variables, command line; the last one wins, except for --mail-type,
+which adds up. A value that sbatch refuses is an error even if a later one would replace it.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from penstock.sbatch.values.grammars import NEED_TYPES, grammar
 from penstock.sbatch.values.problem import Problem
 
 LONGEST_VALUE: Final = 128 * 1024
-"""Longer than any text slurmctld accepts in a job."""
+"""More than slurmctld accepts in any field of a job."""
 
 LEAST: Final = {"ntasks": 0, "cpus-per-task": 1}
-"""What sbatch looks at once more after it has read all options."""
+"""Minimums that sbatch checks after it has read all options."""
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The value in force of one option."""
+    """The effective value of an option."""
 
     value: Any
     text: str
@@ -38,7 +37,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Values:
-    """The options that were given, by name."""
+    """Given options by name."""
 
     def __init__(self, given: Mapping[str, Given], release: str = options.DEFAULT_RELEASE) -> None:
         self._given = dict(given)
@@ -65,11 +64,8 @@ class Values:
     def names(self) -> set[str]:
         return set(self._given)
 
-    def items(self) -> Iterable[tuple[str, Given]]:
-        return self._given.items()
-
     def chosen(self, name: str) -> bool:
-        """Whether it was written in the script or on the command line, not just in the environment."""
+        """Whether it is in the script or on the command line, not only in the environment."""
         found = self._given.get(name)
         return found is not None and found.provenance.origin != "environment"
 
@@ -80,7 +76,7 @@ def resolve(
     gres_types: tuple[str, ...] | None,
     release: str = options.DEFAULT_RELEASE,
 ) -> Values:
-    """Parse every value, keep the last one of each option."""
+    """Parse all values; keep the last one of each option."""
     given: dict[str, Given] = {}
     for order, setting in enumerate(settings):
         value = _value(setting, report, gres_types)
@@ -91,7 +87,7 @@ def resolve(
             given.pop("requeue", None)
             given.pop("no-requeue", None)
         if key in ("exclusive", "oversubscribe"):
-            _share_or_not(given, setting, report, release)
+            _drop_contrary(given, setting, report, release)
         if key == "mail-type":
             value = _more_mail(given.get(key), value, setting, report)
         given[key] = Given(
@@ -100,8 +96,8 @@ def resolve(
     return Values(given, release)
 
 
-def _share_or_not(given: dict[str, Given], setting: Setting, report: Report, release: str) -> None:
-    """The last one counts; later releases refuse both together."""
+def _drop_contrary(given: dict[str, Given], setting: Setting, report: Report, release: str) -> None:
+    """The last of --exclusive and --oversubscribe counts; later releases refuse both together."""
     other = "oversubscribe" if setting.option.key == "exclusive" else "exclusive"
     if given.pop(other, None) is not None and rules.holds("exclusive-or-oversubscribe", release):
         message = f"--exclusive and --oversubscribe exclude each other since Slurm {release}"
@@ -119,7 +115,7 @@ def _value(setting: Setting, report: Report, gres_types: tuple[str, ...] | None)
         return {"nice": 100, "exclusive": "exclusive"}.get(option.name, "")
     text = setting.value or ""
     if len(text) > LONGEST_VALUE:
-        message = f"--{option.name}: {len(text)} characters are more than Slurm takes"
+        message = f"--{option.name}: {len(text)} characters are more than Slurm accepts"
         report.error(setting.place, "value-too-long", message, "give a file or a pattern instead")
         return _REFUSED
     hint = f"did you mean {setting.meant}?" if setting.meant else ""
@@ -133,20 +129,20 @@ def _value(setting: Setting, report: Report, gres_types: tuple[str, ...] | None)
         report.error(setting.place, _code(option), told, hint or problem.hint)
         return _REFUSED
     if hint:
-        message = f"{setting.meant[1:]} is --{option.name} with the value {text!r} to sbatch"
+        message = f"sbatch reads {setting.meant[1:]} as --{option.name} with the value {text!r}"
         report.warning(setting.place, "one-dash", message, hint)
     return value
 
 
 def read(option: options.Option, text: str, gres_types: tuple[str, ...] | None = None) -> Any:
-    """What a value of the option means; Problem when it means nothing."""
+    """Parse a value of the option. Raises Problem if it is invalid."""
     if option.grammar in NEED_TYPES:
         return grammar(option.grammar)(text, gres_types)  # type: ignore[call-arg]  # the one that needs the site
     return grammar(option.grammar)(text)
 
 
 def _too_small(option: options.Option, value: int | None) -> bool:
-    """What became of a number too large may be one that sbatch refuses after all."""
+    """Whether sbatch refuses what an overflow has made of the number."""
     return value is not None and value < LEAST.get(option.name, value)
 
 
@@ -168,12 +164,7 @@ def _more_mail(before: Given | None, value: Any, setting: Setting, report: Repor
     known, unknown = value
     if unknown:
         words = ", ".join(unknown)
-        report.warning(
-            setting.place, "unknown-mail-type", f"--mail-type: sbatch drops {words}, which it does not know"
-        )
-    if known == ("NONE",):
-        return before.value if before else ()
-    return (
-        *(before.value if before else ()),
-        *(name for name in known if not before or name not in before.value),
-    )
+        message = f"--mail-type: sbatch ignores the unknown {words}"
+        report.warning(setting.place, "unknown-mail-type", message)
+    earlier: tuple[str, ...] = before.value if before else ()
+    return earlier if known == ("NONE",) else tuple(dict.fromkeys((*earlier, *known)))

@@ -1,4 +1,4 @@
-"""What to say about lines, words and values that sbatch refuses, drops, or takes otherwise than they look."""
+"""Diagnostics about lines, words and values that sbatch refuses, ignores or reads differently than meant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILES = ("output", "error", "input")
 
 
 def about_lines(script: Script, report: Report) -> None:
-    """Directives that come too late, and lines that only look like one."""
+    """Directives after the first command, and lines that only look like directives."""
     for line in script.late:
         what = line.text[:40].partition(" ")[0].partition("=")[0]
         command = script.first_command
@@ -32,33 +32,31 @@ def about_lines(script: Script, report: Report) -> None:
 
 
 def _about_almost(line: Line, report: Report) -> None:
-    """A warning, for what it asks for is lost; with two # it may have been switched off."""
+    """Warn, because the line has no effect; with two # it may be disabled on purpose."""
     text = line.text.strip(lexer.BLANK)
     word, meant = text.partition(" -")[0], MAGIC
     if _K8S_WORD.search(word):
         word, _, value = text.partition("=")
         name = _K8S_WORD.sub("", word).strip(lexer.BLANK).upper().replace("-", "_")
         meant = f"{K8S_MAGIC}{name}={shorten(value.strip(lexer.BLANK))}"
-    message = f"{shorten(word)!r} is not read: to Slurm the line is a comment"
+    message = f"{shorten(word)!r} is not read: for Slurm the line is a comment"
     if text.startswith((MAGIC, K8S_MAGIC)):
-        message = "blanks stand before the #: to Slurm the line is a comment"
-    hint = f"write {meant} at the line's start if it is meant"
+        message = "blanks before the #: for Slurm the line is a comment"
+    hint = f"if a directive is meant, write {meant} at the start of the line"
     say = report.info if _SWITCHED_OFF.match(line.text) else report.warning
     say(Place(line.number, 1), "almost-directive", message, hint)
 
 
 def about_values(given: Iterable[Setting], report: Report) -> None:
-    """What a shell would have put in: sbatch reads the lines before any shell does."""
+    """Variables and ~ in directives, which sbatch does not expand."""
     for setting in given:
         option, text = setting.option, setting.value or ""
         found = _VARIABLE.search(text)
         if found is None and not (option.grammar == "path" and text.startswith("~")):
             continue
         what = "~" if found is None else "variables"
-        message = (
-            f"--{option.name}: Slurm puts nothing in for {what} in a script's lines: {shorten(text)!r} stays"
-        )
-        hint = f"write it out, or give it on the command line: sbatch --{option.name}=..."
+        message = f"--{option.name}: Slurm does not expand {what} in directives: {shorten(text)!r} stays"
+        hint = f"write the value, or give it on the command line: sbatch --{option.name}=..."
         if option.name in _FILES:
             hint += "; %u is your name, %x the job's, %j its number"
         report.warning(setting.place, "not-expanded", message, hint)
@@ -66,56 +64,47 @@ def about_values(given: Iterable[Setting], report: Report) -> None:
 
 def about_words(line: Line, words: Words, report: Report) -> None:
     """What ended a directive line early."""
-    place = Place(line.number, words.at + 1)
+    rest, hint = "the rest of the line is ignored", ""
     if words.fault == "unmatched-quote":
-        report.error(
-            place,
-            "unmatched-quote",
-            f"the {words.detail} does not close on this line",
-            "close it, or escape it with \\",
-        )
+        say, message = report.error, f"the {words.detail} is not closed on this line"
+        hint = "close it, or escape it with \\"
     elif words.fault == "unexpected-colon":
-        report.error(
-            place, "unexpected-colon", "a word must not begin with a colon", "quote it if it is a value"
-        )
+        say, message = report.error, "a word must not begin with a colon"
+        hint = "quote it if it is a value"
     elif words.fault == "too-many-words":
-        report.error(place, "too-many-words", f"more than {MOST_WORDS} words on one line")
+        say, message = report.error, f"more than {MOST_WORDS} words on one line"
     elif words.fault == "stray-separator":
-        message = f"{words.detail} in the middle of a line: the rest of the line is ignored"
-        report.warning(
-            place, "stray-separator", message, f"give it a line of its own: #SBATCH {words.detail}"
-        )
+        say, message = report.warning, f"{words.detail} in the middle of a line: {rest}"
+        hint = f"give it a line of its own: #SBATCH {words.detail}"
     elif words.fault == "empty-word":
-        report.warning(
-            place, "empty-word", "an empty word ends the directive: the rest of the line is ignored"
-        )
+        say, message = report.warning, f"an empty word ends the directive: {rest}"
+    else:
+        return
+    say(Place(line.number, words.at + 1), words.fault, message, hint)
 
 
 def about_stray(stray: Token, before: tuple[Setting, ...], report: Report) -> None:
-    """A word where an option should stand; sbatch stops there."""
+    """A word in place of an option; sbatch stops there."""
     text = stray.text
     hint = ""
     last = before[-1] if before else None
     if text.startswith(("\u2013", "\u2014", "\u2212")):
         hint = f"that is a typographic dash; write --{text[1:].lstrip('-')}"
     elif "\u00a0" in text:
-        hint = "there is a no-break space in it; type a plain one"
+        hint = "it contains a no-break space; type a plain one"
     elif last is not None and last.place.line == stray.place.line:
         hint = _after_value(last, text)
     elif "=" in text and text[:1].isalpha():
         hint = f"options begin with --: --{text}"
-    report.error(
-        stray.place, "stray-word", f"{shorten(text)!r} is no option; sbatch stops reading here", hint
-    )
+    message = f"{shorten(text)!r} is not an option; sbatch stops reading here"
+    report.error(stray.place, "stray-word", message, hint)
 
 
 def _after_value(last: Setting, text: str) -> str:
+    if last.value is None and last.option.argument == "none":
+        return f"--{last.option.name} takes no value here"
     if last.value is None:
-        return (
-            f"--{last.option.name} takes no value here"
-            if last.option.argument == "none"
-            else f"write --{last.option.name}={text}"
-        )
+        return f"write --{last.option.name}={text}"
     if last.value == "=":
         return f"no blanks around the equals sign: --{last.option.name}={text}"
     two_numbers = last.value[-1:].isdigit() and text[:1].isdigit()

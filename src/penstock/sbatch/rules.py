@@ -1,6 +1,6 @@
 """Rules between options that hold in some releases of Slurm only, read from rules.txt.
 
-Data and not conditions in code, so that one place says what was seen on which release and what was only read.
+The table says which were tested on which release, and which are only documented.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from functools import lru_cache
 
 import msgspec
 
+from penstock.sbatch import options
+
 
 class Rule(msgspec.Struct, frozen=True):
-    """One row; `since` and `until` are the first and last release it holds in, empty for no bound."""
+    """A row; `since` and `until` are the first and last release, empty for no bound."""
 
     name: str
     since: str
@@ -22,14 +24,11 @@ class Rule(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def every_rule() -> dict[str, Rule]:
-    """All rows of rules.txt by name."""
-    beside = __file__.rpartition("/")[0]
-    with open(f"{beside}/rules.txt", encoding="utf-8") as lines:  # noqa: PTH123 - as options.py does it
-        rows = [Rule(*line.rstrip("\n").split("|")) for line in lines if not line.startswith("#")]
-    return {row.name: row for row in rows}
+    rules = (Rule(*line.split("|")) for line in options.lines_of("rules.txt"))
+    return {rule.name: rule for rule in rules}
 
 
 def holds(name: str, release: str) -> bool:
-    """Whether sbatch of that release goes by the rule."""
+    """Whether the rule holds in this release."""
     rule = every_rule()[name]
     return rule.since <= release and (not rule.until or release <= rule.until)

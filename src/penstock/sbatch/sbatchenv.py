@@ -1,7 +1,6 @@
-"""SBATCH_* variables: options given by the environment, between the script and the command line.
+"""SBATCH_* variables, which override the script and are overridden by the command line.
 
-A flag counts as set when its variable is empty, "yes" or a number other than 0; that is sbatch's rule,
-not a shell's.
+A flag is set if its variable is empty, "yes" or a number other than 0, as in sbatch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from penstock.sbatch.values.problem import leading_number
 
 
 def settings(environment: Mapping[str, str], table: options.Table) -> list[Setting]:
-    """What the environment asks for, in the order of the table."""
+    """Settings in the environment, in the order of the table."""
     if not any(name.startswith(("SBATCH_", "SLURM_HINT", "SLURM_CLUSTERS")) for name in environment):
         return []
     found = []

@@ -1,8 +1,7 @@
-"""How many nodes, tasks and CPUs the job asks for, by sbatch's arithmetic.
+"""Numbers of nodes, tasks and CPUs, computed like sbatch.
 
-sbatch fills in what was left out: tasks from nodes, nodes from a node list, CPUs from tasks; and it
-quietly lowers the node count when there are fewer tasks. All of it was tried against `scontrol show
-job`, quirks included.
+sbatch derives missing numbers (tasks from nodes, nodes from a node list, CPUs from tasks) and silently lowers
+the number of nodes to that of tasks. All rules, quirks included, were tested with `scontrol show job`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from penstock.sbatch.values import hostlist
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Nodes, tasks and CPUs; `tasks` is None as long as nothing fixes their number."""
+    """Nodes, tasks and CPUs; `tasks` is None while their number is undetermined."""
 
     nodes: NodeRange
     tasks: int | None
@@ -29,12 +28,12 @@ class Shape(msgspec.Struct, frozen=True):
     min_cpus_per_node: int
     nodes_given: bool
     tasks_firm: bool
-    """Whether sbatch itself has a number of tasks; slurmctld may still count some from --ntasks-per-node."""
+    """Whether sbatch knows the number of tasks; slurmctld may still derive it from --ntasks-per-node."""
     tasks_per_node: int = 0
 
 
 def shape(values: Values, report: Report) -> Shape:
-    """What the options say before GPUs have their say."""
+    """The shape without the rules for GPUs."""
     nodes = _nodes(values, report)
     tasks, firm = _tasks(values, nodes)
     if "ntasks" in values and tasks is not None:
@@ -66,13 +65,13 @@ def _nodes(values: Values, report: Report) -> NodeRange:
         if not rules.holds("nodelist-within-nodes", values.release):
             return nodes
         message = f"--nodelist names {listed} nodes, --nodes allows {nodes.maximum}"
-        hint = "sbatch takes all nodes that are listed; use --exclude or --constraint to choose"
+        hint = "sbatch requests all nodes of the list; use --exclude or --constraint to choose"
         report.error(values.place("nodelist"), "nodelist-too-long", message, hint)
     return NodeRange(listed, nodes.maximum)
 
 
 def _tasks(values: Values, nodes: NodeRange) -> tuple[int | None, bool]:
-    """How many tasks, and whether sbatch knows it already."""
+    """The number of tasks, and whether sbatch knows it."""
     if "ntasks" in values:
         return int(values.get("ntasks")), True
     exact = nodes.minimum == nodes.maximum
@@ -89,9 +88,9 @@ def _tasks(values: Values, nodes: NodeRange) -> tuple[int | None, bool]:
 
 
 def node_parts(values: Values) -> list[int | None]:
-    """Sockets, cores and threads asked of a node, None where nothing was: sbatch counts one task on each.
+    """Requested sockets, cores and threads of a node or None: sbatch counts one task on each.
 
-    A hint of the script or the command line wipes out the others, one of the environment does not.
+    A --hint in the script or on the command line replaces them; one in the environment does not.
     """
     parts: list[int | None] = list(values.get("extra-node-info", (None, None, None)))
     whole = values.given("extra-node-info")
@@ -115,8 +114,8 @@ def _no_more_nodes_than_tasks(nodes: NodeRange, tasks: int, values: Values, repo
     if tasks >= nodes.minimum:
         return NodeRange(nodes.minimum, min(nodes.maximum, tasks))
     message = f"{wording.many(tasks, 'task')} cannot use {nodes.minimum} nodes: Slurm will give {tasks}"
-    place = values.place("nodes") if "nodes" in values else values.place("nodelist")
-    report.warning(place, "fewer-nodes", message, f"ask for --nodes={tasks}, or for more tasks")
+    place = values.place("nodes" if "nodes" in values else "nodelist")
+    report.warning(place, "fewer-nodes", message, f"request --nodes={tasks}, or more tasks")
     return NodeRange(tasks, tasks)
 
 
@@ -131,7 +130,7 @@ def _cpus(values: Values, nodes: NodeRange, tasks: int | None, cpus_per_task: in
 
 
 def min_cpus_per_node(values: Values, *, tasks: int | None, tasks_per_node: int, cpus_per_task: int) -> int:
-    """What every node must have: room for the tasks that go on one node."""
+    """CPUs that every node must have for its tasks."""
     least = max(int(values.get("mincpus", 1)), cpus_per_task)
     if "overcommit" in values or tasks is None or tasks < 2:
         return least

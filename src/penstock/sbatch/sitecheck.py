@@ -1,6 +1,6 @@
-"""A job held against a site: unknown names, limits, and requests no node can ever hold.
+"""Checks a job against a site: unknown names, limits, requests that no node can satisfy.
 
-Only what can never work is an error; what may have to wait is the scheduler's affair.
+Only what can never work is an error; a job that has to wait is fine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Say = Callable[[Place, str, str, str], None]
 
 
 def check(job: JobSpec, site: SiteView, report: Report, *, workdir: str = "") -> None:
-    """Everything that is wrong with the job at this site, submitted in that folder if one is given."""
+    """Check everything; `workdir` is the folder of submission, if known."""
     names, unknown = _partitions(job, site, report)
     if not unknown:
         _time(job, site, names, report)
@@ -37,14 +37,14 @@ def check(job: JobSpec, site: SiteView, report: Report, *, workdir: str = "") ->
 def _nodes(job: JobSpec, site: SiteView, partitions: list[str], report: Report) -> None:
     nodes = [kind for kind in site.nodes if _serves(kind, partitions)]
     if nodes:
-        doubt = report.error if site.complete else report.warning
-        _features(job, nodes, doubt)
-        _gpu_types(job, nodes, doubt)
+        say = report.error if site.complete else report.warning
+        _features(job, nodes, say)
+        _gpu_types(job, nodes, say)
         _fits(job, nodes, report)
 
 
 def place_of(job: JobSpec, field: str) -> Place:
-    """Where a field of the job was written."""
+    """The place from which a field of the job comes."""
     found = job.provenance.get(field)
     if found is None or not found.line:
         return Place(origin=f"{found.origin} {found.name}".strip() if found and found.name else "")
@@ -52,7 +52,7 @@ def place_of(job: JobSpec, field: str) -> Place:
 
 
 def _partitions(job: JobSpec, site: SiteView, report: Report) -> tuple[list[str], bool]:
-    """The known ones that the job may run in, and whether it names others: of those nothing else is known."""
+    """The known partitions of the job, and whether it has unknown ones."""
     if not site.partitions:
         return [], False
     unknown, say = False, report.error if site.complete else report.warning
@@ -60,21 +60,20 @@ def _partitions(job: JobSpec, site: SiteView, report: Report) -> tuple[list[str]
         if name in site.partitions:
             continue
         unknown = True
-        near = nearest.nearest(name, site.partitions)
-        hint = f"did you mean {near}?" if near else f"this site has {', '.join(site.partitions)}"
-        say(place_of(job, "partition"), "unknown-partition", f"no partition is called {name!r}", hint)
+        hint = nearest.hint(name, site.partitions, f"this site has {', '.join(site.partitions)}")
+        say(place_of(job, "partition"), "unknown-partition", f"there is no partition {name!r}", hint)
     return site.partitions_of(job.partition), unknown
 
 
 def _time(job: JobSpec, site: SiteView, names: list[str], report: Report) -> None:
-    """An error when no partition allows it; with another one that does, the job waits for that."""
+    """An error if no partition allows it; otherwise the job waits for one that does."""
     over = [name for name in names if _is_over(job.time_limit, site.partitions[name].max_time)]
     say = report.error if len(over) == len(names) else report.warning
     for name in over:
         longest = site.partitions[name].max_time
         wanted = "no limit" if job.time_limit == UNLIMITED else f"{job.time_limit} minutes"
-        message = f"{wanted} asked for, partition {name} allows {longest}"
-        say(place_of(job, "time_limit"), "over-max-time", message, f"ask for --time={longest} or less")
+        message = f"{wanted} requested, partition {name} allows {longest}"
+        say(place_of(job, "time_limit"), "over-max-time", message, f"request --time={longest} or less")
 
 
 def _is_over(asked: int | None, longest: str) -> bool:
@@ -89,8 +88,7 @@ def _features(job: JobSpec, nodes: list[NodeKind], say: Say) -> None:
     known = {feature for kind in nodes for feature in kind.features}
     for name in choices.feature_names(job.features):
         if name not in known:
-            near = nearest.nearest(name, known)
-            hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+            hint = nearest.hint(name, known, f"known: {', '.join(sorted(known)) or 'none'}")
             message = f"no node has the feature {name!r}"
             say(place_of(job, "features"), "unknown-feature", message, hint)
 
@@ -99,14 +97,13 @@ def _gpu_types(job: JobSpec, nodes: list[NodeKind], say: Say) -> None:
     known = {kind.gpu_type for kind in nodes if kind.gpus and kind.gpu_type}
     for gres in job.gres.everything:
         if gres.name == "gpu" and gres.type and gres.type not in known:
-            near = nearest.nearest(gres.type, known)
-            hint = f"did you mean {near}?" if near else f"this site has {', '.join(sorted(known)) or 'none'}"
+            hint = nearest.hint(gres.type, known, f"this site has {', '.join(sorted(known)) or 'none'}")
             message = f"no node has GPUs of type {gres.type!r}"
             say(place_of(job, "gres"), "unknown-gpu-type", message, hint)
 
 
 def _fits(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
-    """Each amount by itself first, because that names the culprit; then all together."""
+    """Check each amount separately first, for a precise message, then all together."""
     least = footprint.least_per_node(job)
     amounts = (
         ("cpus", least.cpus, max(kind.cpus for kind in nodes), "CPUs"),
@@ -121,13 +118,13 @@ def _fits(job: JobSpec, nodes: list[NodeKind], report: Report) -> None:
     too_much = {field for field, wanted, most, _ in amounts if wanted > most}
     for field, wanted, most, noun in amounts:
         if field in too_much:
-            message = f"{wanted} {noun} on one node asked for, the largest node has {most}"
-            report.error(place_of(job, field), "never-fits", message, "ask for less, or for more nodes")
+            message = f"{wanted} {noun} on one node requested, the largest node has {most}"
+            report.error(place_of(job, field), "never-fits", message, "request less, or more nodes")
     for field, wanted, most, noun in in_all:
         if wanted > most and field not in too_much:
             too_much.add(field)
-            message = f"{wanted} {noun} asked for, the site has {most}"
-            report.error(place_of(job, field), "never-fits", message, "ask for less")
+            message = f"{wanted} {noun} requested, the site has {most}"
+            report.error(place_of(job, field), "never-fits", message, "request less")
     if not too_much and not any(_holds(kind, least) for kind in nodes):
         message = f"no node has {least.cpus} CPUs, {least.memory_mib} MiB and {least.gpus} GPUs at once"
         report.error(place_of(job, "cpus"), "never-fits", message, "spread the job over more nodes")
@@ -141,12 +138,14 @@ def _array(job: JobSpec, site: SiteView, report: Report) -> None:
     if job.array is None:
         return
     last, step, most = job.array.last, arrays.largest_step(job.array.text), site.max_array_size - 1
-    if last > most:
-        message, hint = f"array id {last} is over this site's largest, {most}", "number the tasks from 0"
-        report.error(place_of(job, "array"), "array-too-large", message, f"{hint} or split the array")
-    elif step > most:
-        message = f"array step {step} is over this site's largest, {most}"
-        report.error(place_of(job, "array"), "array-too-large", message, "write the ids one by one")
+    for what, number, hint in (
+        ("id", last, "number the tasks from 0 or split the array"),
+        ("step", step, "write the ids one by one"),
+    ):
+        if number > most:
+            message = f"array {what} {number} is above this site's maximum, {most}"
+            report.error(place_of(job, "array"), "array-too-large", message, hint)
+            return
 
 
 def _directives(job: JobSpec, site: SiteView, report: Report) -> None:
@@ -164,7 +163,7 @@ def _placement(job: JobSpec, partitions: list[PartitionPolicy], report: Report) 
 
 
 def _workdir(job: JobSpec, site: SiteView, here: str, report: Report) -> None:
-    """What job_submit.lua will say; only a warning where the job may be submitted from elsewhere yet."""
+    """The check of job_submit.lua; a warning if the job may still be submitted from another folder."""
     path = os.path.normpath(job.workdir if job.workdir.startswith("/") else f"{here}/{job.workdir}")
     seen = (*site.pods.shared_mounts, *(mount.target for mount in job.pod.mounts))
     chosen = job.pod.workdir or job.pod.own_entrypoint
@@ -174,7 +173,7 @@ def _workdir(job: JobSpec, site: SiteView, here: str, report: Report) -> None:
         return
     refused = site.missing_workdir == "refuse"
     then = "sbatch refuses the job" if refused else "the job runs in its pod's /tmp, whose files go with it"
-    hint = f"submit from a folder under {' or '.join(site.pods.shared_mounts)}, or name one with --chdir"
+    hint = f"submit from a folder under {' or '.join(site.pods.shared_mounts)}, or use --chdir"
     say = report.error if refused and job.workdir.startswith("/") else report.warning
     say(place_of(job, "workdir"), "missing-workdir", f"pods do not see {path}: {then}", hint)
 

@@ -1,4 +1,4 @@
-"""Reading the small view of a site, as JSON or TOML: what `penstock apply` writes, or a person by hand."""
+"""Reads the view of a site, as JSON or TOML, written by `penstock apply` or by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTITIONS = ("image", "allowed_tolerations", "allowed_node_labels")
 
 
 def read(name: str) -> SiteView:
-    """The site, or one line that says what is wrong with its file."""
+    """Read the view. Raises UsageError with one line."""
     try:
         with open(name, "rb") as file:  # noqa: PTH123 - pathlib costs 3 ms of start-up
             data = file.read()
@@ -36,7 +36,7 @@ def read(name: str) -> SiteView:
 
 
 def decode(data: bytes, *, toml: bool = False) -> SiteView:
-    """The same of a file's content; msgspec's errors."""
+    """Decode the content of such a file. Raises msgspec's errors."""
     document = msgspec.toml.decode(data) if toml else msgspec.json.decode(data)
     if isinstance(document, dict) and "pods" not in document:
         document = _with_policy(document)
@@ -44,7 +44,7 @@ def decode(data: bytes, *, toml: bool = False) -> SiteView:
 
 
 def _with_policy(document: dict[str, Any]) -> dict[str, Any]:
-    """A person writes what shapes pods beside the rest, and so did releases that had no policy."""
+    """Move top-level keys to `pods`: views by hand, and those of older releases, have no `pods`."""
     partitions: dict[str, Any] = {}
     said = document.get("partitions")
     for name, each in said.items() if isinstance(said, dict) else ():
@@ -62,7 +62,7 @@ def _moved(keys: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _check_times(name: str, view: SiteView) -> None:
-    """Of a view that was written by hand; those of a site file are checked as it is read."""
+    """Check times in a view written by hand; those of a site file are checked when it is read."""
     for partition, each in view.partitions.items():
         try:
             times.limit(each.max_time or "UNLIMITED")

@@ -1,8 +1,8 @@
-"""The script as sbatch reads it: what makes it unreadable at all, and which lines are directives.
+"""Finds the directives of a script, and what makes sbatch refuse the whole script.
 
-Directives end at the first line that is neither blank nor a comment. What is written after that line, or
-almost like a directive (`# SBATCH`, `##SBATCH`, `#sbatch`, `#k8s_image=`), is silently nothing to sbatch and
-to us; people lose options that way, so those lines are kept apart here to be spoken about.
+Directives end at the first line that is neither blank nor a comment. Directives after that line, and lines
+that are almost one (`# SBATCH`, `##SBATCH`, `#sbatch`, `#k8s_image=`), are silently ignored; they are
+collected here to be reported.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAGIC: Final = "#SBATCH"
 OLD_MAGIC: Final = "#SLURM"
 K8S_MAGIC: Final = "#K8S_"
 MAX_SCRIPT_BYTES: Final = 4 * 1024 * 1024
-"""slurmctld's default max_script_size; what is larger is not read further."""
+"""slurmctld's default max_script_size; larger scripts are not parsed."""
 
 MOST_DIRECTIVES: Final = 10_000
-"""No person writes more, and a machine that does should write options on the command line."""
+"""More than people write."""
 
 _COMMAND = Pattern(r"^[ \t\v\f\r]*[^ \t\n\v\f\r#]", re.MULTILINE)
 _DIRECTIVE = Pattern(r"^#(?:SBATCH|SLURM|K8S_)[^\n]*", re.MULTILINE)
@@ -40,14 +40,14 @@ _ALMOST_K8S = Pattern(
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of interest; `number` counts from 1."""
+    """`number` counts from 1."""
 
     number: int
     text: str
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What of the script matters: `text` is lossless (bytes that are no UTF-8 survive as surrogates)."""
+    """The parts of a script; bytes of `text` that are not UTF-8 are kept as surrogates."""
 
     text: str
     interpreter: str = ""
@@ -60,7 +60,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def read(data: bytes, report: Report) -> Script:
-    """Find the lines that matter; what makes sbatch refuse the file as a whole is reported."""
+    """Parse the script; report what makes sbatch refuse it as a whole."""
     fatal = _unreadable(data, report)
     if fatal and (b"\0" in data or len(data) > MAX_SCRIPT_BYTES):
         return Script("")
@@ -71,53 +71,36 @@ def read(data: bytes, report: Report) -> Script:
 
 
 def _unreadable(data: bytes, report: Report) -> bool:
-    """Everything about the bytes as such that sbatch or slurmctld will not take."""
+    """Report problems of the bytes as such; True if there are any."""
     before = len(report.diagnostics)
     top = Place(1, 1)
-    if not data:
-        report.error(top, "empty-script", "the script is empty")
-        return True
     if not data.strip(lexer.BLANK.encode()):
-        report.error(top, "empty-script", "the script contains only blanks")
+        report.error(top, "empty-script", f"the script {'contains only blanks' if data else 'is empty'}")
         return True
     if len(data) > MAX_SCRIPT_BYTES:
-        message = "the script has more than 4 MiB, the most that slurmctld takes by default"
+        message = "the script has more than 4 MiB, slurmctld's default limit"
         report.error(top, "script-too-large", message, "keep data in files")
     if b"\0" in data:
-        report.error(
-            _place(data, data.index(b"\0")),
-            "nul-byte",
-            "the script contains a NUL byte",
-            "is this a binary file?",
-        )
+        place = _place(data, data.index(b"\0"))
+        report.error(place, "nul-byte", "the script contains a NUL byte", "is this a binary file?")
     if not data.startswith(b"#!"):
         _no_interpreter(data, report)
     if b"\r\n" in data:
         place = _place(data, data.index(b"\r\n"))
-        report.error(
-            place,
-            "dos-line-breaks",
-            "DOS line breaks (CRLF): sbatch refuses the whole script",
-            "save it with Unix line breaks (LF), as editors can; in a shell, dos2unix does it",
-        )
+        message = "DOS line breaks (CRLF): sbatch refuses the whole script"
+        report.error(place, "dos-line-breaks", message, "save it with Unix line breaks (LF), or use dos2unix")
     return len(report.diagnostics) > before
 
 
 def _no_interpreter(data: bytes, report: Report) -> None:
-    message = "the first line does not start with #!"
+    code, message = "missing-shebang", "the first line does not start with #!"
+    hint = "begin with an interpreter, for instance #!/bin/bash"
     if data.startswith(b"\xef\xbb\xbf#!"):
-        report.error(
-            Place(1, 1),
-            "byte-order-mark",
-            "a byte order mark (BOM) stands before #!",
-            "save as UTF-8 without BOM",
-        )
+        code, message = "byte-order-mark", "there is a byte order mark (BOM) before #!"
+        hint = "save as UTF-8 without BOM"
     elif data.lstrip(lexer.BLANK.encode()).startswith(b"#!"):
-        report.error(Place(1, 1), "missing-shebang", message, "remove what stands before the #!")
-    else:
-        report.error(
-            Place(1, 1), "missing-shebang", message, "begin with an interpreter, for instance #!/bin/bash"
-        )
+        hint = "remove what is before the #!"
+    report.error(Place(1, 1), code, message, hint)
 
 
 def _place(data: bytes, offset: int) -> Place:
@@ -168,7 +151,7 @@ def _late(text: str, start: int, number: int) -> tuple[Line, ...]:
 
 
 def _all(pattern: Pattern, text: str, start: int, number: int, most: int | None = None) -> tuple[Line, ...]:
-    """Every match, or the first `most`, from `start` (the beginning of line `number`) with its number."""
+    """Lines that match from `start`, the beginning of line `number`; at most `most`."""
     found = []
     counted = start
     for match in itertools.islice(pattern.finditer(text, start), most):

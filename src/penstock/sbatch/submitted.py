@@ -1,8 +1,6 @@
-"""The command line of an sbatch that has read it already, for a check that runs inside that sbatch.
+"""The command line of a running sbatch, for a check inside it (cli_filter).
 
-What stands there is right: sbatch would have ended before. So whatever we do not understand, such as the
-options of a site's SPANK plugins, is left out instead of being complained about; the rest is in force over
-what the script says.
+sbatch has already accepted it, so options that we do not know, such as those of SPANK plugins, are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ _PLACE = Place(origin="command line")
 
 
 def understood(words: Sequence[str], *, release: str, gres_types: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Those of the words that we know, each option with its value in one word."""
+    """The known options, each with its value in one word."""
     return tuple(
         f"--{each.option.name}" if each.value is None else f"--{each.option.name}={each.value}"
         for each in _known(words, release)
@@ -26,7 +24,7 @@ def understood(words: Sequence[str], *, release: str, gres_types: tuple[str, ...
 
 
 def _known(words: Sequence[str], release: str) -> Iterator[Setting]:
-    """A word that is no option is the value of one we do not know."""
+    """A word that is not an option is taken for the value of an unknown one."""
     table = options.table(release)
     rest: Sequence[Token] = [Token(word, _PLACE) for word in words]
     while rest:

@@ -1,8 +1,8 @@
-"""Which nodes a script may ask for itself: taints that its pods bear, and labels that it names.
+"""Which tolerations and node labels a script may use.
 
-In mode check Slurm has chosen the nodes, and a script can only narrow that. In mode trust kube-scheduler
-chooses, and a toleration or a host's name would reach any node of the cluster: there a script may have what
-the site allows, and nothing else. An entry of the site's is a key, for any value, or key=value.
+In mode check Slurm chooses the nodes, and a script can only narrow that. In mode trust kube-scheduler
+chooses, and a toleration or a host name would reach any node of the cluster: a script may use only what the
+site allows. An entry of the site is a key, for any value, or key=value.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ NOTHING = "none is allowed in this partition"
 
 
 def refusals(pod: PodSpec, partition: PartitionPolicy) -> Iterator[tuple[str, str, str]]:
-    """The field, what is wrong, and what is allowed, of each directive that asks for too much.
-
-    Where the site does not say, all is allowed where Slurm chooses, and nothing where it does not.
-    """
+    """Field, message and hint for each directive that is not allowed."""
     tolerations = [
         f"{one.key}={one.value}" if one.operator == "Equal" else one.key for one in pod.tolerations
     ]

@@ -1,3 +1,1 @@
-"""Values of options, each by Slurm's own rules: a function takes the text and gives the value, or a
-Problem.
-"""
+"""Parsers of option values by Slurm's rules: each takes the text and returns the value or raises Problem."""

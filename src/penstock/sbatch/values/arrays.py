@@ -1,4 +1,4 @@
-"""--array: ids, ranges with steps, and how many may run at once. slurmctld checks it, by these rules."""
+"""--array by slurmctld's rules: ids, ranges with steps, and how many tasks may run at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem
 
 MAX_IDS: Final = 4_000_001
-"""The largest MaxArraySize Slurm can be configured to."""
+"""The largest possible MaxArraySize."""
 
 MOST_LISTED: Final = 100_000
-"""Arrays with more tasks have their ids counted, not listed."""
+"""The ids of larger arrays are only counted."""
 
 _RANGE = Pattern(r"[ \t]*\+?([0-9]+)(?:-\+?([0-9]+)(?::\+?([0-9]+))?)?")
 _STEP = Pattern(r":\+?([0-9]+)")
@@ -23,26 +23,21 @@ _LIMIT = Pattern(r"%([0-9]*)")
 
 
 def array(text: str) -> ArraySpec | None:
-    """The ids in order; an empty text is no array."""
+    """The ids in order; None for an empty text."""
     if not text:
         return None
     found = _LIMIT.search(text)
     limit = int((found.group(1) or "0")[:9]) if found else 0
-    body = _LIMIT.sub("", text).partition("%")[0] if found is None else _without_limit(text)
+    # Slurm removes the first %number and stops at a second one.
+    body = re.sub(r"%[0-9]*[a-zA-Z]*", "", text, count=1).partition("%")[0]
     marked = _marked(body.strip("[]"), text)
     count, first, last = marked.count(1), marked.find(1), marked.rfind(1)
     ids = tuple(_listed(marked, first)) if count <= MOST_LISTED else ()
     return ArraySpec(text, count, first, last, _common_step(ids), ids, limit)
 
 
-def _without_limit(text: str) -> str:
-    """Slurm cuts the first %number out and reads on; from a second one it stops."""
-    cut = re.sub(r"%[0-9]*[a-zA-Z]*", "", text, count=1)
-    return cut.partition("%")[0]
-
-
 def _marked(body: str, text: str) -> bytearray:
-    """A byte for every id, 1 where it is asked for."""
+    """A byte per id, 1 for those of the array."""
     ranges = [_one(part, text) for part in body.split(",") if part] or [range(1)]
     marked = bytearray(max(numbers[-1] for numbers in ranges) + 1)
     for numbers in _merged(ranges):
@@ -51,7 +46,7 @@ def _marked(body: str, text: str) -> bytearray:
 
 
 def _merged(ranges: list[range]) -> Iterator[range]:
-    """The same ids, those of one step once each: thousands that overlap cost hardly more than one range."""
+    """Merge overlapping ranges with the same step, so that thousands of them cost hardly more than one."""
     rows: dict[tuple[int, int], list[range]] = {}
     for numbers in ranges:
         rows.setdefault((numbers.step, numbers.start % numbers.step), []).append(numbers)
@@ -61,8 +56,7 @@ def _merged(ranges: list[range]) -> Iterator[range]:
         for numbers in row[1:]:
             if numbers.start > last + step:
                 yield range(start, last + 1, step)
-                start = numbers.start
-                last = numbers[-1]
+                start = last = numbers.start
             last = max(last, numbers[-1])
         yield range(start, last + 1, step)
 
@@ -76,12 +70,12 @@ def _listed(marked: bytearray, position: int) -> Iterator[int]:
 def _one(part: str, text: str) -> range:
     match = _RANGE.fullmatch(part)
     if match is None:
-        raise Problem(f"{text!r} is no list of array ids", "as in 0-15, 1,3,5-7, 0-15:4 or 1-100%8")
+        raise Problem(f"{text!r} is not a valid list of array ids", "as in 0-15, 1,3,5-7, 0-15:4 or 1-100%8")
     low = int(match.group(1)[:9])
     high = int((match.group(2) or match.group(1))[:9])
     step = int((match.group(3) or "1")[:9])
     if high < low or step == 0 or max(high, step) >= MAX_IDS:
-        raise Problem(f"{part!r} is no range of array ids", _range_hint(low, high, step))
+        raise Problem(f"{part!r} is not a valid range of array ids", _range_hint(low, high, step))
     return range(low, high + 1, step)
 
 
@@ -92,7 +86,7 @@ def _range_hint(low: int, high: int, step: int) -> str:
 
 
 def largest_step(text: str) -> int:
-    """Of a text that is an array: slurmctld refuses a step that its MaxArraySize does not hold."""
+    """The largest step of an array: slurmctld refuses one above MaxArraySize."""
     return max((int(found[1][:9]) for found in _STEP.finditer(text)), default=1)
 
 

@@ -1,7 +1,7 @@
-"""How tasks, memory and GPUs are laid out: --distribution, --mem-bind, --gpu-bind, --gpu-freq.
+"""Placement of tasks, memory and GPUs: --distribution, --mem-bind, --gpu-bind, --gpu-freq.
 
-sbatch cuts these values at their separators and takes no offence at empty pieces or at words cut short, so
-more is accepted here than its manual has.
+sbatch splits these values at separators and accepts empty parts and abbreviated words, so more is accepted
+here than the manual says.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from penstock.sbatch.patterns import Pattern
+from penstock.sbatch.values.choices import matching
 from penstock.sbatch.values.problem import INT_MAX, Problem, whole_number
 
 _DISTRIBUTION: Final = "as in block, cyclic, plane=4 or block:cyclic"
@@ -45,14 +46,14 @@ _MEM_LIST = Pattern(
 
 
 def distribution(text: str) -> str:
-    """--distribution: what it comes to, in the words of the manual."""
+    """--distribution, normalized to the words of the manual."""
     lowered = text.lower()
     if lowered.startswith("plane"):
         return f"plane={_plane(text)}"
     layout, _, packed = lowered.partition(",")
     parts = [part for part in layout.split(":") if part]
     if not _is_layout(parts) or packed not in ("", *_PACKS):
-        raise Problem(f"{text!r} is no distribution", _DISTRIBUTION)
+        raise Problem(f"{text!r} is not a valid distribution", _DISTRIBUTION)
     found = "arbitrary" if parts == ["hostfile"] else ":".join(parts)
     return f"{found},{packed}" if packed else found
 
@@ -66,17 +67,17 @@ def _is_layout(parts: list[str]) -> bool:
 def _plane(text: str) -> int:
     size = whole_number(text.partition("=")[2])
     if size is None or not 0 < size <= INT_MAX:
-        raise Problem(f"{text!r} has no size of its blocks, or nothing but that must follow", "as in plane=4")
+        raise Problem(f"{text!r} needs a block size and nothing else", "as in plane=4")
     return size
 
 
 def gpu_bind(text: str) -> str:
-    """--gpu-bind of 22.05, where a first letter is enough for closest and none."""
+    """--gpu-bind of 22.05, which accepts the first letter of closest and none."""
     return _gpu_binding(text, _bare(text), _GPU_BEGINS)
 
 
 def gpu_bind_named(text: str) -> str:
-    """--gpu-bind of 23.02 and later; map: and mask: came with 23.11."""
+    """--gpu-bind of 23.02 and later; map: and mask: since 23.11."""
     return _gpu_binding(text, _GPU_SHORT_LIST.sub(r"\1_gpu:", _bare(text)), _GPU_NAMES)
 
 
@@ -86,21 +87,19 @@ def _bare(text: str) -> str:
 
 def _gpu_binding(text: str, bare: str, names: Pattern) -> str:
     if names.fullmatch(bare) is None and _GPU_LIST.fullmatch(bare) is None:
-        raise Problem(f"{text!r} is no GPU binding", _GPU_BINDING)
+        raise Problem(f"{text!r} is not a valid GPU binding", _GPU_BINDING)
     if _GPU_AS_MEANT.fullmatch(bare) is None:
-        raise Problem(f"{text!r} is no GPU binding; sbatch reads its beginning", _GPU_BINDING, odd=True)
+        raise Problem(
+            f"{text!r} is not a valid GPU binding; sbatch reads its beginning", _GPU_BINDING, odd=True
+        )
     return text
 
 
-def gpu_freq(text: str) -> str:
-    """--gpu-freq: a list; empty pieces of it are nothing."""
-    if _GPU_FREQ.fullmatch(text) is None:
-        raise Problem(f"{text!r} is no GPU frequency", "low, medium, high, highm1 or MHz")
-    return text
+gpu_freq = matching(_GPU_FREQ, "GPU frequency", "low, medium, high, highm1 or MHz")
 
 
 def mem_bind(text: str) -> str:
-    """--mem-bind: a list of words; commas before numbers belong to a word."""
+    """--mem-bind: a list of words, which may contain commas before numbers."""
     return _memory_binding(text, (*_MEM_WORDS, *_MEM_SORTS))
 
 
@@ -112,5 +111,5 @@ def mem_bind_unsorted(text: str) -> str:
 def _memory_binding(text: str, words: tuple[str, ...]) -> str:
     for part in _NO_VALUE.sub(";", text).split(";"):
         if part.lower() not in words and _MEM_LIST.fullmatch(part) is None:
-            raise Problem(f"{text!r} is no memory binding", _MEMORY_BINDING)
+            raise Problem(f"{text!r} is not a valid memory binding", _MEMORY_BINDING)
     return text

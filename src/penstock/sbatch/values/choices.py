@@ -1,4 +1,4 @@
-"""Values that are one of a few words, and small grammars of words."""
+"""Values that are one of a few words, or have a small grammar."""
 
 from __future__ import annotations
 
@@ -9,27 +9,15 @@ from typing import Final
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem, leading_number, whole_number
 
-RLIMITS: Final = [
-    "ALL",
-    "NONE",
-    "AS",
-    "CORE",
-    "CPU",
-    "DATA",
-    "FSIZE",
-    "MEMLOCK",
-    "NOFILE",
-    "NPROC",
-    "RSS",
-    "STACK",
-]  # what getrlimit(2) of Linux has and Slurm passes on
+RLIMITS = ("ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+"""Limits of getrlimit(2) that Slurm passes on."""
 _FREQUENCY = r"(?:low|medium|high|highm1|[0-9]+)"
 _GOVERNORS = r"(?:conservative|ondemand|performance|powersave|schedutil|userspace)"
 _CPU_FREQ = Pattern(rf"{_FREQUENCY}(?:-{_FREQUENCY})?(?::{_GOVERNORS})?|{_GOVERNORS}", re.IGNORECASE)
 _CUT_NUMBER = Pattern(r"[ \t]*\+?[0-9]+[^0-9]")
 _GOVERNOR = Pattern(r"co|onde|perf|pow|sched|user", re.IGNORECASE)
 _NAMED: Final = {"lo": 1, "med": 2, "him1": 4, "highm1": 4, "hi": 3}
-"""How names of frequencies begin; sbatch ranks them in this way, and all above any number."""
+"""Beginnings of frequency names with sbatch's rank; all are above any number."""
 _ACCTG = Pattern(
     r"[0-9]+|(?:task|energy|network|filesystem)=[0-9]+(?:,(?:task|energy|network|filesystem)=[0-9]+)*", re.I
 )
@@ -40,18 +28,18 @@ _FEATURES = Pattern(r"[^\s\[\]()&|*]+")
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A grammar of fixed words, case ignored."""
+    """A grammar of fixed words, ignoring case."""
 
     def parse(text: str) -> str:
         if text.lower() not in words:
-            raise Problem(f"{text!r} is none of {', '.join(words)}")
+            raise Problem(f"{text!r} is not one of {', '.join(words)}")
         return text.lower()
 
     return parse
 
 
 def matching(pattern: Pattern, what: str, hint: str, lenient: str = "") -> Callable[[str], str]:
-    """A grammar of one regular expression; what only `lenient` takes, sbatch takes too, whatever it means."""
+    """A grammar of one regular expression; what only `lenient` matches is odd, but accepted by sbatch."""
     loose = Pattern(lenient or "(?!)", re.IGNORECASE)
 
     def parse(text: str) -> str:
@@ -70,41 +58,44 @@ get_user_env = matching(
     "as in 10, 10L or S",
     r"[sl]|[ \t]*[+-]?[0-9]+(?:[sl]|$)",
 )
+switches = matching(_SWITCHES, "number of switches", "count, or count@time")
 
 
 def acctg_freq(text: str) -> str:
-    """--acctg-freq: seconds, or a list of kind=seconds; sbatch looks for a number in each entry,
-    and slurmctld refuses one below 0.
-    """
+    """--acctg-freq: seconds, or kind=seconds,…; sbatch requires a number >= 0 in each entry."""
     if _ACCTG.fullmatch(text) is None:
         taken = all(_SAMPLED.match(entry) for entry in text.split(",") if entry)
-        raise Problem(f"{text!r} is no sampling interval", "as in 30 or task=30,energy=60", odd=taken)
+        raise Problem(
+            f"{text!r} is not a valid sampling interval", "as in 30 or task=30,energy=60", odd=taken
+        )
     return text
 
 
 def hint(text: str) -> tuple[str, ...]:
-    """--hint: a list of words, each of which has its say."""
+    """--hint: a list of words."""
     word = one_of("compute_bound", "memory_bound", "multithread", "nomultithread")
     return tuple(map(word, text.split(",")))
 
 
 def cpu_freq(text: str) -> str:
-    """--cpu-freq: least[-most[:governor]], or a governor alone; names may be cut short."""
+    """--cpu-freq: min[-max[:governor]], or only a governor; names may be abbreviated."""
     most, governor = _frequencies(text)
     if governor is not None and (most is None or _GOVERNOR.match(governor) is None):
-        message = f"{text!r}: a governor stands alone, or after two frequencies"
+        message = f"{text!r}: a governor must be alone, or after two frequencies"
         raise Problem(message, "as in low-high:performance")
     return _written_out(text)
 
 
 def cpu_freq_governed(text: str) -> str:
-    """--cpu-freq of 24.11 and later: one frequency goes with the governor userspace, two with another one."""
+    """--cpu-freq of 24.11 and later: one frequency needs the governor userspace, two need another one."""
     most, governor = _frequencies(text)
     fixed = governor is not None and governor.lower().startswith("user")
     if any(_CUT_NUMBER.match(part) for part in text.partition(":")[0].split("-")):
-        raise Problem(f"{text!r} is no CPU frequency", "low, medium, high, highm1 or kHz, or a governor")
+        raise Problem(
+            f"{text!r} is not a valid CPU frequency", "low, medium, high, highm1 or kHz, or a governor"
+        )
     if most is None and governor is not None and not fixed:
-        raise Problem(f"{text!r}: one frequency is for userspace alone", "as in high:userspace")
+        raise Problem(f"{text!r}: a single frequency is for userspace only", "as in high:userspace")
     if most is not None and (fixed or governor is None or _GOVERNOR.match(governor) is None):
         message = f"{text!r}: two frequencies need a governor other than userspace"
         raise Problem(message, "as in low-high:performance")
@@ -112,12 +103,14 @@ def cpu_freq_governed(text: str) -> str:
 
 
 def _frequencies(text: str) -> tuple[str | None, str | None]:
-    """The higher one and the governor, as far as they are given."""
+    """The higher frequency and the governor, if given."""
     wanted, colon, governor = text.partition(":")
     least, dash, most = wanted.partition("-")
     alone = not _rank(least) and _GOVERNOR.match(least) is not None
     if not (_rank(least) or alone) or (dash and not _rank(most)) or (alone and colon):
-        raise Problem(f"{text!r} is no CPU frequency", "low, medium, high, highm1 or kHz, or a governor")
+        raise Problem(
+            f"{text!r} is not a valid CPU frequency", "low, medium, high, highm1 or kHz, or a governor"
+        )
     if (alone and dash) or (dash and _rank(most) < _rank(least)):
         raise Problem(f"{text!r}: {most} is less than {least} to sbatch", "write the smaller one first")
     return most if dash else None, governor if colon else None
@@ -125,7 +118,7 @@ def _frequencies(text: str) -> tuple[str | None, str | None]:
 
 def _written_out(text: str) -> str:
     if _CPU_FREQ.fullmatch(text) is None:
-        raise Problem(f"{text!r} is no CPU frequency; sbatch reads its beginning", odd=True)
+        raise Problem(f"{text!r} is not a valid CPU frequency; sbatch reads its beginning", odd=True)
     return text
 
 
@@ -136,7 +129,7 @@ def _rank(frequency: str) -> int:
 
 
 def open_mode(text: str) -> str:
-    """--open-mode: append or truncate; sbatch looks at the first letter alone."""
+    """--open-mode: append or truncate; sbatch checks the first letter only."""
     words = {"a": "append", "t": "truncate"}
     word = words.get(text[:1].lower())
     if word is None:
@@ -145,12 +138,12 @@ def open_mode(text: str) -> str:
 
 
 def no_kill(text: str) -> str:
-    """--no-kill[=off]; nothing after the sign is like no sign."""
+    """--no-kill[=off]; an empty value is like none."""
     return one_of("off", "no", "set")(text) if text else ""
 
 
 def exclusive(text: str) -> str:
-    """--exclusive[=user|mcs]; sbatch also takes the word exclusive, and its contrary."""
+    """--exclusive[=user|mcs]; sbatch also accepts exclusive and oversubscribe."""
     return one_of("user", "mcs", "exclusive", "oversubscribe")(text) if text else "exclusive"
 
 
@@ -160,10 +153,12 @@ def exclusive_topo(text: str) -> str:
 
 
 def profile(text: str) -> str:
-    """--profile: sbatch only looks whether a known word is somewhere in it."""
+    """--profile: sbatch only checks that a known word occurs in it."""
     known = ("all", "none", "energy", "task", "lustre", "network")
     if not any(word in text.lower() for word in known):
-        raise Problem(f"{text!r} is no profile", "all, none, or a list of energy, task, lustre, network")
+        raise Problem(
+            f"{text!r} is not a valid profile", "all, none, or a list of energy, task, lustre, network"
+        )
     return text
 
 
@@ -174,28 +169,20 @@ def rlimits(text: str) -> str:
     for word in re.split(r"[, \t\n]", text):
         name = word.removeprefix("RLIMIT_")
         if word and (name in ("ALL", "NONE") or name not in RLIMITS):
-            raise Problem(f"{word!r} is no resource limit", f"known: {', '.join(RLIMITS)}")
-    return text
-
-
-def switches(text: str) -> str:
-    """--switches=count[@max-wait]."""
-    if _SWITCHES.fullmatch(text) is None:
-        raise Problem(f"{text!r} is no number of switches", "count, or count@time")
+            raise Problem(f"{word!r} is not a valid resource limit", f"known: {', '.join(RLIMITS)}")
     return text
 
 
 def features(text: str) -> str:
-    """--constraint: names joined by & | , with counts, brackets and parentheses; checked for balance only."""
+    """--constraint: names joined by & | , with counts and brackets; only balance is checked."""
     for opening, closing in ("[]", "()"):
         if text.count(opening) != text.count(closing):
-            raise Problem(
-                f"{text!r}: {opening} and {closing} do not match", "as in a100|h100 or [rack1|rack2]"
-            )
+            hint = "as in a100|h100 or [rack1|rack2]"
+            raise Problem(f"{text!r}: {opening} and {closing} do not match", hint)
     if text.count("[") > 1:
         raise Problem(f"{text!r}: only one pair of square brackets is allowed")
     if text and not _FEATURES.search(text):
-        raise Problem(f"{text!r} names no feature")
+        raise Problem(f"{text!r} has no feature")
     return text
 
 
@@ -206,9 +193,9 @@ def feature_names(text: str) -> tuple[str, ...]:
 
 
 def power(text: str) -> str:
-    """--power: an unknown word is only ignored."""
+    """--power: unknown words are ignored."""
     if text.lower() != "level":
-        raise Problem(f"{text!r} is no power option; Slurm ignores it", odd=True)
+        raise Problem(f"{text!r} is not a valid power option; Slurm ignores it", odd=True)
     return text
 
 

@@ -14,7 +14,6 @@ _FORMS: Final = "as in afterok:123, afterany:123:456, after:123+5 or singleton"
 
 
 def dependency(text: str) -> Dependencies:
-    """Every condition; an empty text is none."""
     if not text:
         return Dependencies()
     conditions = tuple(_condition(part, text) for part in split_outside_brackets(text, ",?"))
@@ -28,12 +27,12 @@ def _condition(part: str, text: str) -> Dependency:
     if not colon and _JOB.fullmatch(part):
         return Dependency("afterany", (part,))
     if kind.lower() not in KINDS or not rest:
-        raise Problem(f"{part!r} is no dependency", _hint(kind, text))
+        raise Problem(f"{part!r} is not a valid dependency", _hint(kind, text))
     jobs, delay = [], 0
     for job in rest.split(":"):
         match = _JOB.fullmatch(job)
         if match is None:
-            raise Problem(f"{job!r} is no job id", _hint(kind, job))
+            raise Problem(f"{job!r} is not a valid job id", _hint(kind, job))
         jobs.append(match.group(1))
         delay = int((match.group(2) or "0")[:9]) or delay
     return Dependency(kind.lower(), tuple(jobs), delay)
@@ -41,7 +40,7 @@ def _condition(part: str, text: str) -> Dependency:
 
 def _hint(kind: str, text: str) -> str:
     if "$" in text or "<" in text:
-        return "sbatch expands nothing in a directive; give --dependency on the command line"
+        return "sbatch expands no variables in directives; give --dependency on the command line"
     if kind.lower() in KINDS:
         return _FORMS
     return f"known: {', '.join((*KINDS, 'singleton'))}"

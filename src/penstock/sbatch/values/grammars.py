@@ -1,4 +1,4 @@
-"""Which grammar of the option table is read by which function."""
+"""The parser of each grammar in the option table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ _HOME: Final = "penstock.sbatch.values."
 
 
 def as_is(text: str) -> str:
-    """Free text."""
     return text
 
 
@@ -66,16 +65,16 @@ GRAMMARS: Final = {
     "yes-no": "choices.yes_no",
     "zero-one": "sizes.zero_one",
 }
-"""Module and function; a module is imported when a script first needs it, because most are not needed."""
+"""Module and function; modules are imported on first use, because a script needs only a few."""
 
 NEED_TYPES: Final = ("gres", "gres-tres", "tres-per-task")
-"""Grammars that must know the site's generic resources."""
+"""Grammars that need the site's generic resources."""
 
 _LOADED: dict[str, Callable[[str], Any]] = {}
 
 
 def grammar(name: str) -> Callable[[str], Any]:
-    """The function that reads values of this grammar."""
+    """The parser of this grammar."""
     if name not in _LOADED:
         module, _, function = GRAMMARS[name].partition(".")
         _LOADED[name] = getattr(import_module(_HOME + module), function)

@@ -1,6 +1,4 @@
-"""How many nodes a host list such as `n[1-3,07],login` names. Only counted, never expanded: lists can be
-huge.
-"""
+"""Counts the nodes of a host list such as `n[1-3,07],login`, without expanding it: lists can be huge."""
 
 from __future__ import annotations
 
@@ -12,13 +10,13 @@ _RANGE = Pattern(r"([0-9]+)(?:-([0-9]+))?")
 
 
 def hostlist(text: str) -> str:
-    """Checked, kept as written."""
+    """Check the list, and keep it as written."""
     count(text)
     return text
 
 
 def count(text: str) -> int:
-    """The number of names; a text with a slash is a file and counts 0 here."""
+    """The number of names; a text with a slash is a file name and counts 0."""
     if "/" in text:
         return 0
     return sum(_one(part) for part in split_outside_brackets(text) if part)
@@ -37,7 +35,7 @@ def _one(part: str) -> int:
 def _range(piece: str, text: str) -> int:
     match = _RANGE.fullmatch(piece)
     if match is None:
-        raise Problem(f"{piece!r} in {text!r} is no range of numbers", "as in n[1-3,7]")
+        raise Problem(f"{piece!r} in {text!r} is not a valid range of numbers", "as in n[1-3,7]")
     low, high = int(match.group(1)[:12]), int((match.group(2) or match.group(1))[:12])
     if high < low:
         raise Problem(f"{piece!r} in {text!r} runs backwards")

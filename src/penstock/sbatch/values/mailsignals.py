@@ -10,20 +10,9 @@ from penstock.sbatch import lexer
 from penstock.sbatch.patterns import Pattern
 from penstock.sbatch.values.problem import Problem, whole_number
 
-MAIL_TYPES: Final = (
-    "ARRAY_TASKS",
-    "INVALID_DEPEND",
-    "BEGIN",
-    "END",
-    "FAIL",
-    "REQUEUE",
-    "STAGE_OUT",
-    "TIME_LIMIT",
-    "TIME_LIMIT_90",
-    "TIME_LIMIT_80",
-    "TIME_LIMIT_50",
-)
 ALL_MAIL: Final = ("INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT")
+TIME_LIMITS: Final = ("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50")
+MAIL_TYPES: Final = ("ARRAY_TASKS", *ALL_MAIL, *TIME_LIMITS)
 
 _FLAGS = Pattern(r"(R?B?R?):?", re.IGNORECASE)
 
@@ -45,11 +34,11 @@ SIGNALS: Final = {
     "URG": 23,
     "XCPU": 24,
 }
-"""The names sbatch knows; other signals only by number."""
+"""Signal names in sbatch; others must be given by number."""
 
 
 def mail_types(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The types asked for, and the words that are none; sbatch drops those as long as one word is right."""
+    """The types, and unknown words, which sbatch ignores if at least one word is valid."""
     known: list[str] = []
     unknown: list[str] = []
     for word in text.split(","):
@@ -63,14 +52,13 @@ def mail_types(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         elif word:
             unknown.append(word)
     if not known:
-        raise Problem(
-            f"{text!r} is no mail type", f"known: NONE, ALL, {', '.join(MAIL_TYPES[1:])}, ARRAY_TASKS"
-        )
+        hint = f"known: NONE, ALL, {', '.join(MAIL_TYPES[1:])}, ARRAY_TASKS"
+        raise Problem(f"{text!r} is not a valid mail type", hint)
     return tuple(name for name in MAIL_TYPES if name in known), tuple(unknown)
 
 
 def signal(text: str) -> SignalSpec:
-    """--signal: [{R|B}:]signal[@seconds before the end]; sbatch does without the colon, too."""
+    """--signal: [{R|B}:]signal[@seconds before the end]; sbatch does not require the colon."""
     start = _FLAGS.match(text)
     assert start is not None  # noqa: S101 - it matches nothing, too
     flags = start.group(1).upper()
@@ -82,16 +70,16 @@ def signal(text: str) -> SignalSpec:
 def _seconds(text: str, at: str) -> int:
     number = whole_number(text or "0")
     if number is None or not 0 <= number <= 65535:
-        raise Problem(f"{text!r} after {at} is no number of seconds up to 65535")
+        raise Problem(f"{text!r} after {at} is not a number of seconds up to 65535")
     return number
 
 
 def _number(name: str) -> int:
-    """What sbatch keeps of a number are 16 bits, and none is no signal."""
+    """sbatch keeps 16 bits of a number, and refuses 0."""
     bare = name.strip(lexer.BLANK)
     number = whole_number(bare)
     kept = SIGNALS.get(bare.upper().removeprefix("SIG"), 0) if number is None else number & 0xFFFF
     if not kept:
         hint = f"a number, or one of {', '.join(SIGNALS)}"
-        raise Problem(f"{name!r} is no signal sbatch knows", hint)
+        raise Problem(f"{name!r} is not a signal that sbatch knows", hint)
     return kept

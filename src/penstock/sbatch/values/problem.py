@@ -1,4 +1,4 @@
-"""Why a value was not understood; kept apart so that every grammar can raise it."""
+"""Problem, which every grammar raises, and C's conversions of numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from penstock.sbatch.patterns import Pattern
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 INTEGER: Final = Pattern(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
-"""What strtol(3) takes as a number, base 10."""
+"""A number for strtol(3), base 10."""
 
 
 class Problem(Exception):
-    """A value sbatch or slurmctld will refuse; `odd` marks one that is accepted but surely not meant, and
-    `value` is what Slurm makes of that.
-    """
+    """A value that Slurm refuses, or, if `odd`, accepts as `value`, which is surely not meant."""
 
     def __init__(self, message: str, hint: str = "", *, odd: bool = False, value: int | None = None) -> None:
         super().__init__(message)
@@ -26,7 +24,7 @@ class Problem(Exception):
 
 
 def whole_number(text: str) -> int | None:
-    """The number when the whole text is one, as strtol sees it; None otherwise."""
+    """The number if the whole text is one for strtol(3), else None."""
     match = INTEGER.fullmatch(text)
     if match is None:
         return None
@@ -35,13 +33,13 @@ def whole_number(text: str) -> int | None:
 
 
 def leading_number(text: str) -> int:
-    """What atoi(3) makes of it: the number at the beginning, else 0."""
+    """atoi(3): the number at the beginning, else 0."""
     match = INTEGER.match(text)
     return 0 if match is None else int(match.group(1) + match.group(2)[:18])
 
 
 def as_int32(number: int) -> int:
-    """The number as a C int keeps it."""
+    """The number in a C int."""
     return (number + 2**31) % 2**32 - 2**31
 
 

@@ -1,4 +1,4 @@
-"""Amounts: memory, plain counts, node counts, and small numbers with odd rules."""
+"""Amounts: memory, counts, node counts, and other numbers with special rules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_PRIORITY: Final = 4294967294
 
 
 def memory(text: str) -> int:
-    """--mem and its kin: MiB; a bare number is MiB, K is rounded up."""
+    """--mem and its variants in MiB; a bare number is MiB, K is rounded up."""
     match = _MEMORY.fullmatch(text)
     if match is None:
-        raise Problem(f"{text!r} is no amount of memory", _memory_hint(text))
+        raise Problem(f"{text!r} is not a valid amount of memory", _memory_hint(text))
     number = int(match.group(1).lstrip("0")[:20] or "0")
     if number > LONG_MAX:
         raise Problem(f"{text!r} is more memory than Slurm can count")
@@ -42,24 +42,24 @@ def count(text: str) -> int:
     """A number above 0."""
     number = whole_number(text)
     if number is None or number <= 0:
-        raise Problem(f"{text!r} is no number above 0")
+        raise Problem(f"{text!r} is not a number above 0")
     if number != as_int32(number):
         kept = as_int32(number)
-        message = f"{text!r} is beyond what Slurm can count: it makes {kept} of it"
+        message = f"{text!r} overflows: Slurm reads it as {kept}"
         raise Problem(message, odd=number < LONG_MAX, value=kept)
     return number
 
 
 def core_spec(text: str) -> int:
-    """--core-spec: 0 and nothing at all are fine."""
+    """--core-spec: may be 0 or empty."""
     number = whole_number(text or "0")
     if number is None or not 0 <= number < LONG_MAX:
-        raise Problem(f"{text!r} is no number of cores")
+        raise Problem(f"{text!r} is not a number of cores")
     return number
 
 
 def zero_one(text: str) -> int:
-    """--wait-all-nodes; of larger numbers sbatch looks at 16 bits."""
+    """--wait-all-nodes; sbatch checks 16 bits of a number."""
     number = whole_number(text or "0")
     if number is None or not 0 <= number < LONG_MAX or number & 0xFFFF > 1:
         raise Problem(f"{text!r} is neither 0 nor 1")
@@ -67,83 +67,71 @@ def zero_one(text: str) -> int:
 
 
 def nice(text: str) -> int:
-    """--nice: whatever atoi reads; nothing means 100."""
+    """--nice: as read by atoi(3)."""
     number = leading_number(text)
     if abs(number) > MAX_NICE:
         raise Problem(f"{text!r} is out of range (+/- {MAX_NICE})")
     if text and whole_number(text) is None:
-        raise Problem(f"{text!r} is no number; Slurm reads it as {number}", odd=True)
+        raise Problem(f"{text!r} is not a number; Slurm reads it as {number}", odd=True)
     return number
 
 
 def priority(text: str) -> int:
-    """--priority: TOP, or whatever atoi reads."""
+    """--priority: TOP, or a number as read by atoi(3)."""
     if text.upper() == "TOP":
         return MAX_PRIORITY - 1
     number = leading_number(text)
     if not 0 <= number < MAX_PRIORITY:
-        raise Problem(f"{text!r} is no priority (0 to {MAX_PRIORITY - 1})")
+        raise Problem(f"{text!r} is not a valid priority (0 to {MAX_PRIORITY - 1})")
     return number
 
 
 def nodes(text: str) -> NodeRange:
-    """--nodes of 22.05: N, N-M, -M; k and m count 1024 and 1024 times 1024."""
-    low, dash, high = _split_range(text)
+    """--nodes of 22.05: N, N-M, -M; k and m are factors of 1024 and 1024 * 1024."""
+    low, dash, high = text.partition("-")
+    if dash and not low.strip(" \t\n\v\f\r"):
+        low = "1"
     minimum = _node_count(low, text)
-    if minimum < 0:
-        minimum = _below_zero(low, dash)
+    if minimum < 0 and not dash:
+        raise Problem(f"{low!r} is more nodes than Slurm can count")
+    minimum = 1 if minimum < 0 else minimum  # an overflow before a dash is 1 for sbatch
     if not dash:
         return NodeRange(minimum, minimum)
     maximum = _node_count(high, text) if high.strip() else -1
     if maximum == 0:
         return NodeRange(minimum, 0)
     if maximum < minimum:
-        raise Problem(
-            f"{text!r}: at most {maximum} is less than at least {minimum}", "write the smaller number first"
-        )
+        message = f"{text!r}: the maximum {maximum} is less than the minimum {minimum}"
+        raise Problem(message, "write the smaller number first")
     return NodeRange(minimum, maximum)
 
 
-def _below_zero(low: str, dash: str) -> int:
-    """More than 32 bits hold is a negative number to sbatch: 1 before a dash, and nothing by itself."""
-    if not dash:
-        raise Problem(f"{low!r} is more nodes than Slurm can count")
-    return 1
-
-
 def node_counts(text: str) -> NodeRange:
-    """--nodes of 23.02 and later: also lists and steps, as in 1,4 or 2-8:2; least and most are kept."""
+    """--nodes of 23.02 and later: also lists and steps, as in 1,4 or 2-8:2, of which min and max are kept."""
     if "," not in text and ":" not in text:
         return nodes(text)
     found = [nodes(part.partition(":")[0]) for part in text.split(",") if part]
     for part in text.split(","):
         _, colon, step = part.partition(":")
         if colon and (whole_number(step) or 0) <= 0:
-            raise Problem(f"{step!r} is no step", "as in 2-8:2")
+            raise Problem(f"{step!r} is not a valid step", "as in 2-8:2")
     if not found:
-        raise Problem(f"{text!r} is no list of node counts", "as in 1,4 or 2-8:2")
+        raise Problem(f"{text!r} is not a valid list of node counts", "as in 1,4 or 2-8:2")
     return NodeRange(min(entry.minimum for entry in found), max(entry.maximum for entry in found))
-
-
-def _split_range(text: str) -> tuple[str, str, str]:
-    low, dash, high = text.partition("-")
-    if dash and not low.strip(" \t\n\v\f\r"):
-        return "1", dash, high
-    return low, dash, high
 
 
 def _node_count(part: str, whole: str) -> int:
     match = _NODES.fullmatch(part)
     if match is None:
-        hint = "a number, or min-max" if "," not in whole else "lists of node counts came with Slurm 23.02"
-        raise Problem(f"{part!r} is no node count", hint)
+        hint = "a number, or min-max" if "," not in whole else "lists of node counts need Slurm 23.02"
+        raise Problem(f"{part!r} is not a valid node count", hint)
     number, thousands, millions = match.groups()
     factor = (1024 if thousands else 1) * (1024 * 1024 if millions else 1)
     return as_int32((whole_number(number) or 0) * factor)
 
 
 def extra_node_info(text: str) -> tuple[int | None, int | None, int | None]:
-    """--extra-node-info: sockets[:cores[:threads]], None for a * or nothing; of a range, the least."""
+    """--extra-node-info: sockets[:cores[:threads]], None for * or empty; the minimum of a range."""
     numbers = [_part_of_node(part) for part in text.split(":")[:3]]
     sockets, cores, threads = (*numbers, None, None)[:3]
     return sockets, cores, threads
@@ -154,12 +142,12 @@ def _part_of_node(part: str) -> int | None:
         return None
     match = _PART_OF_NODE.fullmatch(part)
     if match is None:
-        raise Problem(f"{part!r} is no number of sockets, cores or threads", "sockets[:cores[:threads]]")
+        raise Problem(f"{part!r} is not a number of sockets, cores or threads", "sockets[:cores[:threads]]")
     least, most = _counted(*match.group(1, 2)), _counted(*match.group(3, 4))
     if max(least, most) > INT_MAX:
         raise Problem(f"{part!r} is beyond what Slurm can count", "sockets[:cores[:threads]]")
     if least < 0 or (match.group(3) is not None and most <= 0):
-        raise Problem(f"{part!r} is no number above 0", "sockets[:cores[:threads]]")
+        raise Problem(f"{part!r} is not a number above 0", "sockets[:cores[:threads]]")
     return least
 
 

@@ -1,8 +1,8 @@
 """Time limits and points in time.
 
-A limit is kept in whole minutes, seconds rounded up; 0 and UNLIMITED are both "no limit" to Slurm. Sums
-are done in 32 bits as Slurm does them. A point in time (--begin, --deadline) is checked and kept as
-written: it depends on when, and in which time zone, the job is submitted.
+A limit is in whole minutes, rounded up; 0 and UNLIMITED both mean "no limit" in Slurm. Sums overflow at 32
+bits as in Slurm. A point in time (--begin, --deadline) is checked and kept as written, because it depends on
+the time and time zone of submission.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NOW = rf"now[ \t]*(?:$|{_DELTA})"
 _WORDS = r"today|tomorrow|teatime|midnight|noon|fika"
 _SINCE_1970 = Pattern(r"uts[ \t\n\v\f\r]*\+?0*([1-9][0-9]{6,17})", re.IGNORECASE)  # a million is the least
 _BETWEEN: Final = " \tT-"
-"""What may stand between the parts of a time, any number of times; so a T never begins a word."""
+"""Separators of the parts of a time, any number of them; so no word begins with T."""
 
 
 def _point(words: str) -> Pattern:
-    """Parts are read one after the other and never anew: a long list of them costs what it is long."""
+    """Matches parts without backtracking, so that the time is linear in their number."""
     between = f"(?-i:[{_BETWEEN}])"
     return Pattern(
         rf"(?:{_NOW})?(?>{between}|(?!{between})(?:{words}|{_CLOCK}|{_DATE}))*+(?:now[ \t]*)?",
@@ -55,26 +55,13 @@ def limit(text: str) -> int:
     if _NEGATIVE_DAYS.fullmatch(text):
         return _minutes(int(text[:9]) * 86400)
     match = _LIMIT.fullmatch(text)
-    if match is None or not text:
-        raise Problem(f"{text!r} is no time limit", _limit_hint(text))
-    days, first, second, third = match.groups()
-    if days is not None:
-        if not first and second is not None:
-            raise Problem(f"{text!r} is no time limit", _limit_hint(text))
-        return _minutes(_seconds(_int(days), _int(first), _int(second), _int(third)))
-    if not first:
-        raise Problem(f"{text!r} is no time limit", _limit_hint(text))
-    if third is not None:
-        return _minutes(_seconds(0, _int(first), _int(second), _int(third)))
-    return _minutes(_seconds(0, 0, _int(first), _int(second)))
-
-
-def _int(digits: str | None) -> int:
-    return int((digits or "0")[:18])
-
-
-def _seconds(days: int, hours: int, minutes: int, seconds: int) -> int:
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    parts = match.groups() if match else (None, None, None, None)
+    if not parts[1] and (parts[0] is None or parts[2] is not None):
+        raise Problem(f"{text!r} is not a valid time limit", _limit_hint(text))
+    if parts[0] is None and parts[3] is None:
+        parts = (None, None, *parts[1:3])  # minutes[:seconds]
+    days, hours, minutes, seconds = (int((digits or "0")[:18]) for digits in parts)
+    return _minutes(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _minutes(seconds: int) -> int:
@@ -98,12 +85,14 @@ def point(text: str) -> str:
 
 
 def point_elevenses(text: str) -> str:
-    """--begin, --deadline of 24.05 and later, which know one more word."""
+    """--begin, --deadline of 24.05 and later, which also accept elevenses."""
     return _checked(text, _POINT_ELEVENSES)
 
 
 def _checked(text: str, known: Pattern) -> str:
     somewhen = text.strip(_BETWEEN) and known.fullmatch(text) is not None
     if not somewhen and _SINCE_1970.fullmatch(text) is None:
-        raise Problem(f"{text!r} is no time", "forms: 16:00, now+1hour, tomorrow, 2030-01-20T12:34:00")
+        raise Problem(
+            f"{text!r} is not a valid time", "forms: 16:00, now+1hour, tomorrow, 2030-01-20T12:34:00"
+        )
     return text

@@ -1,10 +1,10 @@
-"""Holding a JobSpec against what Slurm itself says of the job: the differences, field by field.
+"""Compares a JobSpec with Slurm's own view of the job, field by field.
 
-`scontrol show job` of a held job shows the request as slurmctld keeps it. Two of its fields are
-estimates and not compared as they stand: NumNodes is a guess until the job starts (the request is in
-TRES), and the default memory is the partition's, so memory is compared when the script asks for some.
-Later releases (`shown-as-tres` in rules.txt) write generic resources otherwise, count the CPUs of a task
-among them, guess the most nodes too where the script sets none, and expand numbers with a width.
+`scontrol show job` of a held job shows the request as stored by slurmctld. NumNodes is an estimate until the
+job starts (the request is in TRES), and the default memory is the partition's, so memory is compared only if
+the script requests some. Later releases (`shown-as-tres` in rules.txt) write generic resources in another
+way, include the CPUs of a task, estimate the maximum of nodes if the script sets none, and expand numbers
+with a width.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fields(line: str) -> dict[str, str]:
 def differences(
     job: JobSpec, shown: Mapping[str, str], *, default_time: int, release: str = options.DEFAULT_RELEASE
 ) -> Differences:
-    """What Slurm of that release says differently, as (Slurm, ours); empty when both agree."""
+    """Differing fields as (Slurm's value, ours)."""
     as_tres = rules.holds("shown-as-tres", release)
     pairs = {
         **_counts(job, shown, as_tres=as_tres),
@@ -40,7 +40,7 @@ def differences(
         **_memory(job, shown),
         "time": (_minutes(shown["TimeLimit"]), default_time if job.time_limit is None else job.time_limit),
         "sharing": (_sharing(shown), job.sharing),
-        "array": (_shown_array(shown.get("ArrayTaskId", "")), _array(job.array)),
+        "array": (_array(arrays.array(shown.get("ArrayTaskId", ""))), _array(job.array)),
         "dependency": (_dependency(shown["Dependency"]), _our_dependency(job)),
         "stdout": (shown["StdOut"], _path(job, job.output, shown, release)),
         "stderr": (shown["StdErr"] or shown["StdOut"], _path(job, job.error or job.output, shown, release)),
@@ -76,7 +76,7 @@ def _gres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
 
 
 def _tres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
-    """The same in later releases: gres/gpu:2 a node, cpu=4,gres/gpu=1 a task, nothing for none."""
+    """Later releases: gres/gpu:2 per node, cpu=4,gres/gpu=1 per task, empty for none."""
     pairs: Differences = {}
     for name, (seen, ours) in _gres(job, shown).items():
         pairs[name] = (_entries(str(seen)), _entries(str(ours)))
@@ -87,7 +87,7 @@ def _tres(job: JobSpec, shown: Mapping[str, str]) -> Differences:
 
 
 def _entries(text: str) -> list[str]:
-    """Generic resources in the older spelling, without those of which there are none."""
+    """Generic resources in the older spelling, without those with count 0."""
     spelled = _CPU_OF_TASK.sub("", text).replace("gres/", "gres:").replace("=", ":")
     return sorted(
         entry for entry in spelled.split(",") if entry not in ("", "gres:") and not entry.endswith(":0")
@@ -114,7 +114,7 @@ def _sharing(shown: Mapping[str, str]) -> str:
 
 
 def _mib(text: str) -> int | str:
-    """Slurm shows the largest unit that leaves no more than two digits after the point."""
+    """Slurm uses the largest unit that needs at most two decimals."""
     match = re.fullmatch(r"([0-9.]+)([MGTP]?)", text)
     if match is None:
         return text
@@ -132,11 +132,6 @@ def _minutes(text: str) -> int:
 
 def _array(array: ArraySpec | None) -> tuple[tuple[int, ...], int]:
     return (array.ids, array.limit) if array else ((), 0)
-
-
-def _shown_array(text: str) -> tuple[tuple[int, ...], int]:
-    """scontrol's own spelling of the ids, read back."""
-    return _array(arrays.array(text))
 
 
 def _dependency(text: str) -> str:
