@@ -1,4 +1,4 @@
-"""Which images a site's prefixes allow, wherever that is asked."""
+"""Images that a site's prefixes allow."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ DIGEST = "sha256:" + "0" * 64
         ("team/", "docker.io/team/app"),
     ],
 )
-def test_what_a_prefix_allows(prefix: str, image: str) -> None:
-    """Everything below it, whether names are written short or in full."""
+def test_prefix_allows(prefix: str, image: str) -> None:
+    """Whether names are short or in full."""
     assert images.is_allowed(image, ("elsewhere.example", prefix))
 
 
@@ -62,21 +62,20 @@ def test_what_a_prefix_allows(prefix: str, image: str) -> None:
         ("team/", "evil.example/team/app"),
     ],
 )
-def test_what_a_prefix_does_not_allow(prefix: str, image: str) -> None:
-    """A prefix ends where a part of the name ends, and a short name is no way around it."""
+def test_prefix_does_not_allow(prefix: str, image: str) -> None:
+    """A prefix ends where a part of the name ends, and short names do not bypass it."""
     assert not images.is_allowed(image, (prefix,))
 
 
 def test_no_prefixes_allow_all() -> None:
-    """A site that says nothing allows everything."""
     assert images.is_allowed("debian", ())
 
 
 @pytest.mark.parametrize(
     "prefix", ["registry.example.org", "registry.example.org/", "registry.example.org/a"]
 )
-def test_every_command_goes_by_the_same_prefixes(prefix: str) -> None:
-    """`validate` and `mkinst` allow and refuse the same images, and name the refused one in full."""
+def test_commands_apply_the_same_prefixes(prefix: str) -> None:
+    """`validate` and `mkinst` agree, and show a refused image in full."""
     site = SiteView(pods=PodPolicy(allowed_images=(prefix,)))
     context = compiler.Context(site=site)
     for image, allowed in (("registry.example.org/a/b:1", True), ("registry.example.org.evil/a/b", False)):
@@ -90,8 +89,7 @@ def test_every_command_goes_by_the_same_prefixes(prefix: str) -> None:
                 mkinst._image(image, site)
 
 
-def test_a_forbidden_directive_is_named_with_its_line() -> None:
-    """So that the job's note says what to remove."""
+def test_forbidden_directive_is_reported_with_its_line() -> None:
     script = b"#!/bin/sh\n#K8S_IMAGE=a/b\n#K8S_MOUNT=/a\ntrue\n"
     assert poddirectives.pod_of(script, forbidden=("SHM_SIZE",)).image == "a/b"
     with pytest.raises(errors.UsageError, match="line 3: #K8S_MOUNT is not allowed at this site"):

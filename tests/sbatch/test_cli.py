@@ -1,4 +1,4 @@
-"""`penstock validate`, `explain` and `mkyaml` as a person or a program calls them."""
+"""`penstock validate`, `explain` and `mkyaml` for people and programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IMAGE = ["--image", "nas-hub.local:5407/pytorch:latest"]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and a user that is the same everywhere."""
+    """An empty working directory and a fixed user."""
     monkeypatch.chdir(tmp_path)
     owner = launches.Owner(name="alice", uid=1001, gid=1001, groups=(1001, 2000), home="/home/alice")
     real = pods.owner_named
@@ -47,19 +47,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(command: Any, *words: str, stdin: str = "") -> Result:
-    """Call a command as the program does."""
     return CliRunner().invoke(command, words, input=stdin)
 
 
-def test_a_good_script(folder: Path) -> None:
-    """Accepted: status 0 and one line."""
+def test_valid_script(folder: Path) -> None:
+    """Exit code 0 and one line."""
     (folder / "a.sh").write_text(GOOD)
     result = run(validate.validate, "a.sh")
     assert (result.exit_code, result.output) == (0, "1 script accepted\n")
 
 
-def test_typos_are_shown_as_a_compiler_shows_them(folder: Path) -> None:
-    """Every mistake with its place, the line, a caret and what to write; status 1."""
+def test_typos_are_shown_like_compiler_errors(folder: Path) -> None:
+    """With place, line, caret and hint; exit code 1."""
     (folder / "job.sh").write_text(TYPOS)
     result = run(validate.validate, "job.sh")
     assert result.exit_code == 1
@@ -67,7 +66,7 @@ def test_typos_are_shown_as_a_compiler_shows_them(folder: Path) -> None:
 
 
 def test_json_is_one_array(folder: Path) -> None:
-    """Programs read file, ok and the findings."""
+    """With file, ok and diagnostics."""
     (folder / "a.sh").write_text(GOOD)
     (folder / "b.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
     result = run(validate.validate, "--format", "json", "a.sh", "b.sh")
@@ -87,15 +86,14 @@ def test_json_is_one_array(folder: Path) -> None:
     ]
 
 
-def test_json_of_bytes_that_are_no_text(folder: Path) -> None:
-    """Stray bytes in a message do not break the JSON."""
+def test_json_of_invalid_utf8(folder: Path) -> None:
     (folder / "a.sh").write_bytes(b"#!/bin/sh\n#SBATCH --f\xff\xfeo\n")
     result = run(validate.validate, "--format", "json", "a.sh")
     assert json.loads(result.output)[0]["ok"] is False
 
 
 def test_standard_input_and_directories(folder: Path) -> None:
-    """- is standard input; a directory gives its scripts, without hidden and binary ones."""
+    """- is standard input; hidden and binary files of a directory are skipped."""
     assert run(validate.validate, "-", stdin=GOOD).exit_code == 0
     (folder / "jobs" / ".git").mkdir(parents=True)
     for name in ("jobs/a.sh", "jobs/b", "jobs/.git/c.sh"):
@@ -107,7 +105,7 @@ def test_standard_input_and_directories(folder: Path) -> None:
 
 
 def test_wrong_calls(folder: Path) -> None:
-    """A file that is not there, no file, an unknown format: the call is wrong, not the script."""
+    """A missing file, no file, an unknown format."""
     result = run(validate.validate, "nothing.sh")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "penstock: cannot read nothing.sh: no such file or directory\n"
@@ -115,8 +113,8 @@ def test_wrong_calls(folder: Path) -> None:
     assert run(validate.validate, "--format", "xml", "a").exit_code == 2
 
 
-def test_what_cannot_be_read_keeps_nothing_else_from_being_checked(folder: Path) -> None:
-    """It is said, and known by the exit status; what is no file at all is none of our business."""
+def test_unreadable_file_does_not_stop_the_others(folder: Path) -> None:
+    """It is reported, also by the exit code; what is not a regular file is skipped."""
     (folder / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
     (folder / "b.sh").symlink_to("gone")
     (folder / "c.sh").symlink_to("c.sh")
@@ -135,8 +133,7 @@ def test_what_cannot_be_read_keeps_nothing_else_from_being_checked(folder: Path)
 
 
 @pytest.mark.skipif(not os.getuid(), reason="root reads everything")
-def test_closed_files_and_folders_are_said(folder: Path) -> None:
-    """Nobody should think that they were checked."""
+def test_unreadable_files_and_folders_are_reported(folder: Path) -> None:
     (folder / "in").mkdir(mode=0)
     (folder / "a.sh").touch(mode=0)
     result = run(validate.validate, ".")
@@ -144,8 +141,8 @@ def test_closed_files_and_folders_are_said(folder: Path) -> None:
     assert result.stderr.count("permission denied") == 2
 
 
-def test_files_without_end_are_read_to_what_sbatch_takes(folder: Path) -> None:
-    """A device, and a file of data that is larger than memory."""
+def test_endless_files_are_read_up_to_sbatchs_limit(folder: Path) -> None:
+    """A device, and a file larger than memory."""
     said = json.loads(run(validate.validate, "--format", "json", "/dev/zero").stdout)
     assert "script-too-large" in [found["code"] for found in said[0]["diagnostics"]]
     (folder / "data").mkdir()
@@ -157,8 +154,8 @@ def test_files_without_end_are_read_to_what_sbatch_takes(folder: Path) -> None:
     assert "the script has more than 4 MiB" in result.stdout
 
 
-def test_a_pipe_that_is_named_is_read(folder: Path) -> None:
-    """As `validate <(make-script)` gives one."""
+def test_named_pipe_is_read(folder: Path) -> None:
+    """As in `validate <(make-script)`."""
     reader, writer = os.pipe()
     os.write(writer, GOOD.encode())
     os.close(writer)
@@ -168,14 +165,13 @@ def test_a_pipe_that_is_named_is_read(folder: Path) -> None:
         os.close(reader)
 
 
-def test_terminal_codes_in_a_script_are_not_printed(folder: Path) -> None:
-    """A script cannot write escape sequences to the reader's terminal."""
+def test_escape_sequences_in_a_script_are_not_printed(folder: Path) -> None:
     (folder / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\x1b[31m\n")
     assert "\x1b" not in run(validate.validate, "a.sh").output
 
 
-def test_a_site_file(folder: Path) -> None:
-    """JSON and TOML are read; a mistake in it is one line."""
+def test_site_file(folder: Path) -> None:
+    """JSON and TOML; a mistake is one line."""
     (folder / "a.sh").write_text("#!/bin/sh\n#SBATCH -p nope\n")
     (folder / "s.json").write_text('{"partitions": {"gpu": {}}}')
     (folder / "s.toml").write_text("[partitions.gpu]\n")
@@ -188,8 +184,8 @@ def test_a_site_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["s.json", "s.toml"])
-def test_a_time_in_a_site_file_that_is_none(folder: Path, name: str) -> None:
-    """Said as the file is read, whatever the script asks for."""
+def test_invalid_time_in_a_site_file(folder: Path, name: str) -> None:
+    """Reported when the file is read."""
     (folder / "a.sh").write_text(GOOD)
     (folder / "s.json").write_text('{"partitions": {"gpu": {"max_time": "2h"}}}')
     (folder / "s.toml").write_text('[partitions.gpu]\nmax_time = "2h"\n')
@@ -200,7 +196,7 @@ def test_a_time_in_a_site_file_that_is_none(folder: Path, name: str) -> None:
 
 
 def test_explain_in_one_screen(folder: Path) -> None:
-    """What Slurm is asked, which pods, and what is not as written."""
+    """The request to Slurm, the pods, and what differs from the script."""
     (folder / "train.sh").write_text(TRAIN)
     result = run(explain.explain, "train.sh")
     assert result.exit_code == 0
@@ -208,8 +204,8 @@ def test_explain_in_one_screen(folder: Path) -> None:
     assert result.output == goldens.reviewed("explain_train.txt", result.output)
 
 
-def test_explain_says_each_warning_once_with_its_lines(folder: Path) -> None:
-    """Nine directives too late are one mistake."""
+def test_explain_merges_equal_warnings(folder: Path) -> None:
+    """With all line numbers."""
     late = "".join(f"#SBATCH --comment={number}\n" for number in range(6))
     (folder / "late.sh").write_text(f"#!/bin/bash\nhostname\n{late}")
     said = run(explain.explain, "late.sh").output
@@ -217,8 +213,8 @@ def test_explain_says_each_warning_once_with_its_lines(folder: Path) -> None:
     assert "  - lines 3, 4, 5, 6 and 2 more: #SBATCH after the first command (line 2) is ignored\n" in said
 
 
-def test_explain_says_once_that_pods_stay_idle(folder: Path) -> None:
-    """As a warning where the site is known, else as a remark."""
+def test_explain_reports_idle_pods_once(folder: Path) -> None:
+    """As a warning if the site is known, else as a remark."""
     (folder / "two.sh").write_text("#!/bin/sh\n#SBATCH -N2\nhostname\n")
     (folder / "view.json").write_text('{"partitions": {"gpu": {"default": true}}}')
     for site, words in (("view.json", "the others stay idle"), ("", "the others only hold resources")):
@@ -226,8 +222,8 @@ def test_explain_says_once_that_pods_stay_idle(folder: Path) -> None:
         assert (said.count("the first"), words in said) == (1, True)
 
 
-def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
-    """Options after the file win over the script's."""
+def test_explain_accepts_sbatchs_arguments(folder: Path) -> None:
+    """Options after the file override the script's."""
     (folder / "train.sh").write_text(TRAIN)
     document = json.loads(run(explain.explain, "--format", "json", "train.sh", "-N1", "--mem=8G").output)
     assert document["job"]["nodes"] == {"minimum": 1, "maximum": 1}
@@ -235,8 +231,8 @@ def test_explain_takes_sbatchs_arguments(folder: Path) -> None:
     assert len(document["pods"]) == 1
 
 
-def test_explain_of_more_pods_than_any_memory_holds(folder: Path) -> None:
-    """Slurm takes such a job, so it is explained; its pods are not written out one by one."""
+def test_explain_of_very_many_pods(folder: Path) -> None:
+    """Slurm accepts such a job; its pods are not shown one by one."""
     (folder / "train.sh").write_text(TRAIN)
     told = run(explain.explain, "train.sh", "-N", "2147483647", "-n", "2147483647")
     assert "Kubernetes will run 2147483647 pods" in told.output
@@ -245,22 +241,22 @@ def test_explain_of_more_pods_than_any_memory_holds(folder: Path) -> None:
 
 
 def test_explain_as_manifests(folder: Path) -> None:
-    """The namespace and the pods as YAML."""
+    """Namespace and pods as YAML."""
     (folder / "train.sh").write_text(TRAIN)
     text = run(explain.explain, "--format", "yaml", "train.sh").output
     assert text == goldens.reviewed("explain_train.yaml", text)
 
 
-def test_explain_of_a_wrong_script(folder: Path) -> None:
-    """It says what is wrong, as validate does."""
+def test_explain_of_an_invalid_script(folder: Path) -> None:
+    """Shows the errors like validate."""
     (folder / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
     result = run(explain.explain, "a.sh")
     assert result.exit_code == 1
     assert "unknown-option" in result.output
 
 
-def test_explain_of_a_wrong_script_for_programs(folder: Path) -> None:
-    """JSON stays JSON, of one shape; beside YAML the findings go to standard error."""
+def test_explain_of_an_invalid_script_for_programs(folder: Path) -> None:
+    """JSON keeps its shape; with YAML the diagnostics go to standard error."""
     (folder / "a.sh").write_bytes(b"#!/bin/sh\n#SBATCH --f\xffoo\n")
     result = run(explain.explain, "--format", "json", "a.sh")
     document = json.loads(result.stdout)
@@ -272,8 +268,8 @@ def test_explain_of_a_wrong_script_for_programs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("style", ["text", "json", "yaml"])
-def test_explain_prints_letters_on_any_terminal(folder: Path, style: str) -> None:
-    """Bytes that are no text in the script, letters that the terminal does not have."""
+def test_explain_prints_on_any_terminal(folder: Path, style: str) -> None:
+    """Invalid bytes in the script, and characters that the terminal lacks."""
     (folder / "a.sh").write_bytes(
         b"#!/bin/sh\n#SBATCH -J Z\xfcrich --comment=caf\xc3\xa9\n#K8S_COMMAND=@entrypoint\n"
         b"#K8S_IMAGE=a\n#K8S_ENV=A=caf\xc3\xa9\n"
@@ -287,7 +283,7 @@ def test_explain_prints_letters_on_any_terminal(folder: Path, style: str) -> Non
 
 
 def test_explain_of_a_folder(folder: Path) -> None:
-    """One script at a time, whatever is in the folder."""
+    """Only one script at a time is accepted."""
     (folder / "jobs").mkdir()
     for _ in range(2):
         result = run(explain.explain, "jobs")
@@ -307,14 +303,14 @@ def test_explain_of_a_folder(folder: Path) -> None:
     ],
 )
 def test_explain_leaves_sbatchs_options_to_sbatch(folder: Path, words: list[str], name: str) -> None:
-    """An h in a name asks for no help; our own options may stand on both sides of the script."""
+    """An h in a name is not a request for help; our options may be on both sides of the script."""
     (folder / "a.sh").write_text(GOOD)
     result = run(group.cli, "explain", "--format", "json", *words)
     assert json.loads(result.stdout)["job"]["name"] == name
 
 
-def test_explain_wants_the_script_first(folder: Path) -> None:
-    """Which word of the call is a value, and which is the script, only sbatch knows."""
+def test_explain_needs_the_script_first(folder: Path) -> None:
+    """Otherwise only sbatch could tell values from the script."""
     (folder / "a.sh").write_text(GOOD)
     result = run(explain.explain, "-N4", "a.sh")
     assert isinstance(result.exception, errors.UsageError)
@@ -325,8 +321,8 @@ def test_explain_wants_the_script_first(folder: Path) -> None:
     assert "requires an argument" in run(explain.explain, "a.sh", "--format").output
 
 
-def test_explain_shows_the_partitions_own_image(folder: Path) -> None:
-    """Over the site's default, below the script's; of several partitions Slurm chooses."""
+def test_explain_shows_the_partitions_image(folder: Path) -> None:
+    """It overrides the site's default, and the script's overrides it; of several partitions Slurm chooses."""
     (folder / "a.sh").write_text(GOOD)
     (folder / "s.json").write_text(
         '{"default_image": "site:1", "partitions": {"a": {"default": true, "image": "own:1"}, "b": {}}}'
@@ -341,7 +337,7 @@ def test_explain_shows_the_partitions_own_image(folder: Path) -> None:
 
 
 def test_mkyaml(folder: Path) -> None:
-    """From words to a manifest with the labels and security of a job's pod."""
+    """A manifest with the labels and security of a job's pod."""
     text = run(mkinst.mkyaml, *WORDS, *IMAGE).output
     assert text == goldens.reviewed("mkyaml_gpu1.yaml", text)
 
@@ -361,15 +357,15 @@ def test_mkyaml(folder: Path) -> None:
         (["gpu1", "std", "0", *WORDS[3:], *IMAGE], "neither a user"),
     ],
 )
-def test_mkyaml_checks_its_words(folder: Path, words: list[str], message: str) -> None:
-    """Each wrong word is one clear line."""
+def test_mkyaml_checks_its_arguments(folder: Path, words: list[str], message: str) -> None:
+    """One clear line for each."""
     result = run(mkinst.mkyaml, *words)
     assert isinstance(result.exception, errors.UsageError)
     assert message in result.exception.message
 
 
-def test_yaml_reads_back_as_what_was_written() -> None:
-    """Strings that look like something else stay strings."""
+def test_yaml_round_trip() -> None:
+    """Strings that look like other types stay strings."""
     yaml = pytest.importorskip("yaml")
     value = {
         "a": ["1:30:00", "no", "0x10", "", "null", "plain", "a: b", "- x", "é\n"],
@@ -378,14 +374,13 @@ def test_yaml_reads_back_as_what_was_written() -> None:
     assert yaml.safe_load(yamltext.document(value)) == value
 
 
-def test_cli_filter_refuses_names_that_would_break_it() -> None:
+def test_cli_filter_refuses_names_with_quotes() -> None:
     """A quote in a partition's name must not end the Lua string."""
     with pytest.raises(errors.UsageError):
         clifilter.render_cli_filter(penstock="p", bridged_partitions=('a"b',), default_partition="a")
 
 
-def test_job_spec_survives_json(folder: Path) -> None:
-    """The representation can be stored and read again."""
+def test_job_spec_json_round_trip(folder: Path) -> None:
     from penstock.model.jobspec import JobSpec
     from penstock.sbatch.compiler import compile_script
 

@@ -1,4 +1,4 @@
-"""What `penstock explain` says of the programs a script calls."""
+"""Remarks of `penstock explain` on programs that a script calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.sbatch import calledprograms, compiler
 
 
 def called(body: str, *, head: str = "#!/bin/bash\n#SBATCH -N2\n") -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Names and lines of what is found."""
+    """Names and line numbers of found calls."""
     data = (head + body).encode("utf-8", "surrogateescape")
     spec = compiler.compile_script(data).spec
     assert spec is not None
@@ -34,8 +34,8 @@ def called(body: str, *, head: str = "#!/bin/bash\n#SBATCH -N2\n") -> dict[tuple
         "{ srun x; }",
     ],
 )
-def test_a_call_is_found(line: str) -> None:
-    """Wherever a command can stand."""
+def test_call_is_found(line: str) -> None:
+    """In every command position."""
     assert called(f"{line}\n") == {("srun",): (3,)}
 
 
@@ -51,21 +51,20 @@ def test_a_call_is_found(line: str) -> None:
         "my-srun x",
     ],
 )
-def test_what_is_no_call(line: str) -> None:
-    """Comments, words and texts for other programs are left alone."""
+def test_other_words_are_not_calls(line: str) -> None:
+    """Comments, arguments and here-documents."""
     assert called(f"{line}\n") == {}
 
 
-def test_calls_with_the_same_fate_are_one_remark() -> None:
-    """Names and lines are gathered."""
+def test_calls_with_the_same_effect_are_one_remark() -> None:
     assert called("sbatch a\nsqueue\nsbatch b\nmodule load x\n") == {
         ("sbatch", "squeue"): (3, 4, 5),
         ("module",): (6,),
     }
 
 
-def test_launchers_of_one_node_are_fine() -> None:
-    """torchrun has nobody to wait for when there is one pod."""
+def test_launchers_on_one_node_are_accepted() -> None:
+    """torchrun does not wait for others if there is one pod."""
     assert called("torchrun x\n") == {("torchrun",): (3,)}
     assert called("torchrun x\n", head="#!/bin/bash\n#SBATCH -N1\n") == {}
 
@@ -78,14 +77,13 @@ def test_launchers_of_one_node_are_fine() -> None:
         "#!/bin/bash\n#K8S_COMMAND=@entrypoint\n",
     ],
 )
-def test_scripts_that_no_shell_runs(head: str) -> None:
-    """Python is not read as shell, and a script that is replaced by a command is not read at all."""
+def test_other_scripts_are_not_searched(head: str) -> None:
+    """Python is not shell, and a script that is replaced by a command does not run."""
     assert called("srun x\n", head=head) == {}
 
 
 @given(st.text(max_size=300))
-def test_any_text(text: str) -> None:
-    """Nothing a script may hold makes it fail."""
+def test_any_text_is_accepted(text: str) -> None:
     data = b"#!/bin/sh\n" + text.encode("utf-8", "surrogatepass")
     spec = compiler.compile_script(b"#!/bin/sh\n").spec
     assert spec is not None

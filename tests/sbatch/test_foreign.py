@@ -1,4 +1,4 @@
-"""#PBS and #BSUB lines: what is said about them. What they mean is asked of sbatch, in scripts.json."""
+"""Diagnostics of #PBS and #BSUB lines. Their translation is compared with sbatch by scripts.json."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ def only(header: str, code: str) -> Diagnostic:
     return found
 
 
-def test_what_they_mean_is_told_once() -> None:
-    """One warning for all lines, with the options they become."""
+def test_translation_is_reported_once() -> None:
+    """One warning for all lines."""
     found = only("#PBS -N job\n#PBS -l nodes=2:ppn=4,mem=4gb", "foreign-directive")
     assert (found.line, found.severity) == (2, "warning")
     assert "--job-name=job, --nodes=2, --ntasks=8, --mem=4g" in found.message
 
 
-def test_the_field_knows_its_line() -> None:
-    """Provenance names the line and the option as it was written."""
+def test_provenance_has_line_and_option() -> None:
     spec = compiled("#SBATCH -N1\n#PBS -l nodes=2").spec
     assert spec is not None
     assert spec.nodes.minimum == 2
@@ -64,25 +63,23 @@ def test_precedence() -> None:
         ("#PBS -N x", False),
     ],
 )
-def test_what_the_systems_read_differently(line: str, warned: bool) -> None:
-    """A value that means something else to Slurm is pointed out."""
+def test_differing_meaning_is_reported(line: str, warned: bool) -> None:
     assert ("foreign-meaning" in codes(line)) is warned
 
 
-def test_two_kinds_at_once() -> None:
-    """#BSUB switches #PBS off, which hardly anybody means."""
+def test_bsub_disables_pbs() -> None:
     assert only("#PBS -N a\n#BSUB -J b", "foreign-ignored").line == 2
 
 
-def test_unknown_options_are_errors_with_a_way_out() -> None:
-    """As sbatch refuses the whole script, the line and --ignore-pbs are named."""
+def test_unknown_options_are_errors_with_a_hint() -> None:
+    """sbatch refuses the script; the hint names --ignore-pbs."""
     found = only("#BSUB -R 'rusage[mem=4]'", "unknown-option")
     assert (found.line, found.column) == (2, 7)
     assert "--ignore-pbs" in found.hint
 
 
-def test_components_of_a_heterogeneous_job_repeat_nothing() -> None:
-    """The lines hold for every component and are spoken of once."""
+def test_heterogeneous_job_reports_lines_once() -> None:
+    """They apply to every component."""
     done = compiled("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#PBS -N job")
     assert [spec.name for spec in done.components] == ["job", "job"]
     assert [found.code for found in done.diagnostics].count("foreign-directive") == 1
@@ -99,15 +96,14 @@ def test_components_of_a_heterogeneous_job_repeat_nothing() -> None:
     ],
 )
 def test_gpus_of_pbs_nodes(lines: str, gpus: str) -> None:
-    """They are --gpus-per-node, which the last one decides; accelerators are added to --gres."""
+    """They become --gpus-per-node, and the last one counts; accelerators are added to --gres."""
     done = compiled(lines)
     assert done.spec is not None
     assert done.spec.gres.per_node_text == gpus
 
 
 @given(st.sampled_from(["PBS", "BSUB"]), st.text(max_size=200))
-def test_any_text(system: str, text: str) -> None:
-    """Nothing after the magic word makes it fail: there is a job, or an error that says why not."""
+def test_any_text_is_accepted(system: str, text: str) -> None:
     data = f"#!/bin/sh\n#{system} {text}\n".encode("utf-8", "surrogatepass")
     done = compiler.compile_script(data)
     assert done.ok == (done.spec is not None)
@@ -126,8 +122,8 @@ MANY = {
 
 
 @pytest.mark.parametrize("line", MANY.values(), ids=MANY)
-def test_many_lines_take_no_second(line: str) -> None:
-    """A script full of such lines is answered in a second."""
+def test_many_lines_are_fast(line: str) -> None:
+    """Under a second."""
     script = "#!/bin/sh\n" + f"{line}\n" * max(3_900_000 // (len(line) + 1), 1)
     began = time.process_time()
     compiler.compile_script(script.encode())

@@ -1,4 +1,4 @@
-"""GPU rules that sbatch has and no manual tells, each seen on sbatch 22.05.8."""
+"""Undocumented GPU rules, tested on sbatch 22.05.8."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.sbatch import compiler
         ("--ntasks-per-gpu=2 --cpus-per-gpu=1", False),
     ],
 )
-def test_tasks_per_gpu_must_count_up_once_anything_is_counted_by_gpu(options: str, accepted: bool) -> None:
-    """Too few tasks for one GPU pass in silence, unless CPUs or memory are asked for by the GPU."""
+def test_tasks_per_gpu_with_too_few_tasks(options: str, accepted: bool) -> None:
+    """Accepted silently, unless CPUs or memory are requested per GPU."""
     script = f"#!/bin/sh\n#SBATCH {options}\ntrue\n".encode()
     assert compiler.compile_script(script, name="s.sh").ok == accepted

@@ -1,4 +1,4 @@
-"""Finding out which Slurm is installed."""
+"""Detection of the installed Slurm."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from penstock.views import scripts
         ("printf '\\377\\n'", ""),
     ],
 )
-def test_what_sbatch_says(tmp_path: Path, program: str, version: str) -> None:
-    """The last word, when it is a version."""
+def test_version_of_sbatch(tmp_path: Path, program: str, version: str) -> None:
+    """The last word, if it is a version."""
     sbatch = tmp_path / "sbatch"
     sbatch.write_text(f"#!/bin/sh\n{program}\n")
     sbatch.chmod(0o755)
@@ -33,7 +33,7 @@ def _open_files() -> int:
 
 
 def test_no_sbatch(tmp_path: Path) -> None:
-    """Nothing is known, and nothing is left behind."""
+    """The version is unknown."""
     before = _open_files()
     assert installed.version(str(tmp_path)) == ""
     (tmp_path / "sbatch").write_text("no program\n")
@@ -42,8 +42,7 @@ def test_no_sbatch(tmp_path: Path) -> None:
     assert _open_files() == before
 
 
-def test_an_sbatch_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not waited for."""
+def test_hanging_sbatch_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "SECONDS", 0.2)
     sbatch = tmp_path / "sbatch"
     sbatch.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -55,10 +54,10 @@ def test_an_sbatch_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ("version", "asked", "release"),
     [("24.11.5", None, "24.11"), ("24.11.5", "23.02", "23.02"), ("", None, "22.05")],
 )
-def test_the_release_that_counts(
+def test_choice_of_release(
     monkeypatch: pytest.MonkeyPatch, version: str, asked: str | None, release: str
 ) -> None:
-    """--slurm, else what is installed, else the oldest we know."""
+    """--slurm, else the installed one, else the oldest supported."""
     monkeypatch.setattr(installed, "version", lambda: version)
     check = scripts.Checker.load(site_file=None, release=asked, lint=False, silenced=())
     assert check.context.release == release

@@ -14,7 +14,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
 def pod(*lines: str) -> PodSpec:
-    """The pod's wishes of a script that must be accepted."""
+    """The PodSpec of a script, which must be accepted."""
     done = compiled(*lines)
     assert done.spec is not None, done.diagnostics
     return done.spec.pod
@@ -51,7 +51,6 @@ def compiled(*lines: str) -> compiler.Compilation:
     ],
 )
 def test_values(line: str, field: str, value: Any) -> None:
-    """Each directive is read by its own grammar."""
     assert getattr(pod(line), field) == value
 
 
@@ -88,7 +87,7 @@ def test_values(line: str, field: str, value: Any) -> None:
     ],
 )
 def test_mistakes(line: str, code: str, hint: str) -> None:
-    """A wrong directive is an error with the nearest right one or the form."""
+    """With the closest valid directive, or the form."""
     done = compiled(line)
     assert not done.ok
     assert [found.code for found in done.diagnostics] == [code]
@@ -97,8 +96,8 @@ def test_mistakes(line: str, code: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("name", k8s.NAMES)
-def test_values_are_utf8(name: str) -> None:
-    """Kubernetes takes nothing else: the place of the first byte that is none, and what to do."""
+def test_values_must_be_utf8(name: str) -> None:
+    """The place of the first invalid byte is reported."""
     done = compiler.compile_script(b"#!/bin/sh\n#K8S_" + name.encode() + b"=A=Z\xfcrich\n")
     (found,) = done.diagnostics
     assert (found.severity, found.code) == ("error", "invalid-k8s-value")
@@ -107,29 +106,27 @@ def test_values_are_utf8(name: str) -> None:
     assert found.hint == "save the script as UTF-8"
 
 
-def test_letters_outside_ascii_are_well() -> None:
-    """As long as they are UTF-8."""
+def test_non_ascii_values_are_accepted() -> None:
     assert pod("ENV=CITY=Zürich").environment == {"CITY": "Zürich"}
 
 
 @pytest.mark.parametrize("name", ["UID", "OPTIND", "SHELLOPTS"])
-def test_variables_of_the_shell_are_the_shells(name: str) -> None:
-    """It would end before the script; an image that runs no shell of ours may have them."""
+def test_reserved_shell_variables_are_refused(name: str) -> None:
+    """The shell would end; an image with its own entrypoint may have them."""
     (found,) = compiled("ENV=A=1", f"ENV={name}=x").diagnostics
     assert (found.severity, found.line) == ("error", 3)
     assert found.message == f"#K8S_ENV: {name} is reserved for the shell that runs the script"
     assert pod(f"ENV={name}=x", "COMMAND=@entrypoint").environment == {name: "x"}
 
 
-def test_a_comment_after_a_value_may_be_anything() -> None:
-    """It goes nowhere; in quotes the place of a wrong byte is found as well."""
+def test_comment_after_a_value_may_be_any_bytes() -> None:
+    """But not within quotes."""
     assert compiler.compile_script(b"#!/bin/sh\n#K8S_IMAGE=a # f\xfcr\n").ok
     (found,) = compiler.compile_script(b"#!/bin/sh\n#K8S_ENV='A=\xfc' # f\xfcr\n").diagnostics
     assert found.column == len("#K8S_ENV='A=") + 1
 
 
-def test_a_second_image_is_an_error_a_second_mount_is_not() -> None:
-    """Nobody can tell which of two images was meant."""
+def test_second_image_is_an_error_second_mount_is_not() -> None:
     done = compiled("IMAGE=a", "IMAGE=b")
     assert [(found.code, found.line) for found in done.diagnostics] == [("duplicate-directive", 3)]
     assert len(pod("MOUNT=/a", "MOUNT=/b").mounts) == 2
@@ -150,7 +147,7 @@ def test_a_second_image_is_an_error_a_second_mount_is_not() -> None:
     ],
 )
 def test_image_references(text: str, expected: tuple[str, str, str, str]) -> None:
-    """Registry, path, tag and digest are told apart by the OCI rules."""
+    """Registry, path, tag and digest by the OCI rules."""
     image = images.parse(text)
     assert (image.registry, image.path, image.tag, image.digest) == expected
 
@@ -171,7 +168,6 @@ def test_image_references(text: str, expected: tuple[str, str, str, str]) -> Non
         "a" * 300,
     ],
 )
-def test_image_references_that_are_none(text: str) -> None:
-    """What no registry could serve is refused."""
+def test_invalid_image_references(text: str) -> None:
     with pytest.raises(Problem):
         images.parse(text)

@@ -1,4 +1,4 @@
-"""A partition that the site's view does not name is looked up in Slurm, which may have got it since."""
+"""Partitions that the site's view lacks are looked up in Slurm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ partitions: {k8s: {nodes: [all]}}
 
 
 class Folder:
-    """A site whose slurm.conf is on another host, and a sinfo that says what the test wants."""
+    """A site whose slurm.conf is on another host, with a fake sinfo."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -49,15 +49,14 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """Nobody was asked before."""
     scripts.live_partitions.cache_clear()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("SLURM_CONF", raising=False)
     return Folder(tmp_path)
 
 
-def test_a_partition_that_slurm_has_is_known(folder: Folder) -> None:
-    """How large its nodes are is not, so nothing is said of that; Slurm is asked once for all scripts."""
+def test_partition_in_slurm_is_known(folder: Folder) -> None:
+    """Its nodes' sizes are unknown, so they are not checked; one query serves all scripts."""
     folder.sinfo("echo batch; echo k8s")
     said = folder.validate("batch", "batch")
     assert "unknown-partition" not in said
@@ -65,8 +64,8 @@ def test_a_partition_that_slurm_has_is_known(folder: Folder) -> None:
     assert folder.calls.read_text() == " --noheader --all --format=%R\n"
 
 
-def test_a_partition_that_slurm_lacks_is_told_with_those_it_has(folder: Folder) -> None:
-    """The one that was meant may be one of them."""
+def test_partition_missing_in_slurm_is_reported(folder: Folder) -> None:
+    """With the existing ones."""
     folder.sinfo("echo batch; echo k8s")
     said = folder.validate("batsh")
     assert "there is no partition 'batsh'" in said
@@ -76,10 +75,10 @@ def test_a_partition_that_slurm_lacks_is_told_with_those_it_has(folder: Folder) 
 @pytest.mark.parametrize(
     "text", ["exit 1", "exec sleep 60", "echo 'Unable to contact slurm controller' >&2; exit 1"]
 )
-def test_without_an_answer_nothing_is_said(
+def test_unknown_partition_is_accepted_without_an_answer(
     folder: Folder, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nobody waits for it."""
+    """And without waiting."""
     monkeypatch.setattr(scripts, "SECONDS", 0.3)
     folder.sinfo(text)
     began = time.monotonic()
@@ -87,8 +86,7 @@ def test_without_an_answer_nothing_is_said(
     assert time.monotonic() - began < 10
 
 
-def test_slurm_is_asked_of_unknown_names_only(folder: Folder) -> None:
-    """A check costs no command; what Penstock itself writes is known without one."""
+def test_only_unknown_partitions_are_looked_up(folder: Folder) -> None:
     folder.sinfo("echo batch")
     assert "never-fits" in folder.validate("k8s")
     folder.site("whole")

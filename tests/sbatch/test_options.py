@@ -1,4 +1,4 @@
-"""The option table: complete, consistent, and what the documentation is made from."""
+"""The option table is complete and consistent, and the documentation is generated from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.sbatch.values.grammars import GRAMMARS, grammar
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 
-def test_every_grammar_is_known() -> None:
-    """Each row names a grammar that exists, and flags have none."""
+def test_every_grammar_exists() -> None:
+    """Flags have none."""
     for option in options.every_option():
         assert (option.argument == "none") == (option.grammar == "flag"), option.name
         if option.grammar != "flag":
@@ -23,7 +23,7 @@ def test_every_grammar_is_known() -> None:
 
 
 def test_names_and_letters_are_unique() -> None:
-    """In no release two rows share a name or a short form, and every row says what happens."""
+    """In every release; and every row has a note or treatment."""
     rows = options.every_option()
     for release in options.RELEASES:
         known = [option for option in rows if option.known_in(release)]
@@ -35,8 +35,8 @@ def test_names_and_letters_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("release", "count"), [("22.05", 106), ("24.11", 114), ("26.05", 120)])
-def test_as_many_options_as_sbatch_has(release: str, count: int) -> None:
-    """Counted on sbatch 22.05.8, 24.11.5 and 26.05.5: what it offers for every first letter of a name."""
+def test_number_of_options(release: str, count: int) -> None:
+    """Counted on sbatch 22.05.8, 24.11.5 and 26.05.5 by completion of every first letter."""
     assert len(options.table(release).by_name) == count
 
 
@@ -63,7 +63,7 @@ def test_as_many_options_as_sbatch_has(release: str, count: int) -> None:
     ],
 )
 def test_releases_differ(release: str, option: str, accepted: bool) -> None:
-    """An option counts where its release knows it; --extra is a prefix before it is a name."""
+    """--extra is a prefix before it is a name."""
     done = compile_script(f"#!/bin/sh\n#SBATCH {option}\n".encode(), context=Context(release=release))
     assert done.ok is accepted
 
@@ -71,11 +71,11 @@ def test_releases_differ(release: str, option: str, accepted: bool) -> None:
 @pytest.mark.parametrize(
     ("version", "release"), [("22.05.8", "22.05"), ("25.05", "25.05"), ("27.1", "26.05"), ("20.11", "22.05")]
 )
-def test_versions_find_their_release(version: str, release: str) -> None:
-    """A patch level is no matter, newer ones count as the newest known."""
+def test_release_of_a_version(version: str, release: str) -> None:
+    """Patch levels are ignored; newer versions count as the newest known."""
     assert options.release_of(version) == release
 
 
-def test_the_documentation_is_up_to_date() -> None:
-    """docs/compatibility.md is what the table says: run scripts/make_compatibility.py."""
+def test_documentation_is_up_to_date() -> None:
+    """See scripts/make_compatibility.py."""
     assert PAGE.read_text(encoding="utf-8") == compatibility.render()

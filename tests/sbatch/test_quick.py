@@ -1,4 +1,4 @@
-"""The plain call of `penstock validate`: read without click, and the same in every respect but time."""
+"""The fast path of `penstock validate`, without click, behaves like the normal one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD = st.sampled_from([*WORDS.split(), ""])
 
 
 def _by_click(words: list[str]) -> Mapping[str, object] | None:
-    """What click makes of the words; None where it refuses them or only prints help."""
+    """click's result; None if it refuses the words or prints help."""
     try:
         with validate.validate.make_context("validate", list(words)) as context:
             return context.params
@@ -34,14 +34,13 @@ def _by_click(words: list[str]) -> Mapping[str, object] | None:
 
 @given(words=st.lists(WORD, max_size=6))
 def test_same_as_click(words: list[str]) -> None:
-    """Whatever is read without click, click reads in the same way."""
     request = quick.parse(words)
     if request is not None:
         assert _by_click(words) == {name: getattr(request, name) for name in quick.Request.__struct_fields__}
 
 
-def test_what_is_not_plain_is_left_to_click() -> None:
-    """Help, typos and half options have their words in one place."""
+def test_other_calls_are_left_to_click() -> None:
+    """Help, typos and incomplete options."""
     for words in (["--help"], ["--lnit", "a"], ["--format"], ["--format", "xml", "a"], [], ["-q"]):
         assert quick.parse(words) is None
 
@@ -63,8 +62,8 @@ def _penstock(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Complete
         (["--site", "/nothing.json", "{good}"], 2, "cannot read the site file"),
     ],
 )
-def test_the_whole_program(tmp_path: Path, words: list[str], code: int, said: str) -> None:
-    """Exit status and words, as a person meets them."""
+def test_whole_program(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    """Exit code and output."""
     good, bad = tmp_path / "good.sh", tmp_path / "bad.sh"
     good.write_text("#!/bin/sh\n#SBATCH -N1\n")
     bad.write_text("#!/bin/sh\n#SBATCH --foo\n")
@@ -74,7 +73,7 @@ def test_the_whole_program(tmp_path: Path, words: list[str], code: int, said: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_who_has_gone(tmp_path: Path) -> None:
+def test_closed_pipe(tmp_path: Path) -> None:
     """`penstock validate … | head` ends without a traceback."""
     script = tmp_path / "bad.sh"
     script.write_text("#!/bin/sh\n" + "#SBATCH --foo\n" * 5000)
@@ -97,8 +96,8 @@ def test_a_reader_who_has_gone(tmp_path: Path) -> None:
         ("0> /dev/null", "cannot read -: bad file descriptor"),
     ],
 )
-def test_streams_that_are_of_no_use(tmp_path: Path, streams: str, said: str, style: str) -> None:
-    """One line and status 2, never a traceback."""
+def test_unusable_streams(tmp_path: Path, streams: str, said: str, style: str) -> None:
+    """One line and exit code 2, without a traceback."""
     name = "-" if streams[0] in "<0" else str(tmp_path / "a.sh")
     (tmp_path / "a.sh").write_text("#!/bin/sh\n#SBATCH --foo\n")
     call = f'exec "$0" -m penstock validate --format {style} "$1" {streams}'
@@ -109,8 +108,8 @@ def test_streams_that_are_of_no_use(tmp_path: Path, streams: str, said: str, sty
     assert done.stdout in ("", "[]\n")
 
 
-def test_nobody_listens_to_complaints(tmp_path: Path) -> None:
-    """The exit status says it."""
+def test_closed_stderr(tmp_path: Path) -> None:
+    """The exit code remains."""
     for name, code in ((tmp_path / "none", 2), (tmp_path / "a.sh", 0)):
         (tmp_path / "a.sh").write_text("#!/bin/sh\n")
         call = 'exec "$0" -m penstock validate "$1" 2>&-'
@@ -119,7 +118,7 @@ def test_nobody_listens_to_complaints(tmp_path: Path) -> None:
 
 
 def test_click_is_not_imported(tmp_path: Path) -> None:
-    """What makes the start quick stays out: click, rich and the rest of the program."""
+    """Nor rich and the rest of the program."""
     script = tmp_path / "good.sh"
     script.write_text("#!/bin/sh\n#SBATCH -N1 --gres=gpu:1 --mem=4G\n#K8S_IMAGE=a/b:c\n")
     code = (

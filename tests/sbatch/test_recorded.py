@@ -30,8 +30,8 @@ def _compile(directive: str) -> compiler.Compilation:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["directive"])
-def test_verdict_is_the_recorded_one(case: dict[str, Any]) -> None:
-    """A directive is accepted exactly when sbatch accepted it."""
+def test_verdict_is_as_recorded(case: dict[str, Any]) -> None:
+    """Accepted if and only if sbatch accepted it."""
     done = _compile(case["directive"])
     assert done.ok == case["accepted"], done.diagnostics
 
@@ -39,8 +39,8 @@ def test_verdict_is_the_recorded_one(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if "job" in case], ids=lambda case: case["directive"]
 )
-def test_job_is_the_recorded_one(case: dict[str, Any]) -> None:
-    """The JobSpec says what `scontrol show job` said."""
+def test_job_is_as_recorded(case: dict[str, Any]) -> None:
+    """The JobSpec equals what `scontrol show job` showed."""
     spec = _compile(case["directive"]).spec
     assert spec is not None
     assert oracle.differences(spec, case["job"], default_time=60) == {}
@@ -51,8 +51,8 @@ def _script(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", SCRIPTS, ids=_script)
-def test_a_script_is_understood_as_recorded(case: dict[str, Any]) -> None:
-    """Verdict and job of a whole script are those that Slurm gave."""
+def test_script_is_as_recorded(case: dict[str, Any]) -> None:
+    """Verdict and job."""
     data = case["script"].encode("latin-1")
     assert compiler.compile_script(data, name="s.sh").ok == case["accepted"]
     if case["accepted"]:
@@ -61,8 +61,8 @@ def test_a_script_is_understood_as_recorded(case: dict[str, Any]) -> None:
         assert oracle.differences(spec, case["job"], default_time=60) == {}
 
 
-def test_a_wrong_job_would_be_noticed() -> None:
-    """The comparison itself can fail: one more task is a difference."""
+def test_difference_is_noticed() -> None:
+    """One more task."""
     case = next(case for case in CASES if case["directive"] == "-N2 -n4")
     spec = _compile("-N2 -n5").spec
     assert spec is not None

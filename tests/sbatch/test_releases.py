@@ -22,14 +22,12 @@ SEEN = "24.11"
 
 
 @pytest.mark.parametrize(("header", "accepted"), ANSWERS, ids=lambda value: str(value)[:50])
-def test_as_24_11_answered(header: str, accepted: bool) -> None:
-    """Accepted exactly when that sbatch accepted it."""
+def test_verdicts_of_24_11(header: str, accepted: bool) -> None:
     done = compile_script(f"#!/bin/bash\n{header}\nhostname\n".encode(), context=Context(release=SEEN))
     assert done.ok is accepted, done.diagnostics
 
 
-def test_the_releases_do_differ() -> None:
-    """The answers are not those of 22.05 under another name."""
+def test_verdicts_differ_from_22_05() -> None:
     differing = [
         header
         for header, accepted in ANSWERS
@@ -39,8 +37,7 @@ def test_the_releases_do_differ() -> None:
 
 
 @pytest.mark.parametrize("name", rules.every_rule())
-def test_every_rule_says_when_and_how_we_know(name: str) -> None:
-    """Bounds are releases of the table, and the evidence is one of two words."""
+def test_every_rule_has_bounds_and_evidence(name: str) -> None:
     rule = rules.every_rule()[name]
     assert rule.since in ("", *options.RELEASES)
     assert rule.until in ("", *options.RELEASES)
@@ -50,15 +47,14 @@ def test_every_rule_says_when_and_how_we_know(name: str) -> None:
 
 
 def test_bounds_are_inclusive() -> None:
-    """A rule holds in its first and in its last release."""
     assert rules.holds("nodelist-within-nodes", "22.05")
     assert not rules.holds("nodelist-within-nodes", "23.02")
     assert not rules.holds("exclusive-or-oversubscribe", "24.05")
     assert rules.holds("exclusive-or-oversubscribe", "24.11")
 
 
-def test_a_list_of_node_counts() -> None:
-    """The least and the most are kept."""
+def test_list_of_node_counts() -> None:
+    """The minimum and maximum are kept."""
     done = compile_script(b"#!/bin/sh\n#SBATCH -N 4,1,2-8:2\n", context=Context(release="23.02"))
     assert done.spec is not None
     assert (done.spec.nodes.minimum, done.spec.nodes.maximum) == (1, 8)
@@ -76,15 +72,15 @@ def test_a_list_of_node_counts() -> None:
         ("-N2 --hint=memory_bound --cores-per-socket=3", "26.05", 6),
     ],
 )
-def test_cpus_are_counted_as_the_release_does(directive: str, release: str, cpus: int) -> None:
-    """As its slurmctld showed the job."""
+def test_cpus_by_release(directive: str, release: str, cpus: int) -> None:
+    """As slurmctld showed the job."""
     done = compile_script(f"#!/bin/sh\n#SBATCH {directive}\n".encode(), context=Context(release=release))
     assert done.spec is not None
     assert done.spec.cpus == cpus
 
 
 def test_gpus_of_pbs_nodes_exclude_generic_resources_in_26_05() -> None:
-    """Of the same line; before, both are added up."""
+    """On one line; earlier releases add them up."""
     script = b"#!/bin/sh\n#PBS -l nodes=2:ppn=4:gpus=2,accelerator=true\n"
     assert compile_script(script, context=Context(release="24.11")).ok
     assert not compile_script(script, context=Context(release="26.05")).ok

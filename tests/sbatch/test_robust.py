@@ -1,4 +1,4 @@
-"""Whatever bytes come in: no crash, no hang, a diagnostic instead."""
+"""Any bytes give a verdict, without crash or hang."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ MIB = 1024 * 1024
 @settings(deadline=None)
 @given(data=st.binary(max_size=2000))
 def test_arbitrary_bytes(data: bytes) -> None:
-    """Binary files give a verdict like any other."""
     done = compiler.compile_script(data, context=STRICT)
     assert done.ok or done.diagnostics
 
@@ -33,7 +32,6 @@ def test_arbitrary_bytes(data: bytes) -> None:
 @settings(deadline=None)
 @given(text=st.text(max_size=200))
 def test_arbitrary_directive(text: str) -> None:
-    """Any text behind #SBATCH or #K8S_ is either understood or complained about."""
     data = f"#!/bin/sh\n#SBATCH {text}\n#K8S_{text}\n".encode("utf-8", "surrogatepass")
     done = compiler.compile_script(data, context=STRICT)
     assert done.ok == (done.spec is not None)
@@ -42,15 +40,15 @@ def test_arbitrary_directive(text: str) -> None:
 @settings(deadline=None)
 @given(name=st.sampled_from(NAMES), value=st.text(max_size=40), release=st.sampled_from(options.RELEASES))
 def test_any_value_of_any_option(name: str, value: str, release: str) -> None:
-    """No grammar of the table raises anything but its own complaint."""
+    """Grammars raise nothing but Problem."""
     context = compiler.Context(release=release, site=SITE, lint=True)
     done = compiler.compile_script(b"#!/bin/sh\n", arguments=[f"--{name}={value}"], context=context)
     assert done.ok == (done.spec is not None)
 
 
 @given(words=st.lists(st.text("ab'\"\\# :-", min_size=1, max_size=8), max_size=6))
-def test_words_lie_where_they_say(words: list[str]) -> None:
-    """Each word begins at its offset, after a blank, and words do not overlap."""
+def test_offsets_of_words(words: list[str]) -> None:
+    """Words begin at their offset, after a blank, and do not overlap."""
     line = "#SBATCH " + " ".join(words)
     split = lexer.split(line, 7)
     offsets = [word.offset for word in split.words]
@@ -62,14 +60,13 @@ def test_words_lie_where_they_say(words: list[str]) -> None:
     words=st.lists(st.text("abc123-=,./", min_size=1, max_size=8).filter(lambda w: w[0] != ":"), max_size=6)
 )
 def test_plain_words_round_trip(words: list[str]) -> None:
-    """Words without special characters come back as they were."""
     split = lexer.split("#SBATCH " + " ".join(words), 7)
     assert [word.text for word in split.words] == words
 
 
 @given(words=st.lists(st.text(" ab#'\"\\", min_size=1, max_size=8), max_size=5))
 def test_quoted_words_round_trip(words: list[str]) -> None:
-    """Whatever is quoted by sbatch's rules comes back as it was."""
+    """Quoted by sbatch's rules."""
     quoted = ['"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"' for word in words]
     split = lexer.split("#SBATCH " + " ".join(quoted), 7)
     assert [word.text for word in split.words] == words
@@ -122,7 +119,7 @@ def test_quoted_words_round_trip(words: list[str]) -> None:
     ids=lambda data: f"{data[:24]!r}x{len(data)}",
 )
 def test_large_inputs_take_under_a_second(data: bytes) -> None:
-    """Megabytes made to be slow are not; a busy machine may have to try more than once to show it."""
+    """Several tries on a busy machine."""
     assert any(_seconds_to_compile(data) < 1.0 for _ in range(10))
 
 
@@ -134,6 +131,5 @@ def _seconds_to_compile(data: bytes) -> float:
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.binary(max_size=300))
-def test_the_same_input_gives_the_same_output(data: bytes) -> None:
-    """The compiler keeps nothing between runs."""
+def test_result_is_deterministic(data: bytes) -> None:
     assert compiler.compile_script(data) == compiler.compile_script(data)

@@ -1,4 +1,4 @@
-"""Pods that `explain`, `mkyaml` and `mkinst` show are those that penstockd makes: by the same settings."""
+"""`explain`, `mkyaml` and `mkinst` show the pods that penstockd creates."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ quota: {pods: 100}
 
 
 def view() -> SiteView:
-    """The site as `penstock apply` writes it for those who check scripts."""
+    """The view that `penstock apply` writes."""
     site = loader.loads(TEXT.encode())
     made = daemonsettings.view(site, sites.known(site, existing=None).groups, release=(22, 5))
     return msgspec.json.decode(msgspec.json.encode(made), type=SiteView)
 
 
-def test_all_settings_of_pods_are_penstockds() -> None:
-    """None is left at its default; the cluster's name is what penstockd asks slurmctld for."""
+def test_view_has_all_pod_settings() -> None:
+    """None is a default; penstockd takes the cluster's name from slurmctld."""
     site = loader.loads(TEXT.encode())
     document = json.dumps(daemonsettings.penstockd(site, slurm_uid=64030)).encode()
     of_penstockd = msgspec.json.decode(document, type=settings.Settings).pods
@@ -53,7 +53,7 @@ def test_all_settings_of_pods_are_penstockds() -> None:
 
 
 def shown(*lines: str, site: SiteView | None = None) -> dict[str, Any]:
-    """The only pod of a script, submitted from a folder that pods do not see."""
+    """The only pod of a script that is submitted outside the shared mounts."""
     script = "".join(f"{line}\n" for line in ("#!/bin/sh", *lines)).encode()
     done = compiler.compile_script(script, name="job.sh")
     assert done.spec is not None
@@ -61,7 +61,7 @@ def shown(*lines: str, site: SiteView | None = None) -> dict[str, Any]:
     return pod
 
 
-def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
+def test_shown_pods_have_the_sites_settings() -> None:
     """Tolerations, selector, labels of the GPU type, pull secrets and policy, priority, the NAS by NFS."""
     pod = shown("#SBATCH --gres=gpu:a100:2")
     spec = pod["spec"]
@@ -73,8 +73,8 @@ def test_the_pods_of_a_script_have_what_the_site_decides() -> None:
     assert pod["metadata"]["labels"]["penstock.dev/cluster"] == "hall"
 
 
-def test_shown_pod_is_the_one_that_penstockd_makes() -> None:
-    """From what Slurm allocates and the launcher says of the same job."""
+def test_shown_pod_equals_penstockds() -> None:
+    """For the same job's allocation and launch request."""
     site = loader.loads(TEXT.encode())
     told = msgspec.convert(daemonsettings.penstockd(site, slurm_uid=0), settings.Settings).pods
     owner = shown_pods.owner_named()
@@ -105,8 +105,8 @@ def test_shown_pod_is_the_one_that_penstockd_makes() -> None:
     assert "output" in [volume["name"] for volume in made["spec"]["volumes"]]
 
 
-def test_gpus_are_asked_for_by_the_name_of_their_type() -> None:
-    """Of several types that a job names, each by its own; without one, that of all nodes, if they agree."""
+def test_gpu_resource_by_type() -> None:
+    """Each requested type by its resource; without a type, that of all nodes if they agree."""
     kinds = (NodeKind(gpus=4, gpu_type="a100"), NodeKind(gpus=4, gpu_type="mi300"))
     policy = msgspec.structs.replace(view().pods, gpu_resources={"mi300": "amd.com/gpu"})
     both = msgspec.structs.replace(view(), nodes=kinds, pods=policy)
@@ -122,8 +122,8 @@ def test_gpus_are_asked_for_by_the_name_of_their_type() -> None:
     assert asked("gpu:2", msgspec.structs.replace(both, nodes=kinds[1:])) == {"amd.com/gpu": "2"}
 
 
-def test_a_view_of_an_older_release_is_told_in_words() -> None:
-    """It validates scripts as before; pods that it does not describe whole are not shown."""
+def test_view_of_an_older_release_is_reported() -> None:
+    """Scripts are still validated, but incomplete pods are not shown."""
     old = {"registries": ["hub/"], "partitions": {"gpu": {"trusted": True}}, "penstockd": {"hook_uids": []}}
     found = siteviews.decode(json.dumps(old).encode())
     assert (found.pods.allowed_images, found.pods.partition("gpu").mode) == (("hub/",), "trust")

@@ -1,4 +1,4 @@
-"""A job held against a site, and advice."""
+"""Checks of a job against a site, and lint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SITE = SiteView(
 
 
 def codes(options: str, *lines: str, lint: bool = False, silenced: tuple[str, ...] = ()) -> list[str]:
-    """What is found in a script with these options and #K8S_ lines."""
+    """Codes of the diagnostics for these options and #K8S_ lines."""
     script = f"#!/bin/sh\n#SBATCH {options}\n" + "".join(f"#K8S_{line}\n" for line in lines)
     context = compiler.Context(site=SITE, lint=lint)
     done = compiler.compile_script(script.encode(), context=context, silenced=silenced)
@@ -63,8 +63,7 @@ def codes(options: str, *lines: str, lint: bool = False, silenced: tuple[str, ..
         ("--array=1,0-5:101%2", "array-too-large"),
     ],
 )
-def test_what_can_never_run_here(options: str, code: str) -> None:
-    """Each impossibility is one error of its own."""
+def test_impossible_jobs_are_errors(options: str, code: str) -> None:
     assert codes(options) == [code]
 
 
@@ -90,21 +89,20 @@ def test_what_can_never_run_here(options: str, code: str) -> None:
         "-n 33 --overcommit",
     ],
 )
-def test_what_may_run_here(options: str) -> None:
-    """A job that fits is not complained about, however long it may wait."""
+def test_possible_jobs_are_accepted(options: str) -> None:
+    """However long they may wait."""
     assert codes(options, silenced=("idle-pods",)) == []
 
 
-def test_images_and_directives_of_the_site() -> None:
-    """Registries and directives the site does not allow are errors."""
+def test_forbidden_images_and_directives_are_errors() -> None:
     assert codes("-N1", "IMAGE=hub.local:5000/a") == []
     assert codes("-N1", "IMAGE=docker.io/a") == ["forbidden-registry"]
     assert codes("-N1", "IMAGE=a") == ["forbidden-registry"]
     assert codes("-N1", "MOUNT=/a") == ["forbidden-directive"]
 
 
-def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
-    """Where Slurm chooses, all may be asked for unless the site says what; where it does not, nothing."""
+def test_node_requests_are_limited_by_the_site() -> None:
+    """In mode check all are allowed by default, in mode trust none."""
     partitions = {
         "free": PartitionPolicy(),
         "some": PartitionPolicy(allowed_tolerations=("spot",), allowed_node_labels=("disk=ssd", "zone")),
@@ -124,8 +122,8 @@ def test_a_script_asks_for_nodes_only_where_the_site_lets_it() -> None:
     assert (found.line, found.hint) == (2, "allowed in this partition: disk=ssd, zone")
 
 
-def test_the_image_of_the_partition_is_looked_at() -> None:
-    """A job that names none gets the partition's, or the site's."""
+def test_image_of_the_partition_is_checked() -> None:
+    """Or the site's default."""
     image = "docker.io/a"
     policy = PodPolicy(
         allowed_images=("hub",), partitions={"a": PartitionPolicy(image=image), "b": PartitionPolicy()}
@@ -146,7 +144,7 @@ LOOSE = msgspec.structs.replace(
 
 
 def severities(options: str, site: SiteView | None = LOOSE) -> list[tuple[str, str]]:
-    """What is found at a site that is not known whole."""
+    """Severities and codes at a site that is not completely known."""
     context = compiler.Context(site=site, other_gres=True)
     done = compiler.compile_script(f"#!/bin/sh\n#SBATCH {options}\n".encode(), context=context)
     return [(found.severity, found.code) for found in done.diagnostics]
@@ -163,34 +161,34 @@ def severities(options: str, site: SiteView | None = LOOSE) -> list[tuple[str, s
         ("--gres=gpus:1,gpu:1", "unknown-gres"),
     ],
 )
-def test_names_that_others_may_know_are_doubted(options: str, code: str) -> None:
-    """A slurm.conf of others has more in it than we see: only slurmctld can refuse them."""
+def test_unknown_names_are_warnings_at_an_incomplete_site(options: str, code: str) -> None:
+    """slurm.conf may define them."""
     assert severities(options) == [("warning", code)]
 
 
 @pytest.mark.parametrize(
     "options", ["-p old -c 99 -C x --gres=gpu:h100:9", "-p old,older -c 99", "-p old -N 99"]
 )
-def test_nodes_that_are_not_known_are_not_judged(options: str) -> None:
-    """A partition of slurm.conf's own: its times are known, its nodes are not."""
+def test_unknown_nodes_are_not_checked(options: str) -> None:
+    """Of a partition in slurm.conf only the times are known."""
     assert severities(options) == []
     assert {code for _, code in severities(f"{options} -t 9-0")} == {"over-max-time"}
 
 
-def test_what_is_known_is_still_an_error() -> None:
-    """Sizes of our own nodes, and words that no GRES can be called."""
+def test_known_limits_are_errors_at_an_incomplete_site() -> None:
+    """Sizes of our own nodes, and invalid GRES names."""
     assert severities("-c 9") == [("error", "never-fits")]
     assert severities("--gres=gpu=2")[0][0] == "error"
 
 
 @pytest.mark.parametrize("options", ["--gres=lscratch:100", "--gres=gpu:1,lscratch:1"])
-def test_without_a_site_a_gres_is_doubted(options: str) -> None:
-    """Nobody said what slurm.conf has in GresTypes."""
+def test_unknown_gres_is_a_warning_without_a_site(options: str) -> None:
+    """GresTypes are unknown."""
     assert severities(options, site=None) == [("warning", "unknown-gres")]
 
 
-def test_a_time_that_one_of_the_partitions_allows_is_no_error() -> None:
-    """Slurm lets the job wait for that one (EnforcePartLimits=NO)."""
+def test_time_allowed_by_one_partition_is_accepted() -> None:
+    """The job waits for that one (EnforcePartLimits=NO)."""
     context = compiler.Context(site=SITE)
     done = compiler.compile_script(b"#!/bin/sh\n#SBATCH -p cpu,gpu -t 2-0\n", context=context)
     assert done.ok
@@ -207,8 +205,8 @@ def test_a_time_that_one_of_the_partitions_allows_is_no_error() -> None:
         ("-t 5 --array=1-3 -o out", "array-shares-output"),
     ],
 )
-def test_advice(options: str, code: str) -> None:
-    """What is allowed but unwise is a warning, and silenced by its code."""
+def test_lint(options: str, code: str) -> None:
+    """Warnings that can be silenced by their code."""
     assert codes(options) == []
     assert codes(options, lint=True) == [code]
     assert codes(options, lint=True, silenced=(code,)) == []
@@ -217,8 +215,8 @@ def test_advice(options: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("options", "pods"), [("--gpus=4", 0), ("--gpus=8", 2), ("--gpus=13", 4), ("-N3", 3)]
 )
-def test_pods_that_would_run_nothing_are_counted(options: str, pods: int) -> None:
-    """Also where nobody asked for several nodes, and no node has so many GPUs."""
+def test_idle_pods_are_counted(options: str, pods: int) -> None:
+    """Also if GPUs require several nodes."""
     script = f"#!/bin/sh\n#SBATCH {options}\n"
     found = compiler.compile_script(script.encode(), context=compiler.Context(site=SITE)).diagnostics
     assert [each.code for each in found] == ["idle-pods"] * bool(pods)
@@ -226,5 +224,4 @@ def test_pods_that_would_run_nothing_are_counted(options: str, pods: int) -> Non
 
 
 def test_errors_cannot_be_silenced() -> None:
-    """Silence is for warnings."""
     assert codes("-p nope", silenced=("unknown-partition",)) == ["unknown-partition"]

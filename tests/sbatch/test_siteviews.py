@@ -1,4 +1,4 @@
-"""Views of a site that a person wrote, beside those that `penstock apply` writes."""
+"""Views of a site that were written by hand."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ host = {bridged = false, image = "none:1"}
 """
 
 
-def test_a_person_writes_all_in_one_place() -> None:
-    """What shapes pods becomes the policy; a partition that is not bridged has no part in it."""
+def test_top_level_keys_become_the_policy() -> None:
+    """Partitions that are not bridged are not part of it."""
     found = siteviews.decode(BY_HAND.encode(), toml=True)
     assert found.pods == POLICY
     assert list(found.partitions) == ["gpu", "cpu", "host"]
@@ -68,8 +68,7 @@ def test_a_person_writes_all_in_one_place() -> None:
         ["gpu"],
     ],
 )
-def test_what_is_wrong_is_told_in_words(tmp_path: Path, wrong: object) -> None:
-    """Kinds and keys are checked wherever they are written."""
+def test_invalid_view_is_reported(tmp_path: Path, wrong: object) -> None:
     path = tmp_path / "site.json"
     path.write_text(json.dumps(wrong))
     with pytest.raises(errors.UsageError, match=r"site\.json: (Expected|Object contains unknown field)"):

@@ -25,7 +25,7 @@ SITE = SiteView(
 
 @pytest.fixture(scope="module")
 def lua() -> Iterator[luas.Lua]:
-    """Our job_submit.lua as it is installed."""
+    """The installed job_submit.lua."""
     lua = luas.Lua()
     lua.run(luas.job_submit("pods", "more"))
     yield lua
@@ -33,7 +33,7 @@ def lua() -> Iterator[luas.Lua]:
 
 
 def refused(lua: luas.Lua, script: bytes, *options: str) -> bytes:
-    """What slurmctld would say, were the script submitted with these options."""
+    """slurmctld's message for this submission."""
     fields = {"script": script, "name": b"job.sh"}
     for option in options:
         name, _, value = option.removeprefix("--").partition("=")
@@ -42,7 +42,6 @@ def refused(lua: luas.Lua, script: bytes, *options: str) -> bytes:
 
 
 def codes(script: bytes, *options: str, site: SiteView | None = SITE) -> list[str]:
-    """The errors that the compiler finds."""
     context = compiler.Context(site=site)
     done = compiler.compile_script(script, name="job.sh", arguments=options, context=context)
     return [found.code for found in done.diagnostics if found.severity == "error"]
@@ -59,7 +58,7 @@ def script(*lines: str) -> bytes:
         *("#K8S_=x", "#K8S_", "#K8S_image=x", "#K8S_NODE-SELECTOR=a=b", "#K8S_IMAGE=\t", "#K8S_IMAGE=\vx"),
     ],
 )
-def test_lines_that_are_no_directive(lua: luas.Lua, line: str) -> None:
+def test_invalid_k8s_lines(lua: luas.Lua, line: str) -> None:
     """Both refuse them."""
     text = script("# a comment", "", line, "true")
     assert b"line 4 of the script" in refused(lua, text)
@@ -80,8 +79,8 @@ def test_lines_that_are_no_directive(lua: luas.Lua, line: str) -> None:
         ("#K8S_COMMAND=@entrypoint", "/home/alice", False),
     ],
 )
-def test_working_directories_that_pods_do_not_see(line: str, workdir: str, is_refused: bool) -> None:
-    """Both refuse them; a folder in which a script is only looked at is worth a warning."""
+def test_working_directories_outside_pods(line: str, workdir: str, is_refused: bool) -> None:
+    """Both refuse them; for the current folder validate only warns."""
     lua, site = (
         luas.Lua(),
         msgspec.structs.replace(SITE, pods=msgspec.structs.replace(SITE.pods, shared_mounts=("/nas",))),
@@ -112,8 +111,8 @@ def test_working_directories_that_pods_do_not_see(line: str, workdir: str, is_re
         ("\t true", "#K8S_"),
     ],
 )
-def test_lines_that_are_well(lua: luas.Lua, lines: tuple[str, ...]) -> None:
-    """Both take them; what comes after the first command is the script's own affair."""
+def test_valid_k8s_lines(lua: luas.Lua, lines: tuple[str, ...]) -> None:
+    """Both accept them, and ignore lines after the first command."""
     assert not refused(lua, script(*lines))
     assert not codes(script(*lines))
 
@@ -128,8 +127,8 @@ def test_lines_that_are_well(lua: luas.Lua, lines: tuple[str, ...]) -> None:
         (("--partition=more", "--container=/bundle"), "container"),
     ],
 )
-def test_options_that_are_refused(lua: luas.Lua, options: tuple[str, ...], code: str) -> None:
-    """By both, in a partition of pods."""
+def test_refused_options(lua: luas.Lua, options: tuple[str, ...], code: str) -> None:
+    """By both, in bridged partitions."""
     assert refused(lua, script("true"), *options)
     assert codes(script("true"), *options) == [code]
 
@@ -144,8 +143,8 @@ def test_options_that_are_refused(lua: luas.Lua, options: tuple[str, ...], code:
         ("--reservation=maintenance", "--container=/bundle"),
     ],
 )
-def test_options_that_are_taken(lua: luas.Lua, options: tuple[str, ...]) -> None:
-    """By both; a reservation's partitions only slurmctld knows."""
+def test_accepted_options(lua: luas.Lua, options: tuple[str, ...]) -> None:
+    """By both; only slurmctld knows a reservation's partitions."""
     known = tuple(option for option in options if "reservation" not in option)
     if known == options:
         assert not refused(lua, script("true"), *options)
@@ -153,13 +152,13 @@ def test_options_that_are_taken(lua: luas.Lua, options: tuple[str, ...]) -> None
 
 
 def test_without_a_site_only_what_no_partition_needs_is_an_error() -> None:
-    """Nobody knows then which partitions are bridged."""
+    """The bridged partitions are unknown."""
     assert codes(script("true"), "--job-name=a\tb", site=None) == ["control-character"]
     assert codes(script("true"), "--container=/bundle", "--partition=pods,host", site=None) == []
 
 
-def test_the_name_of_the_file_is_the_jobs_name() -> None:
-    """And may have anything in it."""
+def test_file_name_is_the_job_name() -> None:
+    """It may contain any character."""
     done = compiler.compile_script(script("true"), name="a\nb.sh")
     assert [found.code for found in done.diagnostics] == ["control-character"]
 
@@ -174,7 +173,7 @@ def test_the_name_of_the_file_is_the_jobs_name() -> None:
     ],
 )
 def test_heterogeneous_jobs(lua: luas.Lua, first: str, second: str, severity: str) -> None:
-    """slurmctld asks the Lua for every component; a later one comes without a script."""
+    """slurmctld calls the Lua for every component; later ones have no script."""
     refusals = [
         lua.refusal({"partition": first.encode(), "script": script("true")}),
         lua.refusal({"partition": second.encode()}),
@@ -188,8 +187,8 @@ def test_heterogeneous_jobs(lua: luas.Lua, first: str, second: str, severity: st
 @pytest.mark.parametrize(
     ("option", "nodes", "is_said"), [("-N2", "2", True), ("-N1", "1", False), ("-t5", "4294967294", False)]
 )
-def test_pods_that_would_run_nothing(lua: luas.Lua, option: str, nodes: str, is_said: bool) -> None:
-    """Both say so and take the job; a plain partition has job steps for its other nodes."""
+def test_idle_pods(lua: luas.Lua, option: str, nodes: str, is_said: bool) -> None:
+    """Both warn and accept the job; plain partitions have job steps for other nodes."""
     job = {"script": script("true"), "name": b"x", "min_nodes": nodes.encode()}
     assert (b"stay idle" in lua.hints(job)) is is_said
     assert not lua.hints(job | {"partition": b"host"})
@@ -210,7 +209,6 @@ LINES = st.sampled_from(["", "true", "# x", " \t", "#K8S_IMAGE=x", "#SBATCH -N1"
 
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(LINES, max_size=5))
-def test_whatever_the_lua_refuses_is_rejected(lua: luas.Lua, lines: list[str]) -> None:
-    """No script is called accepted that slurmctld will not take."""
+def test_scripts_refused_by_the_lua_are_rejected(lua: luas.Lua, lines: list[str]) -> None:
     text = script(*lines)
     assert not refused(lua, text) or codes(text)

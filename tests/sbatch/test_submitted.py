@@ -1,4 +1,4 @@
-"""Scripts checked together with a command line that sbatch has accepted."""
+"""Scripts with a command line that sbatch has accepted."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def understood(*words: str) -> tuple[str, ...]:
     return submitted.understood(words, release="22.05", gres_types=("gpu",))
 
 
-def test_what_is_understood_keeps_its_values() -> None:
-    """Short and long, bundled and apart, with an empty value."""
+def test_known_options_keep_their_values() -> None:
+    """Short and long, bundled and separate, with an empty value."""
     assert understood("-p", "k8s", "-t10", "-HQ", "--comment", "", "--exclusive", "--cpus-per-t=2") == (
         "--partition=k8s",
         "--time=10",
@@ -43,23 +43,22 @@ def test_what_is_understood_keeps_its_values() -> None:
         ("-p", "k8s", "--container-image"),
     ],
 )
-def test_what_is_not_understood_is_no_mistake(words: tuple[str, ...]) -> None:
-    """sbatch took it: a SPANK plugin's option, a GRES that only slurm.conf names."""
+def test_unknown_options_are_ignored(words: tuple[str, ...]) -> None:
+    """Options of SPANK plugins, a GRES of slurm.conf."""
     assert understood(*words) == ("--partition=k8s",)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, ...]:
-    """A script that is wrong at this site by itself."""
+    """A script that is invalid at this site."""
     (tmp_path / "job.sh").write_text(SCRIPT)
     (tmp_path / "site.json").write_text(SITE)
     return (f"--site={tmp_path}/site.json", str(tmp_path / "job.sh"))
 
 
-def test_the_command_line_outweighs_the_script(
+def test_command_line_overrides_the_script(
     files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Partition, time and CPUs of the script are replaced, so nothing is wrong with them."""
     assert quick.validate(files) == 1
     given = [f"--with={word}" for word in RIGHT]
     assert quick.validate((*given, *files)) == 0
@@ -67,9 +66,9 @@ def test_the_command_line_outweighs_the_script(
     assert "unknown-partition" in capsys.readouterr().out
 
 
-def test_a_command_line_that_the_site_cannot_serve_is_refused(
+def test_impossible_command_line_is_refused(
     files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the words of the check, with the place."""
+    """With the place in the command line."""
     assert quick.validate(("--with=-p", "--with=k8s", "--with=-t2-0", "--with=-c1", *files)) == 1
     assert "error[over-max-time]: command line" in capsys.readouterr().out

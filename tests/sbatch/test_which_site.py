@@ -1,4 +1,4 @@
-"""Which site a script is held against when nobody says --site."""
+"""The site of a script without --site."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ VIEW = """{"partitions": {"gpu": {"default": true}}, "default_image": "site:1", 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory on a machine without a site."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(wellknown.ENV_SITE, raising=False)
     monkeypatch.setattr(wellknown, "SITE_FILE", f"{tmp_path}/etc/site.yaml")
@@ -40,10 +39,9 @@ def checked(name: str, *words: str) -> Result:
     ("options", "code"),
     [("--gres=gpu:8", "never-fits"), ("-p nope", "unknown-partition"), ("--mem=640G", "never-fits")],
 )
-def test_validate_knows_the_site_of_the_environment(
+def test_validate_uses_the_site_of_the_environment(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: str, code: str
 ) -> None:
-    """What no node there can hold is an error, whoever reads the words of the call."""
     (folder / "site.json").write_text(VIEW)
     name = script(folder, options)
     assert checked(name).exit_code == 0
@@ -54,20 +52,15 @@ def test_validate_knows_the_site_of_the_environment(
     assert quick.run(request) == 1
 
 
-def test_the_view_that_apply_wrote_stands_for_its_site_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says what is in force; the file beside it may be a draft, or closed."""
+def test_view_beside_a_site_file_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in effect; the site file may be a draft, or unreadable."""
     (folder / "site.yaml").write_text("a draft: [\n")
     (folder / "site.json").write_text(VIEW)
     monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
     assert "unknown-partition" in checked(script(folder, "-p nope")).output
 
 
-def test_a_site_file_that_nobody_has_applied_is_read_itself(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A draft counts for whoever names it."""
+def test_site_file_without_a_view_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = sites.GOOD.read_text().replace("/etc/slurm/slurm.conf", f"{folder}/slurm.conf")
     sized = "nodes: s1\n    cpus: 8\n    memory: 8Gi"
     text = text.replace("selector: {pool: small}\n    size: kubernetes", sized)
@@ -78,8 +71,8 @@ def test_a_site_file_that_nobody_has_applied_is_read_itself(
     assert "gpu" in found.partitions
 
 
-def test_the_installed_site_needs_no_word(folder: Path) -> None:
-    """What apply put in the usual place counts; a site file alone does not, for nothing is installed."""
+def test_installed_site_is_the_default(folder: Path) -> None:
+    """A site file alone does not count: nothing is installed."""
     name = script(folder, "-p nope")
     (folder / "etc" / "site.yaml").write_text("a draft: [\n")
     assert checked(name).exit_code == 0
@@ -87,16 +80,16 @@ def test_the_installed_site_needs_no_word(folder: Path) -> None:
     assert "unknown-partition" in checked(name).output
 
 
-def test_an_empty_word_is_no_site(folder: Path) -> None:
-    """For a script that is meant for another cluster."""
+def test_empty_site_option_disables_the_site(folder: Path) -> None:
+    """For scripts that are meant for another cluster."""
     (folder / "etc" / "site.json").write_text(VIEW)
     name = script(folder, "-p nope")
     assert checked(name, "--site", "").exit_code == 0
     assert quick.parse(["--site=", name]) is None
 
 
-def test_the_word_of_the_call_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the environment's, then the usual place."""
+def test_precedence_of_sites(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--site, the environment, the default path."""
     for number, name in enumerate(("etc/site.json", "told.json", "said.json")):
         (folder / name).write_text(f'{{"max_array_size": {number}}}')
     sizes = [installation.chosen(None)]
@@ -105,16 +98,15 @@ def test_the_word_of_the_call_comes_first(folder: Path, monkeypatch: pytest.Monk
     assert [found.max_array_size for found in sizes if found] == [0, 1, 2]
 
 
-def test_a_site_that_is_not_there_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever names one wants it."""
+def test_missing_site_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/no/site.yaml")
     result = checked(script(folder, "-N1"))
     assert isinstance(result.exception, errors.UsageError)
     assert "site.yaml: No such file" in result.exception.message
 
 
-def test_explain_shows_what_the_site_gives(folder: Path) -> None:
-    """Its image, its memory for a CPU, its NAS."""
+def test_explain_shows_the_sites_settings(folder: Path) -> None:
+    """Image, memory per CPU, NAS."""
     (folder / "etc" / "site.json").write_text(VIEW)
     said = CliRunner().invoke(explain.explain, [script(folder, "-c2")]).output
     assert "image         site:1\n" in said
@@ -122,15 +114,14 @@ def test_explain_shows_what_the_site_gives(folder: Path) -> None:
     assert "/nas" in next(line for line in said.split("\n") if "mounts" in line)
 
 
-def test_an_instance_has_the_sites_image(folder: Path) -> None:
-    """As a job has it."""
+def test_instance_has_the_sites_image(folder: Path) -> None:
     (folder / "etc" / "site.json").write_text(VIEW)
     said = CliRunner().invoke(mkinst.mkyaml, ["cpu", "std", "2019123456", "--job-id", "7"]).output
     assert 'image: "site:1"\n' in said
 
 
-def test_the_time_it_takes_is_that_of_the_view(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site file is not read where its view is: that would take several times as long as the check."""
+def test_site_file_is_not_read_beside_a_view(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take several times as long as the check."""
     (folder / "site.json").write_text(VIEW)
     shutil.copy(folder / "site.json", folder / "site.yaml")
     monkeypatch.setenv(wellknown.ENV_SITE, f"{folder}/site.yaml")
