@@ -60,7 +60,7 @@ def found(of: schema.Site, conf: str = CONF) -> list[str]:
     return list(reach.problems(of, known(of, conf), lambda name: name in HERE))
 
 
-# -- what slurm.conf says for all ----------------------------------------------------------------------------
+# -- hooks in slurm.conf -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("lock", ["", ", pam_file: /etc/pam.d/slurm"])
 @pytest.mark.parametrize("manage", ["include", "whole"])
 def test_only_slurmds_of_bridged_nodes_are_configured_with_hooks(manage: str, lock: str) -> None:
@@ -107,7 +107,7 @@ def test_several_epilogs_of_the_site(release: releases.Release, programs: str) -
     assert "for program in /p.sh; do\n" in files["penstock-prolog-chain"]
 
 
-# -- time for hooks ------------------------------------------------------------------------------------------
+# -- timeouts of hooks ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("said", "of_slurmds", "of_slurmctld"),
     [
@@ -138,7 +138,7 @@ def test_later_releases_have_a_timeout_per_hook() -> None:
     assert "\nPrologTimeout=300\nEpilogTimeout=400\n" in text
 
 
-# -- who can reach penstockd ---------------------------------------------------------------------------------
+# -- slurmds that can reach penstockd ------------------------------------------------------------------------
 def test_virtual_nodes_on_this_host_can_be_bridged() -> None:
     """Slurmds on other hosts are not affected."""
     assert found(site()) == []
@@ -264,7 +264,7 @@ def test_doctor_reports_slurmds_without_hooks(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-# -- what slurmds read ---------------------------------------------------------------------------------------
+# -- command lines of slurmds --------------------------------------------------------------------------------
 def test_conf_of_slurmds_is_found(tmp_path: Path) -> None:
     """By their command lines; other programs are ignored."""
     lines = {

@@ -267,7 +267,7 @@ class Planner:
             is_link = was is not None and was.link and aside is not None and was.digest == aside.digest
             return was if is_link else aside or was
         if now is not None and now.link:
-            return now  # somebody has replaced our file by a link to a file of theirs
+            return now  # our file was replaced by a link to the site's own
         if now is not None and self._is_edit(path):
             return self._without_our_lines(path, now, record.original)
         if record.original is not None and now is not None and now.digest != record.ours.digest:

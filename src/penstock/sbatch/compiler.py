@@ -119,7 +119,7 @@ def compile_script(
         every.append(given)
         built.append(_component(given, report, context, name, script.interpreter, pod, pod_provenance))
     if not report.failed:
-        _advise(built, context, report)
+        _check_site(built, context, report)
     bridged.check(built, every, context.site, report)
     flat = tuple(setting for given in every for setting in given)
     if not context.as_root:
@@ -173,10 +173,10 @@ def _component(
     return msgspec.structs.replace(job, provenance={**job.provenance, **pod_provenance})
 
 
-def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
+def _check_site(jobs: list[JobSpec], context: Context, report: Report) -> None:
     """Check the jobs against the site, and lint them if asked to."""
     if context.other_gres:
-        _doubt_gres(jobs, context, report)
+        _warn_of_unknown_gres(jobs, context, report)
     if context.site is not None:
         from penstock.sbatch import sitecheck
 
@@ -189,22 +189,17 @@ def _advise(jobs: list[JobSpec], context: Context, report: Report) -> None:
             lint.check(job, context.site, report)
 
 
-def _doubt_gres(jobs: list[JobSpec], context: Context, report: Report) -> None:
+def _warn_of_unknown_gres(jobs: list[JobSpec], context: Context, report: Report) -> None:
     """Warn about unknown generic resources if the GresTypes of slurm.conf are not all known."""
-    known = (*context.gres_types, "cpu")
-    for job in jobs:
-        for name in dict.fromkeys(each.name for each in job.gres.everything):
-            if name not in known and not name.startswith("license/"):
-                _doubt(name, job, context, report)
-
-
-def _doubt(name: str, job: JobSpec, context: Context, report: Report) -> None:
     from penstock.sbatch import nearest, sitecheck
 
-    known = f"known here: {', '.join(context.gres_types) or 'none'}"
-    hint = nearest.hint(name, context.gres_types, known)
-    message = f"{name!r} may not be a generic resource of this site"
-    report.warning(sitecheck.place_of(job, "gres"), "unknown-gres", message, hint)
+    types = context.gres_types
+    for job in jobs:
+        for name in dict.fromkeys(each.name for each in job.gres.everything):
+            if name not in (*types, "cpu") and not name.startswith("license/"):
+                hint = nearest.hint(name, types, f"known here: {', '.join(types) or 'none'}")
+                message = f"{name!r} may not be a generic resource of this site"
+                report.warning(sitecheck.place_of(job, "gres"), "unknown-gres", message, hint)
 
 
 def _with_gpus(values: precedence.Values, asked: Shape, report: Report) -> Shape:

@@ -47,17 +47,17 @@ def _access(site: Site) -> dict[str, str]:
 
 
 def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]:
-    said = site.intake
+    settings = site.intake
     return {
         "folder": f"{nas.path}/{nas.drop}",
-        "state": said.state_dir,
-        "status": said.status,
+        "state": settings.state_dir,
+        "status": settings.status,
         "slurm_conf": site.slurm.conf,
         "site": view_path(site),
-        "workdir": said.workdir,
-        "settle_seconds": float(said.settle_seconds),
-        "largest_bytes": mebibytes(said.max_file_size) * 2**20,
-        "in_flight_per_user": said.in_flight_per_user,
+        "workdir": settings.workdir,
+        "settle_seconds": float(settings.settle_seconds),
+        "largest_bytes": mebibytes(settings.max_file_size) * 2**20,
+        "in_flight_per_user": settings.in_flight_per_user,
         "slurm_release": releases.text(release),
         "log_level": site.penstockd.log_level,
         "log_format": site.penstockd.log_format,
@@ -65,14 +65,14 @@ def intake(site: Site, nas: Nas, *, release: releases.Release) -> dict[str, Any]
 
 
 def collector(site: Site, nas: Nas) -> dict[str, Any]:
-    said = site.results
+    settings = site.results
     return {
-        "state_dir": said.state_dir,
+        "state_dir": settings.state_dir,
         "results": f"{nas.path}/{nas.results}",
         "slurm_conf": site.slurm.conf,
-        "limits": {"output_files": said.max_files, "output_bytes": mebibytes(said.max_bytes) * 2**20},
-        "hook": said.hook or "",
-        "webhook": said.webhook or "",
+        "limits": {"output_files": settings.max_files, "output_bytes": mebibytes(settings.max_bytes) * 2**20},
+        "hook": settings.hook or "",
+        "webhook": settings.webhook or "",
         "log_level": site.penstockd.log_level,
         "log_format": site.penstockd.log_format,
     }

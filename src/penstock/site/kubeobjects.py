@@ -86,18 +86,18 @@ def _images(site: Site, groups: clusters.Groups) -> Iterator[Manifest]:
 def _daemon(site: Site) -> Iterator[Manifest]:
     if site.penstockd.run != "deployment":
         return
-    said = site.penstockd
-    written = [_folder(said.socket), *((site.results.state_dir, site.nas.path) if site.nas else ())]
-    read = [_folder(path) for path in (said.config, site.slurm.conf, site.slurm.munge_socket)]
+    settings = site.penstockd
+    written = [_folder(settings.socket), *((site.results.state_dir, site.nas.path) if site.nas else ())]
+    read = [_folder(path) for path in (settings.config, site.slurm.conf, site.slurm.munge_socket)]
     yield deployments.render(
         deployments.Daemon(
             name=ACCOUNT,
             namespace=site.kubernetes.namespace,
-            image=said.image,
-            command=(said.program, "daemon", "--config", said.config, "--user", site.slurm.user),
-            node=said.node or site.slurm.controller,
+            image=settings.image,
+            command=(settings.program, "daemon", "--config", settings.config, "--user", site.slurm.user),
+            node=settings.node or site.slurm.controller,
             folders=tuple(written),
-            readable=(*read, *said.host_paths),
+            readable=(*read, *settings.host_paths),
             api=site.kubernetes.api or "",
             pull_secrets=site.registry.pull_secrets,
             path=searchpath.unless_usual(site.slurm.commands_dir),

@@ -30,7 +30,9 @@ _CLOCK = rf"(?:0?[0-9]|1[0-2]){_MINUTES}{_HALF_DAY}|(?:[01]?[0-9]|2[0-3]){_MINUT
 _DELTA = r"[+-][ \t\n\v\f\r]*[0-9][ \t\n\v\f\r0-9]*(?:$|(?:second|minute|hour|day|week)s?)"
 _NOW = rf"now[ \t]*(?:$|{_DELTA})"
 _WORDS = r"today|tomorrow|teatime|midnight|noon|fika"
-_SINCE_1970 = Pattern(r"uts[ \t\n\v\f\r]*\+?0*([1-9][0-9]{6,17})", re.IGNORECASE)  # a million is the least
+_SINCE_1970 = Pattern(
+    r"uts[ \t\n\v\f\r]*\+?0*([1-9][0-9]{6,17})", re.IGNORECASE
+)  # sbatch requires at least 1000000
 _BETWEEN: Final = " \tT-"
 """Separators of the parts of a time, any number of them; so no word begins with T."""
 
