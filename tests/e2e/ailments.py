@@ -1,6 +1,6 @@
-"""Things that go wrong at sites, done to a lab on purpose and mended again, and what the doctor must find.
+"""Faults of sites, caused in a lab and repaired again, and what the doctor must report for each.
 
-All but the few in SAID are done to the live site. Those few are mistakes in the site file itself.
+Those in SAID are mistakes in the site file itself; all others are made in the live site.
 """
 
 from __future__ import annotations
@@ -31,95 +31,28 @@ from tests.e2e.ailing import (
     setting_changed,
     site_of,
 )
+from tests.e2e.kubeailments import (
+    JOB_LABELS,
+    class_deleted,
+    label_gone,
+    node_deleted,
+    node_has,
+    pod,
+    quota_changed,
+    strict_namespace,
+)
 
 from penstock import wellknown
 from penstock.model import releases
-from penstock.site import crosschecks, schema
+from penstock.site import schema
 from penstock_lab import components, processes, spec, supervision, testing
 from penstock_lab.kubernetes import controlplane
 from penstock_lab.slurm import programs
 
 
-def node_has(amounts: dict[str, str]) -> Ailment:
-    """A node that can give less than Slurm believes."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        before = _allocatable(lab)
-        _patch_node(lab, {**before, **amounts})
-        try:
-            yield site_of(lab)
-        finally:
-            _patch_node(lab, before)
-
-    return ailment
-
-
-def _allocatable(lab: Lab) -> dict[str, str]:
-    node = json.loads(lab.run(("kubectl", "get", "node", NODE, "-o", "json")).stdout)
-    found: dict[str, str] = node["status"]["allocatable"]
-    return found
-
-
-def _patch_node(lab: Lab, allocatable: dict[str, str]) -> None:
-    patch = json.dumps({"status": {"allocatable": allocatable}})
-    lab.run(("kubectl", "patch", "node", NODE, "--subresource=status", "--type=merge", "--patch", patch))
-
-
-def pod(*, name: str, labels: dict[str, str], cpu: str) -> Ailment:
-    """A pod on a node that nobody there knows of."""
-
-    @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
-        container = {
-            "name": "job",
-            "image": "lab/host-userland:1",
-            "command": ["/bin/sleep", "600"],
-            "resources": {"requests": {"cpu": cpu}},
-        }
-        cluster = {wellknown.LABEL_CLUSTER: site_of(lab).cluster} if labels else {}
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "labels": labels | cluster},
-            "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 0},
-        }
-        lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
-        try:
-            yield site_of(lab)
-        finally:
-            delete = ("kubectl", "delete", "pod", name, "--namespace=default", "--ignore-not-found", "--now")
-            lab.run(delete)
-
-    return ailment
-
-
-JOB_LABELS = {
-    wellknown.LABEL_APP: wellknown.APP_VALUE,
-    wellknown.LABEL_JOB_ID: "3999999",
-    wellknown.LABEL_RESTART: "0",
-}
-
-
-@contextlib.contextmanager
-def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
-    """A user's namespace that forbids folders of the node."""
-    labels = {wellknown.LABEL_USER_ID: "4242", "pod-security.kubernetes.io/enforce": "restricted"}
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": "user-strict", "labels": labels},
-    }
-    lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
-    try:
-        yield site_of(lab)
-    finally:
-        lab.run(("kubectl", "delete", "namespace", "user-strict", "--wait=false"))
-
-
 @contextlib.contextmanager
 def other_clock(lab: Lab) -> Iterator[schema.Site]:
-    """An API server whose clock goes wrong."""
+    """An API server whose clock is wrong."""
 
     class Late(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # the library's name
@@ -169,7 +102,7 @@ def no_api(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
-    """slurmctld has ended; not by SIGKILL, after which it would give numbers of jobs a second time."""
+    """slurmctld is stopped; not by SIGKILL, after which it would reuse job ids."""
     storms.kill(lab, components.SLURMCTLD)
     try:
         yield site_of(lab)
@@ -179,13 +112,13 @@ def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
 
 
 def _is_idle(lab: Lab) -> bool:
-    """Whether the node has told a new slurmctld of itself."""
+    """Whether the node has registered with the new slurmctld."""
     return lab.run(("sinfo", "-h", "-n", NODE, "-p", "gpu", "-o", "%t")).stdout.strip() == "idle"
 
 
 @contextlib.contextmanager
 def mount_gone(lab: Lab) -> Iterator[schema.Site]:
-    """A folder that pods are to see was there when the site file was written."""
+    """A shared mount that existed when the site file was written."""
     folder = lab.place.directory / "scratch"
     folder.mkdir()
     site = site_of(lab, nas={"shared_mounts": [str(folder)]})
@@ -194,68 +127,8 @@ def mount_gone(lab: Lab) -> Iterator[schema.Site]:
 
 
 @contextlib.contextmanager
-def node_deleted(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody deleted a node that Slurm still gives out."""
-    node = json.loads(lab.run(("kubectl", "get", "node", NODE, "-o", "json")).stdout)
-    lab.run(("kubectl", "delete", "node", NODE))
-    try:
-        yield site_of(lab)
-    finally:
-        metadata = {"name": NODE, "labels": node["metadata"]["labels"]}
-        fresh = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": node.get("spec", {})}
-        lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(fresh), check=False)
-        patch = json.dumps({"status": node["status"]})
-        argv = ("kubectl", "patch", "node", NODE, "--subresource=status", "--type=merge", "--patch", patch)
-        lab.run(argv)
-
-
-@contextlib.contextmanager
-def label_gone(lab: Lab) -> Iterator[schema.Site]:
-    """A node has lost the label by which its type of GPU is known."""
-    names = sorted(crosschecks.nodes_of(site_of(lab).node_groups["workers"]))
-    lab.run(("kubectl", "label", "node", *names, "gpu=a100"))
-    site = site_of(
-        lab, gpus={"a100": {"labels": {"gpu": "a100"}}}, node_groups={"workers": {"gpu_type": "a100"}}
-    )
-    lab.run(("kubectl", "label", "node", NODE, "gpu-"))
-    try:
-        yield site
-    finally:
-        lab.run(("kubectl", "label", "node", *names, "gpu-"))
-
-
-def _create(lab: Lab, version: str, kind: str, metadata: dict[str, str], **fields: Any) -> None:
-    manifest = {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
-    lab.run(("kubectl", "create", "-f", "-"), stdin=json.dumps(manifest))
-
-
-@contextlib.contextmanager
-def quota_changed(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody raised a user's quota by hand."""
-    home = "user-quota-test"
-    lab.run(("kubectl", "create", "namespace", home))
-    _create(
-        lab, "v1", "ResourceQuota", {"name": "penstock", "namespace": home}, spec={"hard": {"pods": "500"}}
-    )
-    try:
-        yield site_of(lab, accounts={"research": {"users": {"quota-test": {"quota": {"pods": 5}}}}})
-    finally:
-        lab.run(("kubectl", "delete", "namespace", home, "--wait=false"))
-
-
-@contextlib.contextmanager
-def class_deleted(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody deleted the PriorityClass of a partition's pods."""
-    _create(lab, "scheduling.k8s.io/v1", "PriorityClass", {"name": "vanished"}, value=1)
-    lab.run(("kubectl", "delete", "priorityclass", "vanished"))
-    yield site_of(
-        lab, priority_classes={"vanished": {"value": 1}}, partitions={"gpu": {"priority_class": "vanished"}}
-    )
-
-
-@contextlib.contextmanager
 def other_slurm(lab: Lab) -> Iterator[schema.Site]:
-    """The packages were upgraded under a site file that names the release of before."""
+    """Slurm was upgraded, and the site file names the old release."""
     folder = lab.place.directory / "upgraded"
     folder.mkdir()
     program = folder / "slurmctld"
@@ -278,7 +151,7 @@ def another_cluster(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def no_readme(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody tidied up the drop folder."""
+    """The README of the drop folder was deleted."""
     readme = lab.place.nas / wellknown.DROP_FOLDER / wellknown.DROP_README
     text = readme.read_bytes()
     readme.unlink()
@@ -290,7 +163,7 @@ def no_readme(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def cut_short(lab: Lab) -> Iterator[schema.Site]:
-    """`penstock apply` was killed."""
+    """`penstock apply` was interrupted."""
     folder = lab.place.installed / "installed"
     folder.mkdir(parents=True)
     (folder / "journal.json").write_text("{}")
@@ -446,4 +319,4 @@ AILMENTS: dict[str, tuple[Ailment, str, str]] = {
 }
 
 SAID = ("SlurmUser is another", "node unknown to both", "another cluster")
-"""The site file itself is wrong."""
+"""Mistakes in the site file itself."""

@@ -87,7 +87,7 @@ _TAIL: Final = """
 one that is installed in /etc/penstock; `--site ''` means no site. FILE is a site file (YAML, see
 reference/site.md), or a view of one as JSON or TOML, which is faster and which `penstock apply` writes beside
 it (site.json for site.yaml). Without `--site` that view is read, as by the intake, since it is what is in
-effect. It has these keys: `slurm` (release), `complete` (`false`: unknown names are a warning, not an error; a
+effect. Its keys are `slurm` (release), `complete` (`false`: unknown names are a warning, not an error; a
 partition is first looked up with `sinfo`, and accepted if Slurm does not answer within two seconds),
 `gres_types`, `max_array_size`,
 `partitions` (name: `max_time`, `default`, `bridged`, `image`, `whole`: are all its nodes in `nodes`?,
