@@ -179,7 +179,7 @@ def hook(name: str) -> Callable[[Lab], Path]:
 
 AILMENTS: dict[str, tuple[Ailment, str, str]] = {
     # what is wrong: how it is done, which check finds it, what it must say
-    "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
+    "another Slurm": (other_slurm, "slurm-release", "but 25.05 is installed"),
     "another cluster": (another_cluster, "cluster-name", "the site file says elsewhere"),
     "slurm.conf changed, slurmctld not told": (
         changed(lambda lab: lab.place.slurm_conf, b"MaxStepCount=39999\n"),

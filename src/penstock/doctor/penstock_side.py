@@ -212,10 +212,10 @@ def unfinished(live: Live) -> Iterator[Problem]:
 
 @registry.add("slurm-user", "slurmctld runs as the site file's slurm.user")
 def slurm_user(live: Live) -> Iterator[Problem]:
-    said = live.settings.get("SlurmUser", "")
+    user = live.settings.get("SlurmUser", "")
     uid = facts.uid_of(live.site.slurm.user)
-    if f"({uid})" not in said:
+    if f"({uid})" not in user:
         yield Problem(
-            f"slurmctld runs as {said}, the site file says {live.site.slurm.user}",
+            f"slurmctld runs as {user}, the site file says {live.site.slurm.user}",
             "correct slurm.user: penstockd refuses requests from another user",
         )

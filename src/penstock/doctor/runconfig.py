@@ -57,9 +57,9 @@ def slurm_restarted(live: Live) -> Iterator[Problem]:
 
 def _differing(live: Live) -> Iterator[str]:
     for name in COMPARED:
-        said, runs = live.conf.get(name), live.settings.get(name, "")
-        if said and _plain(name, said) != _plain(name, runs):
-            yield f"{name}={said}, it runs with {runs or 'none'}"
+        configured, runs = live.conf.get(name), live.settings.get(name, "")
+        if configured and _plain(name, configured) != _plain(name, runs):
+            yield f"{name}={configured}, it runs with {runs or 'none'}"
 
 
 def _plain(name: str, value: str) -> object:
@@ -86,9 +86,9 @@ def _its_conf(live: Live) -> str:
 
 @registry.add("cluster-name", "slurmctld belongs to the site file's cluster")
 def cluster_name(live: Live) -> Iterator[Problem]:
-    runs, said = live.settings.get("ClusterName", ""), live.site.cluster
-    if runs.lower() != said.lower():
+    runs, expected = live.settings.get("ClusterName", ""), live.site.cluster
+    if runs.lower() != expected.lower():
         yield Problem(
-            f"slurmctld's ClusterName is {runs or 'not set'}, the site file says {said}",
+            f"slurmctld's ClusterName is {runs or 'not set'}, the site file says {expected}",
             f"write `cluster: {runs}` if this is the right Slurm; else correct `slurm.conf` of the site file",
         )

@@ -30,12 +30,12 @@ _WHO_AND_WHEN = re.compile(r"\s*\[[^\[\]]*@[^\[\]]*\]$")
 
 @registry.add("slurm-release", "this release of Slurm is supported")
 def slurm_release(live: Live) -> Iterator[Problem]:
-    found, said = facts.installed_release(), clusters.release_of(live.site)
+    found, named = facts.installed_release(), clusters.release_of(live.site)
     if found < releases.OLDEST:
         yield Problem(
             f"Slurm {releases.text(found)} is older than {releases.text(releases.OLDEST)}", "upgrade Slurm"
         )
-    if said is not None and said != found:
+    if named is not None and named != found:
         words = releases.text(found)
         message = f"the site file says Slurm {live.site.slurm.release}, but {words} is installed"
         yield Problem(message, f'write release: "{words}" or leave it out')
@@ -51,8 +51,8 @@ def munge(live: Live) -> Iterator[Problem]:
         yield Problem(f"cannot run munge: {error}", "install munge, or correct slurm.munge_socket")
         return
     if made.returncode or read.returncode:
-        said = (made.stderr or read.stderr).decode(errors="replace").strip().rpartition("\n")[2]
-        message = f"munge on {socket} does not work: {said or 'no error message'}"
+        reason = (made.stderr or read.stderr).decode(errors="replace").strip().rpartition("\n")[2]
+        message = f"munge on {socket} does not work: {reason or 'no error message'}"
         yield Problem(message, "start munged; its key must be the same on all hosts")
 
 

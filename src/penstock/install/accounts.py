@@ -21,18 +21,18 @@ def wanted(site: Site) -> dict[Association, Limits]:
     found: dict[Association, Limits] = {}
     for name, account in site.accounts.items():
         found[name, ""] = _limits(account)
-        for user, said in account.users.items():
-            found[name, user] = _limits(said)
+        for user, entry in account.users.items():
+            found[name, user] = _limits(entry)
     return found
 
 
-def _limits(said: Account | User) -> Limits:
+def _limits(entry: Account | User) -> Limits:
     minutes = []
-    if isinstance(said, Account) and said.cpu_hours is not None:
-        minutes.append(f"cpu={said.cpu_hours * 60}")
-    if said.gpu_hours is not None:
-        minutes.append(f"gres/gpu={said.gpu_hours * 60}")
-    limits = {"fairshare": str(said.fairshare)} if said.fairshare is not None else {}
+    if isinstance(entry, Account) and entry.cpu_hours is not None:
+        minutes.append(f"cpu={entry.cpu_hours * 60}")
+    if entry.gpu_hours is not None:
+        minutes.append(f"gres/gpu={entry.gpu_hours * 60}")
+    limits = {"fairshare": str(entry.fairshare)} if entry.fairshare is not None else {}
     return limits | ({"grptresmins": ",".join(minutes)} if minutes else {})
 
 

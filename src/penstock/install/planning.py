@@ -227,12 +227,12 @@ class Planner:
             live = self.cluster.get_settled(manifest)
             existed = record.existed if record is not None else live is not None
             is_same = live is not None and plans.contains(live, manifest)
-            said = part_of(live, manifest) if live is not None and record is None else None
-            original = record.original if record is not None else (None if is_same else said)
+            present = part_of(live, manifest) if live is not None and record is None else None
+            original = record.original if record is not None else (None if is_same else present)
             made[path] = inventory.ObjectRecord(manifest, existed, original)
             if not is_same or record is None or record.manifest != manifest:
                 before = record.manifest if record is not None else None
-                changes.append(ObjectChange(path, before, manifest, existed, said))
+                changes.append(ObjectChange(path, before, manifest, existed, present))
         gone = {path: each for path, each in installed.objects.items() if path not in made}
         removals, kept = self._removals(gone, installed)
         return (*changes, *removals), kept, made

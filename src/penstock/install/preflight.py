@@ -47,8 +47,8 @@ class Checks:
         except errors.PenstockError as error:
             if not self.lines:
                 raise
-            said = error.message.rpartition(": ")[2]
-            same = [line for line in self.doubts if said in line]
+            reason = error.message.rpartition(": ")[2]
+            same = [line for line in self.doubts if reason in line]
             self.doubts = [line for line in self.doubts if line not in same]
             self.faults += same or [f"{error.message}; {error.hint}".removesuffix("; ")]
             self.require(force=False)

@@ -113,10 +113,10 @@ def bridged_now(installed: inventory.Installed, store: inventory.Store, view: st
     if not names:
         return frozenset()
     try:
-        said = siteviews.decode(store.copy(installed.files[names[0]].ours.digest))
+        decoded = siteviews.decode(store.copy(installed.files[names[0]].ours.digest))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return frozenset(said.pods.partitions)
+    return frozenset(decoded.pods.partitions)
 
 
 # -- old launchers -------------------------------------------------------------------------------------------

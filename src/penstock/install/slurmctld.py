@@ -99,11 +99,11 @@ class Controller:
             return ""
         return next((_STAMP.sub("", line) for line in reversed(lines) if word in line), "")
 
-    def _cause(self, said: str) -> str:
-        """The fatal error in the log, else `said` with the last error, which may be an unrelated one."""
+    def _cause(self, problem: str) -> str:
+        """The fatal error in the log, else `problem` with the last error, which may be an unrelated one."""
         error = self._logged("error: ")
         beside = f" (last error in its log: {error.partition('error: ')[2]})" if error else ""
-        return self._logged("fatal: ") or f"{said}{beside}"
+        return self._logged("fatal: ") or f"{problem}{beside}"
 
 
 def run(argv: Sequence[str], *, slurm_conf: str, seconds: float) -> commands.Output:

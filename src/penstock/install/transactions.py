@@ -128,16 +128,16 @@ class Transaction:
         self._commit(journal, installed)
 
     def _fail(self, error: Exception, journal: Journal) -> NoReturn:
-        said = getattr(error, "message", "") or str(error)
+        reason = getattr(error, "message", "") or str(error)
         try:
             left = self._roll_back(journal)
         except (errors.PenstockError, OSError) as second:
             raise errors.InstallError(
-                f"{said}; the rollback failed as well: {getattr(second, 'message', second)}",
+                f"{reason}; the rollback failed as well: {getattr(second, 'message', second)}",
                 hint="Fix that; the next `penstock apply` or `penstock uninstall` rolls back first.",
             ) from error
         raise errors.InstallError(
-            f"{said}; everything{' else' * bool(left)} is as it was before{left}",
+            f"{reason}; everything{' else' * bool(left)} is as it was before{left}",
             hint=getattr(error, "hint", ""),
         ) from error
 

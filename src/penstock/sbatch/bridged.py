@@ -46,10 +46,10 @@ def _how_bridged(job: JobSpec, site: SiteView | None) -> str:
 
 
 def _container(settings: Sequence[Setting], report: Report) -> None:
-    said = [setting for setting in settings if setting.option.key == "container"]
-    if said and said[-1].value:
+    found = [setting for setting in settings if setting.option.key == "container"]
+    if found and found[-1].value:
         hint = "name the image with a line #K8S_IMAGE=... in the script"
-        report.error(said[-1].place, "container", "--container is not used in partitions of pods", hint)
+        report.error(found[-1].place, "container", "--container is not used in partitions of pods", hint)
 
 
 def _idle(job: JobSpec, settings: Sequence[Setting], site: SiteView | None, report: Report) -> None:

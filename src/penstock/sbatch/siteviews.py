@@ -46,8 +46,8 @@ def decode(data: bytes, *, toml: bool = False) -> SiteView:
 def _with_policy(document: dict[str, Any]) -> dict[str, Any]:
     """Move top-level keys to `pods`: views by hand, and those of older releases, have no `pods`."""
     partitions: dict[str, Any] = {}
-    said = document.get("partitions")
-    for name, each in said.items() if isinstance(said, dict) else ():
+    listed = document.get("partitions")
+    for name, each in listed.items() if isinstance(listed, dict) else ():
         if isinstance(each, dict):
             trusted, bridged = each.pop("trusted", False), each.pop("bridged", True)
             own = _moved(each, _PARTITIONS) | {"mode": "trust" if msgspec.convert(trusted, bool) else "check"}

@@ -177,8 +177,8 @@ def _quotas(site: Site, document: Document) -> Iterator[Mistake]:
     yield from _quota(("quota",), site.quota, site)
     for account_name, account in site.accounts.items():
         yield from _quota(("accounts", account_name, "quota"), account.quota, site)
-        for user, said in account.users.items():
-            yield from _quota(("accounts", account_name, "users", user, "quota"), said.quota, site)
+        for user, entry in account.users.items():
+            yield from _quota(("accounts", account_name, "users", user, "quota"), entry.quota, site)
 
 
 def _quota(place: Place, quota: Quota | None, site: Site) -> Iterator[Mistake]:

@@ -37,9 +37,9 @@ def resolved(site: Site) -> PodPolicy:
     )
 
 
-def _partition(said: Partition) -> PartitionPolicy:
+def _partition(partition: Partition) -> PartitionPolicy:
     names = set(PartitionPolicy.__struct_fields__)
-    return msgspec.convert(said.model_dump(include=names, exclude_none=True), PartitionPolicy)
+    return msgspec.convert(partition.model_dump(include=names, exclude_none=True), PartitionPolicy)
 
 
 def _shared_mounts(site: Site) -> tuple[str, ...]:

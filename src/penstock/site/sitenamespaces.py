@@ -88,9 +88,9 @@ def _quotas(site: Site, words: frozenset[str]) -> Iterator[Mistake]:
         if account.quota is not None and ("account" not in words or "uid" in words):
             found = "namespaces are per user, so the account has none"
             yield (*place, "quota"), found, "use a namespace_pattern with {account} alone"
-        for user, said in account.users.items():
+        for user, entry in account.users.items():
             there: Place = (*place, "users", user, "quota")
-            if said.quota is None:
+            if entry.quota is None:
                 continue
             if "user" not in words:
                 found = "namespaces are not per user name"

@@ -27,8 +27,8 @@ class Existing:
         return self._number("MaxArraySize")
 
     def _number(self, setting: str) -> int:
-        said = self.conf.get(setting) if self.conf else ""
-        return int(said) if said.isdecimal() else 0
+        value = self.conf.get(setting) if self.conf else ""
+        return int(value) if value.isdecimal() else 0
 
     def memory_per_cpu(self, site: Site, groups: clusters.Groups) -> int:
         """DefMemPerCPU; 0 if it is not set."""

@@ -63,8 +63,8 @@ def read(content: bytes) -> Document:
     except MarkedYAMLError as error:
         raise _not_yaml(error, text) from error
     except (YAMLError, ValueError, RecursionError) as error:
-        said = str(error).partition("\n")[0]
-        raise Unreadable(1, 1, f"not YAML: {said}", "write plain YAML") from error
+        reason = str(error).partition("\n")[0]
+        raise Unreadable(1, 1, f"not YAML: {reason}", "write plain YAML") from error
     if root is None:
         raise Unreadable(1, 1, "the file is empty", "`penstock init` writes a first one")
     document = Document()
