@@ -123,7 +123,7 @@ class TestFaults:
                 place, "up", "--no-bridge", "--port-base", str(port - 1), check=False
             )
         assert result.returncode == 1
-        assert f"penstock: port {port} for slurmdbd is taken by" in result.stderr
+        assert f"penstock: port {port} for slurmdbd is in use by" in result.stderr
         assert f"pid {os.getpid()}" in result.stderr
         assert not place.directory.exists()
 

@@ -96,7 +96,7 @@ class TestChoosing:
 
     def test_what_is_neither_word_nor_file_is_a_wrong_call(self, tmp_path: Path) -> None:
         """One line says what would do."""
-        with pytest.raises(errors.UsageError, match="neither dev, real or kwok nor a file") as failure:
+        with pytest.raises(errors.UsageError, match="not dev, real, kwok or an existing file") as failure:
             variants.members(str(tmp_path / "nowhere"))
         assert failure.value.exit_code == 2
 
@@ -187,7 +187,7 @@ class TestForeign:
         """Never a traceback."""
         path = tmp_path / "config"
         path.write_text(text)
-        with pytest.raises(errors.UsageError, match="is not a kubeconfig that can be used"):
+        with pytest.raises(errors.UsageError, match="is not a usable kubeconfig"):
             externalcluster.render_kubeconfig(path, user={})
 
 
@@ -325,8 +325,8 @@ class TestApi:
         assert said == [
             "",
             "kubelet is sleepy",
-            "says nothing of being Ready",
-            "its node has not come up yet",
+            "has no Ready condition",
+            "its node is not registered yet",
         ]
 
 

@@ -80,7 +80,7 @@ class TestWrapper:
         text = wrapper.render_for(interpreter="/not/there", substitute="", import_path="")
         result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == 126
-        assert "/not/there is out of reach" in result.stderr
+        assert "/not/there is not accessible to you" in result.stderr
 
     def test_reach_depends_on_every_directory_above(self, tmp_path: Path) -> None:
         """One closed door is enough."""

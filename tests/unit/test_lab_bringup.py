@@ -184,7 +184,7 @@ class TestNew:
     ) -> None:
         """Named by number and component."""
         monkeypatch.setattr(ports, "is_free", lambda port: port != 21003)
-        with pytest.raises(errors.LabError, match="port 21003 for slurmd-n1 is taken"):
+        with pytest.raises(errors.LabError, match="port 21003 for slurmd-n1 is in use"):
             bring_up(place, port_base=21000)
         assert not place.directory.exists()
 

@@ -105,7 +105,7 @@ class TestPorts:
     def test_a_row_that_does_not_fit_says_where_it_would(self) -> None:
         """The kernel has no port 65536."""
         ports.require_row(65_530, 6)
-        with pytest.raises(errors.UsageError, match="needs 7 ports in a row, and from 65530 on there are 6"):
+        with pytest.raises(errors.UsageError, match="7 consecutive ports are needed, and from 65530 on there are 6"):
             ports.require_row(65_530, 7)
 
     def test_a_port_with_a_listener_is_taken(self, listener: socket.socket) -> None:
@@ -113,7 +113,7 @@ class TestPorts:
         port = listener.getsockname()[1]
         assert not ports.is_free(port)
         assert ports.is_listening(port)
-        with pytest.raises(errors.LabError, match=rf"port {port} for slurmctld is taken by .*\(pid \d+\)"):
+        with pytest.raises(errors.LabError, match=rf"port {port} for slurmctld is in use by .*\(pid \d+\)"):
             ports.require_free([("slurmctld", port)])
 
     def test_a_port_is_free_again_when_its_holder_is_gone(self, listener: socket.socket) -> None:
@@ -147,7 +147,7 @@ class TestPorts:
         monkeypatch.setattr(ports, "is_free", lambda port: False)
         with (
             ports.Claims() as claims,
-            pytest.raises(errors.LabError, match="no 7 free ports in a row") as caught,
+            pytest.raises(errors.LabError, match="no 7 consecutive free ports") as caught,
         ):
             claims.choose_base(7)
         assert "--port-base" in caught.value.hint

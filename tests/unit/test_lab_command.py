@@ -58,7 +58,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("status", "--name", "No!"), "'No!' cannot be a lab's name"),
+            (("status", "--name", "No!"), "'No!' is not a valid lab name"),
             (("status", "--dir", "/x" * 40), "is longer than 64 bytes"),
             (("env", "--dir", "/my lab"), "may hold only letters"),
             (("up", "--nodes", "0"), "0 is not in the range"),

@@ -48,7 +48,7 @@ def test_a_second_signal_does_not_stop_the_cleaning_up(number: signal.Signals) -
         assert child.stdout.readline() == "cleaning\n"
         for again in (number, signal.SIGINT):
             child.send_signal(again)
-            assert "a moment, please" in child.stderr.readline()
+            assert "please wait" in child.stderr.readline()
         said, _ = child.communicate("go on\n", timeout=30)
     assert (child.returncode, said) == (7, "clean\n")
 
@@ -98,7 +98,7 @@ def test_programs_that_help_with_the_cleaning_up_are_not_stopped_either(tmp_path
                 time.sleep(0.02)
             os.killpg(child.pid, signal.SIGINT)
             assert child.stderr is not None
-            assert "a moment, please" in child.stderr.readline()
+            assert "please wait" in child.stderr.readline()
         finally:
             begun.with_suffix(".go").touch()
         said, _ = child.communicate(timeout=30)

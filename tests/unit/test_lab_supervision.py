@@ -135,7 +135,7 @@ class TestStart:
     def test_giving_up_ends_the_wait_at_once(self, supervisor: supervision.Supervisor) -> None:
         """Another component has failed: no reason to wait for this one."""
         threading.Timer(0.1, supervisor.cancel.set).start()
-        with pytest.raises(errors.LabError, match="given up"):
+        with pytest.raises(errors.LabError, match="start aborted"):
             supervisor.start(component("sleep", "60", check=lambda: "not yet", seconds=30))
 
     def test_a_missing_program_names_its_package(self, supervisor: supervision.Supervisor) -> None:
@@ -151,7 +151,7 @@ class TestStart:
             port = holder.getsockname()[1]
             thing = components.Component(name="thing", argv=("true",), check=health.nothing, port=port)
             with pytest.raises(
-                errors.LabError, match=rf"port {port} for thing is taken by .*pid {os.getpid()}"
+                errors.LabError, match=rf"port {port} for thing is in use by .*pid {os.getpid()}"
             ):
                 supervisor.start(thing)
 
@@ -207,7 +207,7 @@ class TestEnsure:
         before = supervisor.record("thing")
         supervisor.cancel.set()
         thing = component("sleep", "60", check=lambda: "no word yet", patience=60)
-        with pytest.raises(errors.LabError, match="given up"):
+        with pytest.raises(errors.LabError, match="start aborted"):
             supervisor.ensure(thing)
         assert before is not None
         assert supervisor.record("thing") == before
@@ -284,7 +284,7 @@ def test_a_port_that_stays_taken_is_told(
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         wanted = dataclasses.replace(server(tmp_path / "s"), port=listener.getsockname()[1])
-        with pytest.raises(errors.LabError, match=rf"is taken by .*\(pid {os.getpid()}\)"):
+        with pytest.raises(errors.LabError, match=rf"is in use by .*\(pid {os.getpid()}\)"):
             supervisor.start(wanted)
 
 

@@ -329,7 +329,7 @@ class TestFiles:
         precious.mkdir(parents=True)
         place.spec.touch()
         monkeypatch.setattr(mountcalls, "all_mounts", lambda: [str(place.nas)])
-        with pytest.raises(errors.LabError, match="still mounted, so nothing below"):
+        with pytest.raises(errors.LabError, match="cannot unmount, so nothing in"):
             teardown.tear_down(place, None)
         assert precious.exists()
 

@@ -1,4 +1,4 @@
-"""How the demo looks: queue and pods side by side while it runs, results and Slurm's record afterwards."""
+"""The demo's output: queue and pods side by side while it runs, then output files and sacct's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _STATE_COLOURS = {
 
 
 def script(job: scenario.DemoJob) -> panel.Panel:
-    """A script as its user wrote it."""
     code = syntax.Syntax(
         job.script.rstrip(), "bash", theme="ansi_dark", background_color="default", word_wrap=True
     )
@@ -28,7 +27,7 @@ def script(job: scenario.DemoJob) -> panel.Panel:
 
 
 def side_by_side(snapshot: demostate.Snapshot) -> columns.Columns:
-    """Slurm's queue on the left, the cluster's pods on the right."""
+    """Slurm's queue left, pods right."""
     return columns.Columns([_queue(snapshot), _pods(snapshot)], equal=False, expand=False)
 
 
@@ -61,7 +60,7 @@ def _status(pod: types.Pod) -> str:
 
 
 def outputs(found: Mapping[str, str]) -> table.Table:
-    """The jobs' output files, as they lie on the NAS."""
+    """The jobs' output files on the NAS."""
     shown = table.Table(title="Output files on the NAS", box=box.SIMPLE, title_justify="left")
     shown.add_column("file")
     shown.add_column("content")
@@ -71,13 +70,12 @@ def outputs(found: Mapping[str, str]) -> table.Table:
 
 
 def log(job_id: int, content: str) -> panel.Panel:
-    """A container's log, which has the job's output, too."""
+    """A container's log, which also has the job's output."""
     title = f"kubectl logs of job {job_id}'s pod"
     return panel.Panel(text.Text(content.strip()), title=title, title_align="left", border_style="dim")
 
 
 def records(found: tuple[scenario.Record, ...]) -> table.Table:
-    """Slurm's record."""
     shown = table.Table(title="sacct", box=box.SIMPLE, title_justify="left")
     for heading in ("job", "name", "state", "exit code", "elapsed", "nodes"):
         shown.add_column(heading)

@@ -1,7 +1,4 @@
-"""The real cluster as a part of a lab: what there is to do, and which daemons there are.
-
-The lab asks here instead of the dev cluster and knows nothing more about it.
-"""
+"""The steps and daemons of a lab's real cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ USER = "user's access"
 def all_steps(
     cluster: layout.Cluster, *, penstockd_owner: files.Owner, user: str, namespace_pattern: str
 ) -> tuple[taskgraph.Step, ...]:
-    """What is made beside the daemons, and when."""
+    """The steps besides the daemons."""
 
     def admit() -> str:
         return useraccess.admit(cluster, user, namespace_pattern=namespace_pattern)
@@ -68,7 +65,7 @@ def _node_steps(cluster: layout.Cluster) -> tuple[taskgraph.Step, ...]:
 
 def _prepare(cluster: layout.Cluster) -> str:
     controlplane.prepare(cluster)
-    _link_kubectl(cluster)
+    files.link(cluster.kubectl, cluster.programs / "kubectl")  # the cluster's own release, first on PATH
     if cluster.pretended:
         return kwok.prepare(cluster)
     hostnote.remember(cluster)
@@ -76,17 +73,8 @@ def _prepare(cluster: layout.Cluster) -> str:
     return machines.prepare(cluster)
 
 
-def _link_kubectl(cluster: layout.Cluster) -> None:
-    """A client of the cluster's own release, first on the PATH of those who use the lab."""
-    link = cluster.kubectl
-    unfinished = link.with_name(".kubectl.new")
-    unfinished.unlink(missing_ok=True)
-    unfinished.symlink_to(cluster.programs / "kubectl")
-    unfinished.replace(link)
-
-
 def all_components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """Every daemon of the cluster, those needed by others first."""
+    """Every daemon of the cluster, dependencies first."""
     control = controlplane.all_components(cluster)
     if cluster.pretended:
         return (*control, *kwok.components(cluster))
