@@ -66,7 +66,7 @@ def test_mistakes_in_the_tokens_file(tmp_path: Path, text: str) -> None:
     """A wrong line is one clear error that says what was expected."""
     path = tmp_path / "tokens"
     path.write_text(text)
-    with pytest.raises(errors.UsageError, match="entry 1 is wrong"):
+    with pytest.raises(errors.UsageError, match="entry 1 is invalid"):
         apirequests.read_tokens(path)
 
 

@@ -27,7 +27,6 @@ def register(place: paths.LabPaths, lab: spec.LabSpec) -> str:
 
 
 def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
-    """Add the user to the account."""
     known = _known(place)
     if (account, "") not in known:
         accounts = sorted({name for name, _ in known} - {"root"})

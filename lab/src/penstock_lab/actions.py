@@ -39,7 +39,6 @@ def add_user(place: paths.LabPaths, name: str, *, account: str) -> None:
 
 
 def restart(place: paths.LabPaths, names: Sequence[str]) -> None:
-    """Stop and start these components."""
     lab = spec.load(place)
     known = {part.name: part for part in components.all_components(place, lab)}
     unknown = [name for name in names if name not in known]

@@ -60,11 +60,7 @@ class Wishes:
 
 
 def bring_up(
-    place: paths.LabPaths,
-    wishes: Wishes,
-    *,
-    listener: taskgraph.Listener,
-    environment: Mapping[str, str],
+    place: paths.LabPaths, wishes: Wishes, *, listener: taskgraph.Listener, environment: Mapping[str, str]
 ) -> spec.LabSpec:
     """Make or repair the lab; raises LabError."""
     preparations.require_programs()

@@ -90,10 +90,6 @@ def make_directories(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.devcluster_data, mode=0o700)
     for node in lab.node_specs:
         files.directory(place.spool / node.name)
-    _make_nas(place, lab)
-
-
-def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
     files.directory(place.nas, mode=0o1777)
     files.directory(place.nas_homes)
     files.directory(place.nas_drop)
@@ -103,5 +99,4 @@ def _make_nas(place: paths.LabPaths, lab: spec.LabSpec) -> None:
 
 
 def make_home(place: paths.LabPaths, user: str) -> None:
-    """Make the user's folder on the NAS."""
     files.directory(place.nas_home(user), mode=0o700, owner=passwd.owner_of(user))

@@ -62,7 +62,6 @@ def is_on_loopback() -> bool:
 
 
 def slurm_conf(place: paths.LabPaths) -> Path:
-    """The slurm.conf of slurmctld and the slurmds."""
     return place.daemons_slurm_conf if _apart() else place.slurm_conf
 
 

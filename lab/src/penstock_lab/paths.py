@@ -42,8 +42,6 @@ class HasDirectory(Protocol):
 
 @dataclass(frozen=True)
 class LabPaths:
-    """Every path of the lab in `directory`."""
-
     directory: Path
 
     def __post_init__(self) -> None:

@@ -6,11 +6,11 @@ component is restarted.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from penstock import errors
 from penstock_lab import processes
@@ -107,32 +107,24 @@ def wait_free(component: str, port: int, *, seconds: float) -> None:
     require_free([(component, port)])
 
 
-def is_listening(port: int, *, tables: tuple[str, ...] = ("tcp", "tcp6")) -> bool:
+def is_listening(port: int) -> bool:
     """Whether something listens on this port, without connecting to it."""
-    return bool(_listening_inodes(port, tables))
+    return bool(_listening_inodes(port))
 
 
 def _by_whom(port: int) -> str:
-    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port, ("tcp", "tcp6"))}
+    inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for process in processes.snapshot():
         if inodes & set(processes.open_targets(process.pid)):
             return f" by {process.name} (pid {process.pid})"
     return ""
 
 
-def _listening_inodes(port: int, tables: tuple[str, ...]) -> list[str]:
-    wanted = f":{port:04X}"
+def _listening_inodes(port: int) -> list[str]:
     inodes = []
-    for table in tables:
-        for line in _table_lines(processes.PROC / "net" / table):
-            fields = line.split()
-            if fields[1].endswith(wanted) and fields[3] == _LISTENING:
-                inodes.append(fields[9])
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):  # no IPv6
+            lines = (processes.PROC / "net" / table).read_text().split("\n")[1:-1]
+            rows = (line.split() for line in lines)
+            inodes += [row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == _LISTENING]
     return inodes
-
-
-def _table_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().split("\n")[1:-1]
-    except OSError:
-        return []

@@ -27,8 +27,6 @@ class Identity:
 
 @dataclass(frozen=True)
 class Process:
-    """A process as read from /proc."""
-
     identity: Identity
     parent: int
     name: str

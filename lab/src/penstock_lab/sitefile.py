@@ -45,10 +45,7 @@ def render(place: paths.LabPaths, lab: spec.LabSpec, *, address: str | None, gua
             "status": str(place.inbox),
             "workdir": str(place.nas_homes / "{user}"),
         },
-        "results": {
-            "config": str(place.collector_conf),
-            "state_dir": str(place.attempts),
-        },
+        "results": {"config": str(place.collector_conf), "state_dir": str(place.attempts)},
         "timeouts": {"start": FOREIGN_START_TIMEOUT if lab.foreign else START_TIMEOUT},
         "partitions": {partition.name: _partition(partition.name, lab) for partition in spec.PARTITIONS},
     }

@@ -126,7 +126,6 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def port_count(nodes: int, kubernetes: str = DEV, *, fault_proxy: bool = False) -> int:
-    """Number of ports that a lab needs."""
     own = layout.port_count(nodes) if kubernetes in (REAL, KWOK) else 0
     return 3 + nodes + own + int(fault_proxy)
 
@@ -155,8 +154,6 @@ def save(place: paths.LabPaths, lab: LabSpec) -> None:
 
 
 class NoLab(errors.LabError):
-    """There is no lab in the directory."""
-
     exit_code = 3
 
     def __init__(self, directory: Path) -> None:

@@ -17,9 +17,9 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: str
-    pid: int | None
-    memory_mb: float
-    since: float | None
+    pid: int | None = None
+    memory_mb: float = 0.0
+    since: float | None = None
     """Seconds since the epoch."""
     health: str
     """`ok`, or the problem."""
@@ -57,9 +57,7 @@ def look(place: paths.LabPaths) -> LabState:
 def component_state(place: paths.LabPaths, component: components.Component) -> ComponentState:
     record = supervision.read_record(place, component.name)
     if record is None or not processes.alive(record.identity):
-        return ComponentState(
-            name=component.name, state=STOPPED, pid=None, memory_mb=0.0, since=None, health="not running"
-        )
+        return ComponentState(name=component.name, state=STOPPED, health="not running")
     return ComponentState(
         name=component.name,
         state=RUNNING,

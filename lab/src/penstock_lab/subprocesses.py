@@ -22,7 +22,6 @@ def search_path() -> str:
 
 
 def base_environment() -> dict[str, str]:
-    """The environment of every program of a lab."""
     return {"PATH": search_path(), "LC_ALL": "C", "HOME": "/"}
 
 
@@ -82,12 +81,10 @@ def speaks_of_full_disk(text: str) -> bool:
 
 
 def full_disk(who: str) -> errors.LabError:
-    """The error for a full disk."""
     return errors.LabError(f"no space left on the lab's disk ({who})", hint=FULL_DISK_HINT)
 
 
 def from_os_error(error: OSError, *, doing: str) -> errors.LabError:
-    """Convert an OSError to a LabError."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return full_disk(doing)
     return errors.LabError(f"{doing}: {error}")
@@ -103,7 +100,6 @@ def os_errors(*, doing: str) -> Iterator[None]:
 
 
 def package_hint(program: str) -> str:
-    """The Debian package of a missing program, as a hint."""
     package = PACKAGES.get(program, "")
     return f"It is in the Debian package {package}: apt-get install {package}" if package else ""
 

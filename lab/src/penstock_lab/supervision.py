@@ -122,10 +122,7 @@ class Supervisor:
     def _write_record(self, name: str, pid: int) -> None:
         identity = processes.identify(pid) or processes.Identity(pid, 0)
         record = Record(
-            pid=pid,
-            start_ticks=identity.start_ticks,
-            boot_id=processes.boot_id(),
-            started_at=time.time(),
+            pid=pid, start_ticks=identity.start_ticks, boot_id=processes.boot_id(), started_at=time.time()
         )
         files.write(self.place.component_record(name), msgspec.json.encode(record), mode=0o644)
 

@@ -38,7 +38,9 @@ class Listener(Protocol):
 def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], None]) -> None:
     """Run every step as soon as its dependencies are done; raises the first error once nothing runs."""
     waiting = {step.name: step for step in steps}
-    _require_known(waiting)
+    unknown = {name for step in steps for name in step.after} - set(waiting)
+    if unknown:
+        raise ValueError(f"steps wait for unknown steps: {sorted(unknown)}")
     running: dict[futures.Future[None], str] = {}
     ended: queue.SimpleQueue[futures.Future[None]] = queue.SimpleQueue()
     done: set[str] = set()
@@ -60,12 +62,6 @@ def run_all(steps: Sequence[Step], *, listener: Listener, give_up: Callable[[], 
                 give_up()
                 pool.shutdown(cancel_futures=True)
             raise
-
-
-def _require_known(steps: dict[str, Step]) -> None:
-    unknown = {name for step in steps.values() for name in step.after} - set(steps)
-    if unknown:
-        raise ValueError(f"steps wait for unknown steps: {sorted(unknown)}")
 
 
 def _timed(step: Step, listener: Listener) -> None:

@@ -89,7 +89,6 @@ def _end_the_rest(place: paths.LabPaths, lab: spec.LabSpec | None) -> None:
 def belonging(
     place: paths.LabPaths, everything: list[processes.Process], *, created_uid: int | None
 ) -> list[processes.Process]:
-    """The processes of this lab."""
     recorded = {record.identity for record in _records(place)}
     own = [
         process

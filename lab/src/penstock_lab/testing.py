@@ -119,7 +119,6 @@ class RunningLab:
         raise TimeoutError(f"job {job_id} has not ended in the accounting")
 
     def penstock(self, *arguments: str, check: bool = True, timeout: float = UP_SECONDS) -> Result:
-        """Run `penstock` as root against this lab."""
         argv = (sys.executable, "-m", "penstock", *arguments)
         return run(argv, env=self.env, timeout=timeout, check=check, cwd=Path("/"))
 

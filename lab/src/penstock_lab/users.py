@@ -25,13 +25,9 @@ def person_behind_sudo(environment: Mapping[str, str]) -> str:
 
 
 def free_name(lab_name: str) -> str:
-    """An unused name for the lab's own user."""
     taken = {entry.pw_name for entry in pwd.getpwall()}
-    candidates = [
-        f"{USER_PREFIX}{lab_name}",
-        *(f"{USER_PREFIX}{lab_name}-{number}" for number in range(2, 100)),
-    ]
-    return next(name for name in candidates if name not in taken)
+    suffixes = ("", *(f"-{number}" for number in range(2, 100)))
+    return next(name for suffix in suffixes if (name := f"{USER_PREFIX}{lab_name}{suffix}") not in taken)
 
 
 def ensure_created(place: paths.LabPaths, name: str) -> None:

@@ -25,9 +25,11 @@ from penstock_lab import files, subprocesses
 def render(library: Path) -> str:
     """The wrapper's text; links code that not everybody can read into the lab's library."""
     files.remove(library)
+    own = Path(sys.executable)  # a symbolic link in a virtual environment: check its target, too
+    is_open = open_to_all(own) and open_to_all(own.resolve())
     return render_for(
         interpreter=sys.executable,
-        substitute="" if _interpreter_is_open(Path(sys.executable)) else _substitute(),
+        substitute="" if is_open else _substitute(),
         import_path=":".join(_within_reach(place, library) for place in _import_places()),
         needs_import_path="PYTHONPATH" in os.environ,
     )
@@ -54,11 +56,6 @@ def render_for(
 def open_to_all(path: Path) -> bool:
     """Whether any user can execute this file."""
     return all(part.stat().st_mode & stat.S_IXOTH for part in (path, *path.parents))
-
-
-def _interpreter_is_open(interpreter: Path) -> bool:
-    """Checks both the virtual environment's symbolic link and its target."""
-    return open_to_all(interpreter) and open_to_all(interpreter.resolve())
 
 
 def _substitute() -> str:

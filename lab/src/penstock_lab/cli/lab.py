@@ -129,20 +129,9 @@ def up(directory: str, name: str, **wishes: Any) -> None:
     place = place_of(directory, name)
     with progress.listener() as listener:
         made = bringup.bring_up(
-            place,
-            bringup.Wishes(name=name or None, **wishes),
-            listener=listener,
-            environment=os.environ,
+            place, bringup.Wishes(name=name or None, **wishes), listener=listener, environment=os.environ
         )
-    _announce(place, made, named=_naming(place, directory, name))
-
-
-def _naming(place: paths.LabPaths, directory: str, name: str) -> str:
-    """The options that select this lab in later calls."""
-    return f" --dir {place.directory}" if directory else f" --name {name}" if name else ""
-
-
-def _announce(place: paths.LabPaths, made: spec.LabSpec, *, named: str) -> None:
+    named = f" --dir {place.directory}" if directory else f" --name {name}" if name else ""
     what = f"{made.nodes} nodes of {made.cpus} CPUs, {made.memory_gb} GB, {made.gpus} GPUs"
     click.echo(f"The lab runs in {place.directory}: {what}; {made.user} may submit.")
     click.echo(f'  eval "$(penstock lab env{named})"   then sbatch, squeue, sacct, kubectl act on it')

@@ -15,7 +15,7 @@ _QUEUE = "JobID:|,JobArrayID:|,Name:|,StateCompact:|,TimeUsed:|,ReasonList:|"
 _RECORD = "JobID,JobName,State,ExitCode,Elapsed,NodeList"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class QueueLine:
     job_id: int
     shown_id: str
@@ -72,28 +72,19 @@ class Observer:
     async def _queue(self) -> tuple[QueueLine, ...]:
         argv = ("squeue", "--noheader", "--array", f"--Format={_QUEUE}")
         text = await commands.run(argv, slurm_conf=self.slurm_conf)
-        return tuple(_queue_line(line) for line in text.split("\n") if line)
+        rows = ([field.strip() for field in line.split("|")] for line in text.split("\n") if line)
+        return tuple(QueueLine(int(row[0]), *row[1:6]) for row in rows)
 
-    async def records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
+    async def _records(self, job_ids: tuple[str, ...]) -> tuple[scenario.Record, ...]:
         argv = ("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={','.join(job_ids)}")
         text = await commands.run((*argv, f"--format={_RECORD}"), slurm_conf=self.slurm_conf)
-        names = ("job", "name", "state", "exit_code", "elapsed", "nodes")
-        return tuple(
-            scenario.Record(**dict(zip(names, line.split("|"), strict=True)))
-            for line in text.split("\n")
-            if line
-        )
+        return tuple(scenario.Record(*line.split("|")) for line in text.split("\n") if line)
 
     async def ended_records(self, job_ids: tuple[str, ...], *, within: float) -> tuple[scenario.Record, ...]:
         """The records, once all jobs have ended in the accounting."""
         for _ in range(int(within / 0.2)):
-            records = await self.records(job_ids)
+            records = await self._records(job_ids)
             if all(record.state.partition(" ")[0] in states.OVER for record in records):
                 return records
             await asyncio.sleep(0.2)
         return records
-
-
-def _queue_line(line: str) -> QueueLine:
-    job_id, shown_id, name, state, time, where = (field.strip() for field in line.split("|")[:6])
-    return QueueLine(job_id=int(job_id), shown_id=shown_id, name=name, state=state, time=time, where=where)

@@ -31,10 +31,12 @@ def side_by_side(snapshot: demostate.Snapshot) -> columns.Columns:
     return columns.Columns([_queue(snapshot), _pods(snapshot)], equal=False, expand=False)
 
 
+def _table(title: str, *headings: str, min_width: int | None = None) -> table.Table:
+    return table.Table(*headings, title=title, box=box.SIMPLE, title_justify="left", min_width=min_width)
+
+
 def _queue(snapshot: demostate.Snapshot) -> table.Table:
-    shown = table.Table(title="squeue", box=box.SIMPLE, title_justify="left", min_width=44)
-    for heading in ("job", "name", "state", "time", "where"):
-        shown.add_column(heading)
+    shown = _table("squeue", "job", "name", "state", "time", "where", min_width=44)
     for line in snapshot.queue:
         colour = _STATE_COLOURS.get(line.state, "")
         shown.add_row(line.shown_id, line.name, text.Text(line.state, colour), line.time, line.where)
@@ -42,11 +44,8 @@ def _queue(snapshot: demostate.Snapshot) -> table.Table:
 
 
 def _pods(snapshot: demostate.Snapshot) -> table.Table:
-    shown = table.Table(
-        title="kubectl get pods -A -l app=slurm-job", box=box.SIMPLE, title_justify="left", min_width=44
-    )
-    for heading in ("namespace", "pod", "status", "node"):
-        shown.add_column(heading)
+    title = "kubectl get pods -A -l app=slurm-job"
+    shown = _table(title, "namespace", "pod", "status", "node", min_width=44)
     for pod in sorted(snapshot.pods, key=lambda pod: pod.metadata.name):
         shown.add_row(pod.metadata.namespace, pod.metadata.name, _status(pod), pod.spec.node_name)
     return shown
@@ -60,10 +59,7 @@ def _status(pod: types.Pod) -> str:
 
 
 def outputs(found: Mapping[str, str]) -> table.Table:
-    """The jobs' output files on the NAS."""
-    shown = table.Table(title="Output files on the NAS", box=box.SIMPLE, title_justify="left")
-    shown.add_column("file")
-    shown.add_column("content")
+    shown = _table("Output files on the NAS", "file", "content")
     for name, content in sorted(found.items()):
         shown.add_row(name, text.Text(content.strip()))
     return shown
@@ -76,9 +72,7 @@ def log(job_id: int, content: str) -> panel.Panel:
 
 
 def records(found: tuple[scenario.Record, ...]) -> table.Table:
-    shown = table.Table(title="sacct", box=box.SIMPLE, title_justify="left")
-    for heading in ("job", "name", "state", "exit code", "elapsed", "nodes"):
-        shown.add_column(heading)
+    shown = _table("sacct", "job", "name", "state", "exit code", "elapsed", "nodes")
     for record in found:
         state = record.state.partition(" ")[0]
         coloured = text.Text(state, _STATE_COLOURS.get(state, ""))

@@ -102,7 +102,7 @@ IN_CONTAINERS = (
 """Jobs that need real containers: their own images, and limits enforced by the kernel."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Record:
     """A line of sacct."""
 

@@ -84,7 +84,6 @@ class Conversation:
     _api: Stream | None = None
 
     def close(self) -> None:
-        """Close the connection to the API."""
         if self._api is not None:
             self._api[1].transport.abort()
             self._api = None

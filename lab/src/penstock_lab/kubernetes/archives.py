@@ -37,7 +37,6 @@ class Blob:
         return cls(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), content)
 
     def described(self, kind: str) -> dict[str, Any]:
-        """The descriptor of this blob."""
         return {"mediaType": kind, "digest": self.digest, "size": self.size}
 
 

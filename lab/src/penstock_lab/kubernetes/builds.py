@@ -87,8 +87,7 @@ def ensure(
     go = find_go(settings)
     finished = cache.root(settings) / f"{module.name}-{fingerprint(module, go_version(go))}"
     return cache.ensure(
-        finished,
-        lambda target: _build_all(module, target, go=go, environment=settings, listener=listener),
+        finished, lambda target: _build_all(module, target, go=go, environment=settings, listener=listener)
     )
 
 

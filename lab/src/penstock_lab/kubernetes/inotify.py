@@ -39,7 +39,6 @@ def used() -> int:
 
 
 def held(pid: int) -> int:
-    """Instances of one process."""
     return sum(target == INSTANCE for target in processes.open_targets(pid))
 
 

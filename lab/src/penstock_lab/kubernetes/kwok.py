@@ -65,7 +65,6 @@ _ENDED = (
 
 
 def components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
-    """The kwok daemon."""
     options = {
         "kubeconfig": cluster.admin_kubeconfig,
         "config": cluster.stages,
@@ -86,7 +85,6 @@ def components(cluster: layout.Cluster) -> tuple[component.Component, ...]:
 
 
 def prepare(cluster: layout.Cluster) -> str:
-    """Write kwok's stages."""
     documents = (msgspec.json.encode(stage) for stage in stages())
     files.write(cluster.stages, b"\n---\n".join(documents) + b"\n")
     return f"{len(cluster.nodes)} nodes"
@@ -171,12 +169,7 @@ def _stage(
     }
     if delay is not None:
         spec["delay"] = delay
-    return {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "Stage",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
 
 
 def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:

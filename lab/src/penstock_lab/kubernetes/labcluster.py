@@ -24,29 +24,21 @@ def all_steps(
     cluster: layout.Cluster, *, penstockd_owner: files.Owner, user: str, namespace_pattern: str
 ) -> tuple[taskgraph.Step, ...]:
     """The steps besides the daemons."""
-
-    def admit() -> str:
-        return useraccess.admit(cluster, user, namespace_pattern=namespace_pattern)
-
+    admit = partial(useraccess.admit, cluster, user, namespace_pattern=namespace_pattern)
     common = (
         taskgraph.Step(
-            name=controlplane.KEYS,
-            run=lambda: authority.ensure(cluster, penstockd_owner=penstockd_owner),
+            name=controlplane.KEYS, run=lambda: authority.ensure(cluster, penstockd_owner=penstockd_owner)
         ),
         taskgraph.Step(name=controlplane.FILES, after=(controlplane.KEYS,), run=lambda: _prepare(cluster)),
         taskgraph.Step(
-            name=bootstrap.ROLES,
-            after=(controlplane.APISERVER,),
-            run=lambda: bootstrap.grant_roles(cluster),
+            name=bootstrap.ROLES, after=(controlplane.APISERVER,), run=lambda: bootstrap.grant_roles(cluster)
         ),
         taskgraph.Step(name=USER, after=(bootstrap.ROLES, controlplane.CONTROLLERS), run=admit),
     )
-    return (*common, *(_pretended_steps(cluster) if cluster.pretended else _node_steps(cluster)))
-
-
-def _pretended_steps(cluster: layout.Cluster) -> tuple[taskgraph.Step, ...]:
+    if not cluster.pretended:
+        return (*common, *_node_steps(cluster))
     run = partial(kwok.make_nodes, cluster)
-    return (taskgraph.Step(name=bootstrap.NODES, after=(kwok.KWOK, bootstrap.ROLES), run=run),)
+    return (*common, taskgraph.Step(name=bootstrap.NODES, after=(kwok.KWOK, bootstrap.ROLES), run=run))
 
 
 def _node_steps(cluster: layout.Cluster) -> tuple[taskgraph.Step, ...]:

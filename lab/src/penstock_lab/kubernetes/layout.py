@@ -31,6 +31,16 @@ def digest(directory: Path) -> str:
     return hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
 
 
+class _Port:
+    """A port at an offset in the cluster's block."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def __get__(self, cluster: Cluster, _owner: type[Cluster]) -> int:
+        return cluster.first_port + self.offset
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """A cluster's directory, programs, ports and nodes."""
@@ -46,25 +56,11 @@ class Cluster:
     nodes: tuple[model.NodeSpec, ...]
 
     # -- ports ---------------------------------------------------------------------------------------------
-    @property
-    def etcd_port(self) -> int:
-        return self.first_port
-
-    @property
-    def peer_port(self) -> int:
-        return self.first_port + 1
-
-    @property
-    def controllers_port(self) -> int:
-        return self.first_port + 2
-
-    @property
-    def scheduler_port(self) -> int:
-        return self.first_port + 3
-
-    @property
-    def registry_port(self) -> int:
-        return self.first_port + 4
+    etcd_port = _Port(0)
+    peer_port = _Port(1)
+    controllers_port = _Port(2)
+    scheduler_port = _Port(3)
+    registry_port = _Port(4)
 
     # -- files ---------------------------------------------------------------------------------------------
     etc = Below("etc/kubernetes")

@@ -53,8 +53,6 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The content of a layer."""
-
     sources: tuple[Path, ...] = ()
     """Files and symbolic links of the host, at the same path in the image."""
     programs: Mapping[str, Path] = field(default_factory=dict)
@@ -161,21 +159,19 @@ def _add_source(layer: tarfile.TarFile, path: Path, seen: set[str]) -> None:
 
 
 def _add_file(layer: tarfile.TarFile, name: str, path: Path, seen: set[str]) -> None:
-    if name in seen:
-        return
-    seen.add(name)
-    _add_folders(layer, str(Path(name).parent), seen)
-    _add_bytes(layer, name, path.read_bytes(), mode=stat.S_IMODE(path.stat().st_mode) & 0o755)
+    if name not in seen:
+        _add_folders(layer, str(Path(name).parent), seen)
+        seen.add(name)
+        _add_bytes(layer, name, path.read_bytes(), mode=stat.S_IMODE(path.stat().st_mode) & 0o755)
 
 
 def _add_link(layer: tarfile.TarFile, name: str, target: str, seen: set[str]) -> None:
-    if name in seen:
-        return
-    seen.add(name)
-    _add_folders(layer, str(Path(name).parent), seen)
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    layer.addfile(entry)
+    if name not in seen:
+        _add_folders(layer, str(Path(name).parent), seen)
+        seen.add(name)
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        layer.addfile(entry)
 
 
 def _add_folders(layer: tarfile.TarFile, name: str, seen: set[str], *, mode: int = 0o755) -> None:

@@ -20,7 +20,6 @@ def leave_mount_namespace() -> None:
 
 
 def bind(source: Path, target: Path) -> None:
-    """Bind-mount `source` at `target`."""
     _mount(source, target, _MS_BIND)
 
 
@@ -37,14 +36,12 @@ def share(path: Path) -> None:
 
 
 def mount_holding(path: Path) -> Path:
-    """The mount point that contains a path."""
     points = mount_points()
     resolved = path.resolve()
     return next(place for place in (resolved, *resolved.parents) if str(place) in points)
 
 
 def mount_points() -> set[str]:
-    """All mount points of this process."""
     return set(all_mounts())
 
 

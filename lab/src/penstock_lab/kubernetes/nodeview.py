@@ -76,7 +76,6 @@ def enter(view: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Enter the view and exec the command."""
     enter(Path(arguments[0]))
     os.execv(arguments[1], arguments[1:])  # noqa: S606 - replacing ourselves, no shell involved
 

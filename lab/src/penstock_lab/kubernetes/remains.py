@@ -24,16 +24,12 @@ _ROUNDS = 20
 def clear(directory: Path) -> None:
     """Kill and remove everything of the cluster in this directory; raises LabError if something remains."""
     _end_daemons(directory)
-    for name in _cgroups_of(directory):
+    pattern = f"{layout.CGROUP_PREFIX}*-{layout.digest(directory)}"
+    for name in {path.name for tree in cgroups.trees() for path in tree.glob(pattern)}:
         cgroups.remove(name)
     _end_daemons(directory)
     _unlink_shim_sockets(directory)
     hostnote.restore()
-
-
-def _cgroups_of(directory: Path) -> set[str]:
-    pattern = f"{layout.CGROUP_PREFIX}*-{layout.digest(directory)}"
-    return {path.name for tree in cgroups.trees() for path in tree.glob(pattern)}
 
 
 def daemons_of(directory: Path, everything: list[processes.Process]) -> list[processes.Process]:

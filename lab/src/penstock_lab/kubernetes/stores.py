@@ -24,6 +24,7 @@ import msgspec
 from penstock import errors
 from penstock_lab import cache, files, health, subprocesses
 from penstock_lab.kubernetes import archives, layout, localimages
+from penstock_lab.paths import Below
 
 FILES = "lab/host-files:1"
 """Name of the userland's lower layer, so that containerd does not garbage-collect it."""
@@ -48,22 +49,12 @@ class Lower(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Store:
-    """A complete store."""
-
     directory: Path
 
-    @property
-    def containerd_root(self) -> Path:
-        return self.directory / "containerd"
-
-    @property
-    def layer(self) -> Path:
-        """The userland's files as a tar."""
-        return self.directory / "files.tar"
-
-    @property
-    def note(self) -> Path:
-        return self.directory / "files.json"
+    containerd_root = Below("containerd")
+    layer = Below("files.tar")
+    """The userland's files."""
+    note = Below("files.json")
 
     def userland(self, *, whole: bool = False, **more: str) -> archives.Image:
         """The userland with the host's current users; `whole` includes the lower layer's content."""
@@ -123,7 +114,6 @@ def has_lower_layer(store: Store, root: Path) -> bool:
 
 
 def load(socket: Path, image: archives.Image, reference: str, *, kind: str, scratch: Path) -> None:
-    """Import an image into the containerd at the socket."""
     archive = scratch / "image.tar"
     archives.write(image, f"{NO_REGISTRY}/{reference}", archive)
     ctr = ("ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import")
@@ -155,7 +145,11 @@ def _containerd(root: Path, folder: Path) -> Iterator[Path]:
         yield socket
     finally:
         daemon.terminate()
-        _end(daemon)
+        try:
+            daemon.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait(START_SECONDS)
 
 
 def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
@@ -165,14 +159,6 @@ def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
             said = log.read_text(errors="replace").strip().split("\n")[-1:]
             raise errors.LabError(f"containerd for the images {complaint}", hint=" ".join(said))
         time.sleep(POLL_SECONDS)
-
-
-def _end(daemon: subprocess.Popen[bytes]) -> None:
-    try:
-        daemon.wait(START_SECONDS)
-    except subprocess.TimeoutExpired:
-        daemon.kill()
-        daemon.wait(START_SECONDS)
 
 
 def fill(store: Store, root: Path) -> None:

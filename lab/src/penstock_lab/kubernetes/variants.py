@@ -62,7 +62,6 @@ def members(choice: str) -> tuple[spec.Member, ...]:
 
 
 def cluster_of(place: paths.LabPaths, lab: spec.LabSpec) -> layout.Cluster:
-    """The lab's own cluster."""
     return layout.Cluster(
         directory=place.directory,
         programs=Path(lab.programs),
@@ -87,10 +86,7 @@ def all_steps(place: paths.LabPaths, lab: spec.LabSpec) -> tuple[taskgraph.Step,
         run = functools.partial(externalcluster.install, place, lab, penstockd_owner=owner)
         return (taskgraph.Step(name=externalcluster.STEP, run=run),)
     return labcluster.all_steps(
-        cluster_of(place, lab),
-        penstockd_owner=owner,
-        user=lab.user,
-        namespace_pattern=spec.NAMESPACE_PATTERN,
+        cluster_of(place, lab), penstockd_owner=owner, user=lab.user, namespace_pattern=spec.NAMESPACE_PATTERN
     )
 
 

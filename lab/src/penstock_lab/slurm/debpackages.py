@@ -12,7 +12,7 @@ all see the machine's users, files and sockets. docs/decisions explains why this
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock import errors
@@ -33,7 +33,9 @@ def unpack(packages: Sequence[Path], target: Path, *, final: Path, scratch: Path
     """Fill `target`, which is later renamed to `final`."""
     for package in packages:
         subprocesses.run(("dpkg-deb", "--extract", str(package), str(scratch)), timeout=PATCH_SECONDS)
-    plugins = _plugins(scratch)
+    plugins = _first(
+        scratch.glob("usr/lib/*/slurm-wlm"), missing="Slurm's packages have no plugins in usr/lib/*/slurm-wlm"
+    )
     _keep_libraries(scratch, plugins.parent.name, target / "lib")
     plugins.rename(target / "plugins")
     for unusable in (target / "plugins").glob("mpi_pmix*"):
@@ -43,15 +45,13 @@ def unpack(packages: Sequence[Path], target: Path, *, final: Path, scratch: Path
     (target / PACKAGE_LIST).write_text("".join(map(package_line, packages)))
 
 
-def _plugins(root: Path) -> Path:
-    found = next(iter(root.glob("usr/lib/*/slurm-wlm")), None)
-    if found is None:
-        raise errors.LabError("Slurm's packages have no plugins in usr/lib/*/slurm-wlm")
-    return found
+def _first(found: Iterable[Path], *, missing: str) -> Path:
+    for path in found:
+        return path
+    raise errors.LabError(missing)
 
 
 def _keep_libraries(root: Path, triplet: str, target: Path) -> None:
-    """Move all shared libraries and their links."""
     target.mkdir()
     for folder in (root / "usr/lib" / triplet, root / "lib" / triplet):
         for library in sorted(folder.glob("*.so*")):
@@ -63,17 +63,13 @@ def _keep_programs(root: Path, target: Path) -> None:
     target.mkdir()
     for name in (*DAEMONS, *CLIENTS):
         folder = root / "usr" / ("sbin" if name in DAEMONS else "bin")
-        found = next((path for path in (folder / name, folder / f"{name}-wlm") if path.is_file()), None)
-        if found is None:
-            raise errors.LabError(f"Slurm's packages have no program {name}")
-        found.rename(target / name)
+        found = (path for path in (folder / name, folder / f"{name}-wlm") if path.is_file())
+        _first(found, missing=f"Slurm's packages have no program {name}").rename(target / name)
 
 
 def loader(programs: Path) -> Path:
-    found = next(iter(sorted((programs / "lib").glob("ld-linux*.so.*"))), None)
-    if found is None:
-        raise errors.LabError("the suite's C library has no dynamic loader")
-    return found
+    found = sorted((programs / "lib").glob("ld-linux*.so.*"))
+    return _first(found, missing="the suite's C library has no dynamic loader")
 
 
 def _patch(target: Path, *, patchelf: Path, final: Path) -> None:

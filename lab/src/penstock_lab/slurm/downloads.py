@@ -24,14 +24,11 @@ def fetch(release: str, folder: Path, *, environment: Mapping[str, str]) -> list
     (folder / "state/status").touch()
     (folder / "sources.list").write_text(suites.sources_list(release, uri=uri))
     (folder / "apt.conf").write_text(suites.apt_conf(folder))
-    settings = {"APT_CONFIG": str(folder / "apt.conf"), **_proxies(environment)}
+    proxies = {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
+    settings = {"APT_CONFIG": str(folder / "apt.conf"), **proxies}
     _run(("apt-get", "--quiet", "--error-on=any", "update"), settings)
     _run(("apt-get", "--quiet", "--yes", "--download-only", "install", *suites.PACKAGES), settings)
     return sorted((folder / "cache/archives").glob("*.deb"))
-
-
-def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
 
 
 def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:

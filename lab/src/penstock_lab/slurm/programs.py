@@ -29,7 +29,6 @@ def with_programs(
 
 
 def installed() -> releases.Release:
-    """Release of the installed Slurm."""
     return releases.parse(subprocesses.run(("slurmctld", "-V")).stdout)
 
 

@@ -59,7 +59,6 @@ def mirror(answer: str) -> str:
 
 
 def sources_list(release: str, *, uri: str) -> str:
-    """sources.list for this release."""
     if not KEYRING.is_file():
         raise errors.LabError(
             f"{KEYRING} is missing, so packages cannot be verified",
