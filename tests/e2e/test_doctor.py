@@ -33,8 +33,8 @@ def ward(shared_lab: testing.RunningLab) -> Iterator[testing.RunningLab]:
         yield shared_lab
 
 
-def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:
-    """Nothing is wrong, a probing pod included, for people and for machines."""
+def test_doctor_on_a_healthy_lab(lab: testing.RunningLab) -> None:
+    """No finding, including the probe pod, as text and as JSON."""
     answer = lab.penstock("doctor", "--probe", "--format", "json", check=False)
     report = json.loads(answer.stdout)
     wrong = [each for each in report["checks"] if each["status"] not in ("ok", "skipped")]
@@ -42,15 +42,15 @@ def test_a_healthy_lab_is_healthy(lab: testing.RunningLab) -> None:
     assert len(CHECKS) >= 25
 
 
-def test_enough_things_are_really_broken() -> None:
-    """Not by a site file that says something else."""
+def test_most_faults_are_real() -> None:
+    """Not only simulated by a changed site file."""
     assert set(ailments.SAID) <= set(ailments.AILMENTS)
     assert len(ailments.AILMENTS) - len(ailments.SAID) >= REAL
 
 
 @pytest.mark.parametrize("name", ailments.AILMENTS)
-def test_an_ailment_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
-    """The right check, the right words, a remedy; and once it is mended, nothing."""
+def test_fault_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
+    """The right check, the right message, a remedy; and no finding once it is repaired."""
     if name in DEV_ONLY and testing.kubernetes() != spec.DEV:
         pytest.skip("a kubelet takes it back by itself")
     ailment, check, words = ailments.AILMENTS[name]
@@ -63,7 +63,7 @@ def test_an_ailment_is_found_and_named(ward: testing.RunningLab, name: str) -> N
     testing.until(lambda: checks.worst(found(check, well)) in ("ok", "skipped"))
 
 
-def test_the_doctor_mends(ward: testing.RunningLab) -> None:
+def test_doctor_fix(ward: testing.RunningLab) -> None:
     """Hooks, rights and folders are right again after --fix, and the command says so."""
     ward.place.nas_submit.chmod(0o700)
     ward.place.penstockd_socket.chmod(0o600)
@@ -86,8 +86,8 @@ def test_rights_that_are_missing_are_named(ward: testing.RunningLab) -> None:
     assert results[0].status == "failed"
 
 
-def test_an_unknown_check_is_one_line(ward: testing.RunningLab) -> None:
-    """With the names of all that there are."""
+def test_unknown_check_is_a_usage_error(ward: testing.RunningLab) -> None:
+    """With the names of all checks."""
     answer = ward.penstock("doctor", "--only", "nonsense", check=False)
     assert answer.returncode == 2
     assert "there is no check nonsense" in answer.stderr
@@ -152,24 +152,24 @@ def node_states(lab: testing.RunningLab) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FOUND_THEN)
-def test_a_spoiled_slurm_conf_is_found_in_what_slurmctld_runs_with(
+def test_broken_setting_is_found_in_slurmctlds_configuration(
     wrong_slurm: dict[str, list[checks.Result]], name: str
 ) -> None:
-    """Not what lies on the disk counts, but what slurmctld has read."""
+    """slurmctld's loaded configuration counts, not the file on disk."""
     results = wrong_slurm[name]
     assert any(FOUND_THEN[name] in each.message for each in results), results
     assert all(each.remedy for each in results)
 
 
-def test_a_setting_that_waits_for_a_restart_is_told_from_one_that_is_missing(
+def test_setting_pending_a_restart_is_distinguished_from_a_missing_one(
     wrong_slurm: dict[str, list[checks.Result]],
 ) -> None:
     """slurm.conf is right again, but PrologSlurmctld is read at start only."""
     assert wrong_slurm["restart"][0].remedy.startswith("restart slurmctld")
 
 
-def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> None:
-    """They agree; and when only one side would use a node, it is said."""
+def test_nodes_shows_both_views(ward: testing.RunningLab) -> None:
+    """They agree; and a node that only one of them would use is reported."""
     answer = ward.penstock("nodes", "--format", "json")
     seen = {node["name"]: node for node in json.loads(answer.stdout)["nodes"]}
     assert sorted(seen) == ["n1", "n2", "n3", "n4"]
@@ -184,7 +184,7 @@ def test_both_views_of_every_node_are_side_by_side(ward: testing.RunningLab) -> 
     assert odd == {ailing.NODE: ["out of service in Kubernetes only"]}
 
 
-def test_who_may_not_read_the_administrators_kubeconfig_uses_an_own_one(ward: testing.RunningLab) -> None:
+def test_users_need_their_own_kubeconfig(ward: testing.RunningLab) -> None:
     """Or is told to be root; what stays unknown for want of rights says so, too. On a real cluster its rights
     end with the user's namespace.
     """

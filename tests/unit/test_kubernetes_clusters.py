@@ -94,8 +94,8 @@ class TestChoosing:
         """Their nodes are made as the lab wants them."""
         assert [variants.members(choice) for choice in (spec.DEV, spec.REAL, spec.KWOK)] == [(), (), ()]
 
-    def test_what_is_neither_word_nor_file_is_a_wrong_call(self, tmp_path: Path) -> None:
-        """One line says what would do."""
+    def test_unknown_cluster_choice_is_a_usage_error(self, tmp_path: Path) -> None:
+        """One line lists the choices."""
         with pytest.raises(errors.UsageError, match="not dev, real, kwok or an existing file") as failure:
             variants.members(str(tmp_path / "nowhere"))
         assert failure.value.exit_code == 2
@@ -183,7 +183,7 @@ class TestForeign:
         assert (access.server, access.token) == ("http://127.0.0.1:1", "other")
 
     @pytest.mark.parametrize("text", ["", "[]", "{", '{"contexts": []}', "current-context: x"])
-    def test_what_is_no_kubeconfig_is_said_to_be_none(self, tmp_path: Path, text: str) -> None:
+    def test_invalid_kubeconfig_is_a_usage_error(self, tmp_path: Path, text: str) -> None:
         """Never a traceback."""
         path = tmp_path / "config"
         path.write_text(text)
@@ -308,8 +308,8 @@ class TestApi:
         ):
             asked(tmp_path / "config", "text")
 
-    def test_nobody_there_is_unavailable(self, tmp_path: Path) -> None:
-        """A closed port is not an answer."""
+    def test_closed_port_is_unavailable(self, tmp_path: Path) -> None:
+        """Not an answer of the API."""
         (tmp_path / "config").write_text(json.dumps(config("http://127.0.0.1:1")))
         with pytest.raises(errors.KubeUnavailable, match="does not answer"):
             asked(tmp_path / "config", "any")

@@ -94,8 +94,8 @@ class TestCgroups:
             child.kill()
             child.wait(10)
 
-    def test_who_is_out_of_sight_is_not_taken_for_ourselves(self, controllers: Path) -> None:
-        """A process of another pid namespace is a 0 there, and a signal to 0 goes to one's own group."""
+    def test_pid_0_is_not_signalled(self, controllers: Path) -> None:
+        """A process of another pid namespace is shown as 0, and a signal to 0 goes to our own group."""
         (controllers / "memory/lab").mkdir()
         (controllers / "memory/lab/cgroup.procs").write_text("0\n")
         argv = [
@@ -303,7 +303,7 @@ class TestHost:
             *("cgroup.controllers", "containerd", "ip_forward")
         ]
 
-    def test_a_note_cut_short_is_none(self, machine: Path) -> None:
+    def test_incomplete_note_is_ignored(self, machine: Path) -> None:
         """Its writer was killed."""
         (machine / "note").write_text('{"forwa')
         hostnote.restore()

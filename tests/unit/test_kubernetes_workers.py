@@ -47,6 +47,6 @@ def test_too_few_instances_are_said(
 
 
 @pytest.mark.usefixtures("machine")
-def test_enough_of_everything_is_not_worth_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sufficient_resources_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert test_kubernetes.workers(test_kubernetes.wanted()) == 8
     assert capsys.readouterr().out == ""

@@ -82,8 +82,8 @@ class TestSpec:
             spec.load(place)
         assert "down --force" in caught.value.hint
 
-    def test_no_file_is_no_lab(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With an exit code of its own."""
+    def test_missing_lab_json_is_no_lab(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With its own exit code."""
         monkeypatch.setattr(paths, "MAX_DIRECTORY_BYTES", 1000)
         with pytest.raises(spec.NoLab, match="there is no lab in") as caught:
             spec.load(paths.LabPaths(tmp_path))
@@ -108,8 +108,8 @@ class TestPorts:
         with pytest.raises(errors.UsageError, match="7 consecutive ports are needed, and from 65530 on"):
             ports.require_row(65_530, 7)
 
-    def test_a_port_with_a_listener_is_taken(self, listener: socket.socket) -> None:
-        """And named, with the component that wanted it and the process that has it."""
+    def test_port_with_listener_is_in_use(self, listener: socket.socket) -> None:
+        """Reported with the component and the process that has it."""
         port = listener.getsockname()[1]
         assert not ports.is_free(port)
         assert ports.is_listening(port)
@@ -133,8 +133,8 @@ class TestPorts:
         assert base + count <= ports.SEARCH_RANGE.stop
 
     @given(apart=st.integers(-40, 40), count=st.integers(1, 30))
-    def test_two_that_choose_together_never_choose_a_port_twice(self, apart: int, count: int) -> None:
-        """A row that overlaps another's is refused until that one is let go."""
+    def test_concurrent_choices_do_not_overlap(self, apart: int, count: int) -> None:
+        """An overlapping range is refused until the other one is released."""
         with ports.Claims() as first, ports.Claims() as second:
             base = first.choose_base(count)
             row, other = range(base, base + count), range(base + apart, base + apart + count)
@@ -142,8 +142,8 @@ class TestPorts:
         with ports.Claims() as third:
             assert third.claim(row)
 
-    def test_when_nothing_is_free_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Rather than search for ever."""
+    def test_no_free_ports_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rather than search forever."""
         monkeypatch.setattr(ports, "is_free", lambda port: False)
         with (
             ports.Claims() as claims,
@@ -176,8 +176,8 @@ class TestUsers:
         assert users.free_name("a") == "penstock-a-3"
         assert users.free_name("b") == "penstock-b"
 
-    def test_somebody_elses_user_is_never_ours_to_remove(self) -> None:
-        """Only a home inside this lab makes a user ours."""
+    def test_other_users_are_never_removed(self) -> None:
+        """Only a home in this lab makes a user ours."""
         assert users.created_uid(PLACE, "daemon") is None
         users.remove_created(PLACE, "daemon")
         assert pwd.getpwnam("daemon").pw_name == "daemon"
@@ -204,8 +204,8 @@ class TestComponents:
         names = [component.name for component in components.all_components(PLACE, lab)]
         assert names == ["munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd-n1"]
 
-    def test_nobody_runs_as_root_who_need_not(self) -> None:
-        """Those become other users; penstockd drops to slurm by itself."""
+    def test_daemons_run_as_root_only_if_needed(self) -> None:
+        """The others have their own users; penstockd switches to slurm by itself."""
         roots = {
             component.name for component in components.all_components(PLACE, LAB) if component.user == "root"
         }

@@ -107,7 +107,7 @@ class TestTail:
             log.write(b"\nend\n")
         assert files.tail(tmp_path / "log")[-1] == "end"
 
-    def test_no_log_is_no_words(self, tmp_path: Path) -> None:
+    def test_missing_log_has_no_lines(self, tmp_path: Path) -> None:
         """A daemon that could not even open it."""
         assert files.tail(tmp_path / "log") == []
 
