@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e import ailing, ailments
+from tests.e2e import doctorcases, temporaryfaults
 
 from penstock import wellknown
 from penstock.doctor import all_checks, checks
@@ -44,22 +44,22 @@ def test_doctor_on_a_healthy_lab(lab: testing.RunningLab) -> None:
 
 def test_most_faults_are_real() -> None:
     """Not only simulated by a changed site file."""
-    assert set(ailments.SAID) <= set(ailments.AILMENTS)
-    assert len(ailments.AILMENTS) - len(ailments.SAID) >= REAL
+    assert set(doctorcases.SITE_FILE_FAULTS) <= set(doctorcases.CASES)
+    assert len(doctorcases.CASES) - len(doctorcases.SITE_FILE_FAULTS) >= REAL
 
 
-@pytest.mark.parametrize("name", ailments.AILMENTS)
+@pytest.mark.parametrize("name", doctorcases.CASES)
 def test_fault_is_found_and_named(ward: testing.RunningLab, name: str) -> None:
     """The right check, the right message, a remedy; and no finding once it is repaired."""
     if name in DEV_ONLY and testing.kubernetes() != spec.DEV:
         pytest.skip("a kubelet takes it back by itself")
-    ailment, check, words = ailments.AILMENTS[name]
-    with ailment(ward) as site:
+    fault, check, words = doctorcases.CASES[name]
+    with fault(ward) as site:
         results = found(check, site)
         assert any(words in each.message for each in results), results
         assert all(each.remedy or each.status == "unknown" for each in results)
         assert checks.worst(results) in ("warning", "unknown", "failed")
-    well = ailing.site_of(ward)
+    well = temporaryfaults.site_of(ward)
     testing.until(lambda: checks.worst(found(check, well)) in ("ok", "skipped"))
 
 
@@ -80,7 +80,7 @@ def test_doctor_fix(ward: testing.RunningLab) -> None:
 
 def test_rights_that_are_missing_are_named(ward: testing.RunningLab) -> None:
     """Verb by verb, as the API itself answers."""
-    site = ailing.site_of(ward, kubernetes={"kubeconfig": str(ward.place.viewer_kubeconfig)})
+    site = temporaryfaults.site_of(ward, kubernetes={"kubeconfig": str(ward.place.viewer_kubeconfig)})
     results = found("rbac", site)
     assert "create pods/binding" in results[0].message
     assert results[0].status == "failed"
@@ -133,10 +133,10 @@ def wrong_slurm(ward: testing.RunningLab) -> dict[str, list[checks.Result]]:
     conf.write_text(broken(before))
     try:
         ward.penstock("lab", "restart", "slurmctld")
-        live = Live(ailing.site_of(ward))
+        live = Live(temporaryfaults.site_of(ward))
         results = {name: list(checks.run([CHECKS[name]], live)) for name in FOUND_THEN}
         conf.write_text(before)
-        again = Live(ailing.site_of(ward))
+        again = Live(temporaryfaults.site_of(ward))
         results["restart"] = list(checks.run([CHECKS["prolog"]], again))
     finally:
         conf.write_text(before)
@@ -175,13 +175,13 @@ def test_nodes_shows_both_views(ward: testing.RunningLab) -> None:
     assert sorted(seen) == ["n1", "n2", "n3", "n4"]
     assert all(node["disagreements"] == [] for node in seen.values())
     assert seen["n1"]["slurm_total"]["cpus"] <= seen["n1"]["kubernetes_total"]["cpus"]
-    with ailments.AILMENTS["node cordoned"][0](ward):
+    with doctorcases.CASES["node cordoned"][0](ward):
         told = ward.penstock("nodes", "--format", "json", check=False)
-        assert ailing.NODE in ward.penstock("nodes", check=False).stdout
+        assert temporaryfaults.NODE in ward.penstock("nodes", check=False).stdout
     assert told.returncode == 1
     told_of = json.loads(told.stdout)["nodes"]
     odd = {node["name"]: node["disagreements"] for node in told_of if node["disagreements"]}
-    assert odd == {ailing.NODE: ["out of service in Kubernetes only"]}
+    assert odd == {temporaryfaults.NODE: ["out of service in Kubernetes only"]}
 
 
 def test_users_need_their_own_kubeconfig(ward: testing.RunningLab) -> None:

@@ -43,7 +43,7 @@ def test_too_few_instances_are_said(
     """With what to do about it."""
     machine.setattr(inotify, "limit", lambda: limit)
     assert test_kubernetes.workers(test_kubernetes.wanted()) == expected
-    assert f"8 workers may take 270: going on with {expected}" in capsys.readouterr().out
+    assert f"8 workers may need 270: continuing with {expected}" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("machine")

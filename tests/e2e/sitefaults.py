@@ -1,7 +1,4 @@
-"""Things that go wrong at sites, done to a lab on purpose and mended again, and what the doctor must find.
-
-All but the few in SAID are done to the live site. Those few are mistakes in the site file itself.
-"""
+"""Temporary faults of a lab's Kubernetes, Slurm and site file, each made by specific steps."""
 
 from __future__ import annotations
 
@@ -12,23 +9,14 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from tests.e2e import storms
-from tests.e2e.ailing import (
+from tests.e2e.temporaryfaults import (
     NODE,
-    Ailment,
+    Fault,
     Lab,
-    changed,
-    commands,
-    its_kubeconfig,
-    killed,
-    mode,
-    moved,
-    said,
-    setting_changed,
     site_of,
 )
 
@@ -40,11 +28,11 @@ from penstock_lab.kubernetes import controlplane
 from penstock_lab.slurm import programs
 
 
-def node_has(amounts: dict[str, str]) -> Ailment:
-    """A node that can give less than Slurm believes."""
+def node_has(amounts: dict[str, str]) -> Fault:
+    """Change a node's allocatable resources."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         before = _allocatable(lab)
         _patch_node(lab, {**before, **amounts})
         try:
@@ -52,7 +40,7 @@ def node_has(amounts: dict[str, str]) -> Ailment:
         finally:
             _patch_node(lab, before)
 
-    return ailment
+    return fault
 
 
 def _allocatable(lab: Lab) -> dict[str, str]:
@@ -66,11 +54,11 @@ def _patch_node(lab: Lab, allocatable: dict[str, str]) -> None:
     lab.run(("kubectl", "patch", "node", NODE, "--subresource=status", "--type=merge", "--patch", patch))
 
 
-def pod(*, name: str, labels: dict[str, str], cpu: str) -> Ailment:
-    """A pod on a node that nobody there knows of."""
+def pod(*, name: str, labels: dict[str, str], cpu: str) -> Fault:
+    """Create a pod on a node."""
 
     @contextlib.contextmanager
-    def ailment(lab: Lab) -> Iterator[schema.Site]:
+    def fault(lab: Lab) -> Iterator[schema.Site]:
         container = {
             "name": "job",
             "image": "lab/host-userland:1",
@@ -91,7 +79,7 @@ def pod(*, name: str, labels: dict[str, str], cpu: str) -> Ailment:
             delete = ("kubectl", "delete", "pod", name, "--namespace=default", "--ignore-not-found", "--now")
             lab.run(delete)
 
-    return ailment
+    return fault
 
 
 JOB_LABELS = {
@@ -103,7 +91,7 @@ JOB_LABELS = {
 
 @contextlib.contextmanager
 def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
-    """A user's namespace that forbids folders of the node."""
+    """A user's namespace that forbids hostPath volumes."""
     labels = {wellknown.LABEL_USER_ID: "4242", "pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {
         "apiVersion": "v1",
@@ -119,7 +107,7 @@ def strict_namespace(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def other_clock(lab: Lab) -> Iterator[schema.Site]:
-    """An API server whose clock goes wrong."""
+    """An API server with a wrong clock."""
 
     class Late(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # the library's name
@@ -169,7 +157,7 @@ def no_api(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
-    """slurmctld has ended; not by SIGKILL, after which it would give numbers of jobs a second time."""
+    """slurmctld is down; not killed with SIGKILL, after which it would reuse job ids."""
     storms.kill(lab, components.SLURMCTLD)
     try:
         yield site_of(lab)
@@ -179,13 +167,13 @@ def no_slurmctld(lab: Lab) -> Iterator[schema.Site]:
 
 
 def _is_idle(lab: Lab) -> bool:
-    """Whether the node has told a new slurmctld of itself."""
+    """Whether the node has registered with the new slurmctld."""
     return lab.run(("sinfo", "-h", "-n", NODE, "-p", "gpu", "-o", "%t")).stdout.strip() == "idle"
 
 
 @contextlib.contextmanager
 def mount_gone(lab: Lab) -> Iterator[schema.Site]:
-    """A folder that pods are to see was there when the site file was written."""
+    """A shared mount that was removed after the site file was written."""
     folder = lab.place.directory / "scratch"
     folder.mkdir()
     site = site_of(lab, nas={"shared_mounts": [str(folder)]})
@@ -195,7 +183,7 @@ def mount_gone(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def node_deleted(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody deleted a node that Slurm still gives out."""
+    """A Kubernetes node that Slurm still uses was deleted."""
     node = json.loads(lab.run(("kubectl", "get", "node", NODE, "-o", "json")).stdout)
     lab.run(("kubectl", "delete", "node", NODE))
     try:
@@ -211,7 +199,7 @@ def node_deleted(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def label_gone(lab: Lab) -> Iterator[schema.Site]:
-    """A node has lost the label by which its type of GPU is known."""
+    """A node has lost its GPU type's label."""
     names = sorted(crosschecks.nodes_of(site_of(lab).node_groups["workers"]))
     lab.run(("kubectl", "label", "node", *names, "gpu=a100"))
     site = site_of(
@@ -231,7 +219,7 @@ def _create(lab: Lab, version: str, kind: str, metadata: dict[str, str], **field
 
 @contextlib.contextmanager
 def quota_changed(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody raised a user's quota by hand."""
+    """A user's quota was raised by hand."""
     home = "user-quota-test"
     lab.run(("kubectl", "create", "namespace", home))
     _create(
@@ -245,7 +233,7 @@ def quota_changed(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def class_deleted(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody deleted the PriorityClass of a partition's pods."""
+    """The PriorityClass of a partition's pods was deleted."""
     _create(lab, "scheduling.k8s.io/v1", "PriorityClass", {"name": "vanished"}, value=1)
     lab.run(("kubectl", "delete", "priorityclass", "vanished"))
     yield site_of(
@@ -255,7 +243,7 @@ def class_deleted(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def other_slurm(lab: Lab) -> Iterator[schema.Site]:
-    """The packages were upgraded under a site file that names the release of before."""
+    """Slurm's packages were upgraded, and the site file has the old release."""
     folder = lab.place.directory / "upgraded"
     folder.mkdir()
     program = folder / "slurmctld"
@@ -272,13 +260,13 @@ def other_slurm(lab: Lab) -> Iterator[schema.Site]:
 
 @contextlib.contextmanager
 def another_cluster(lab: Lab) -> Iterator[schema.Site]:
-    """A site file of another cluster."""
+    """The site file is of another cluster."""
     yield site_of(lab).model_copy(update={"cluster": "elsewhere"})
 
 
 @contextlib.contextmanager
 def no_readme(lab: Lab) -> Iterator[schema.Site]:
-    """Somebody tidied up the drop folder."""
+    """The README of the drop folder was deleted."""
     readme = lab.place.nas / wellknown.DROP_FOLDER / wellknown.DROP_README
     text = readme.read_bytes()
     readme.unlink()
@@ -298,148 +286,3 @@ def cut_short(lab: Lab) -> Iterator[schema.Site]:
         yield site_of(lab)
     finally:
         shutil.rmtree(lab.place.installed)
-
-
-def hook(name: str) -> Callable[[Lab], Path]:
-    return lambda lab: lab.place.libexec / name
-
-
-AILMENTS: dict[str, tuple[Ailment, str, str]] = {
-    # what is wrong: how it is done, which check finds it, what it must say
-    "another Slurm": (other_slurm, "slurm-release", "installed is 25.05"),
-    "another cluster": (another_cluster, "cluster-name", "the site file says elsewhere"),
-    "slurm.conf changed, slurmctld not told": (
-        changed(lambda lab: lab.place.slurm_conf, b"MaxStepCount=39999\n"),
-        "slurm-restarted",
-        "changed after slurmctld had read it",
-    ),
-    "slurmctld not restarted": (
-        setting_changed("KillWait=30", "KillWait=31"),
-        "slurm-restarted",
-        "KillWait=31, it runs with 30 sec",
-    ),
-    "munge away": (moved(lambda lab: lab.place.munge_socket), "munge", "does not work"),
-    "slurmctld away": (no_slurmctld, "slurmctld", "slurmctld does not answer"),
-    "hook away": (moved(hook(wellknown.EPILOG)), "hooks-installed", "penstock-epilog is missing"),
-    "hook not executable": (mode(hook(wellknown.PROLOG), 0o644), "hooks-executable", "not executable"),
-    "hook of another version": (
-        changed(hook("penstock_hooks/launch.py")),
-        "hooks-current",
-        "another version",
-    ),
-    "foreign job_submit.lua": (
-        changed(lambda lab: lab.place.etc / wellknown.JOB_SUBMIT, b"-- mine\n"),
-        "job-submit",
-        "is not Penstock's",
-    ),
-    "edited gres.conf": (
-        changed(lambda lab: lab.place.gres_conf),
-        "slurm-files",
-        "not what the site file says",
-    ),
-    "edited settings": (
-        changed(lambda lab: lab.place.penstockd_conf, b" "),
-        "penstockd-config",
-        "not what the site file says",
-    ),
-    "node drained": (
-        commands(
-            ("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", "Reason=fan broken"),
-            ("scontrol", "update", f"NodeName={NODE}", "State=RESUME"),
-        ),
-        "drained",
-        "fan broken",
-    ),
-    "SlurmUser is another": (said(slurm={"user": "root"}), "slurm-user", "the site file says root"),
-    "mount away": (mount_gone, "shared-mounts", "/scratch is not there"),
-    "API away": (no_api, "kubernetes", "does not answer"),
-    "administrator's kubeconfig away": (
-        moved(lambda lab: lab.place.admin_kubeconfig),
-        "kubernetes",
-        "cannot read kubeconfig",
-    ),
-    "kubeconfig for all to read": (
-        mode(its_kubeconfig, 0o644),
-        "kubeconfig",
-        "everybody can read",
-    ),
-    "kubeconfig away": (moved(its_kubeconfig), "kubeconfig", "is missing"),
-    "clock off": (other_clock, "clock", "s off ours"),
-    "node unknown to Kubernetes": (node_deleted, "node-names", "Kubernetes has no node n4"),
-    "node unknown to both": (
-        said(node_groups={"workers": {"nodes": "n[1-5]"}}),
-        "drained",
-        "Slurm has no node n5",
-    ),
-    "partition without its nodes": (
-        commands(
-            ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3"),
-            ("scontrol", "update", "PartitionName=cpu", "Nodes=n1,n2,n3,n4"),
-        ),
-        "partitions",
-        "other nodes than the site file says: n4",
-    ),
-    "node cordoned": (
-        commands(("kubectl", "cordon", NODE), ("kubectl", "uncordon", NODE)),
-        "node-ready",
-        "n4 is cordoned",
-    ),
-    "node too large": (
-        node_has({"cpu": "64"}),
-        "node-sizes",
-        "Kubernetes can give cpu 64, Slurm uses 8",
-    ),
-    "node too small": (node_has({"cpu": "4"}), "node-sizes", "Slurm claims cpu 8, Kubernetes can give 4"),
-    "GPUs away": (node_has({wellknown.GPU_RESOURCE: "1"}), "node-gpus", "gives out 4 GPUs, Kubernetes has 1"),
-    "GPU label away": (label_gone, "gpu-labels", "n4 has no label gpu=a100"),
-    "namespace too strict": (strict_namespace, "pod-security", "user-strict enforces restricted"),
-    "quota changed": (
-        quota_changed,
-        "quotas",
-        "the quota of namespace user-quota-test is not the site file's",
-    ),
-    "PriorityClass away": (class_deleted, "priority-classes", "there is no PriorityClass vanished"),
-    "penstockd killed": (killed("penstockd"), "penstockd", "penstockd does not answer"),
-    "penstockd not restarted": (
-        changed(lambda lab: lab.place.penstockd_conf, b" "),
-        "penstockd-settings",
-        "penstockd runs with older settings",
-    ),
-    "intake not restarted": (
-        changed(lambda lab: lab.place.intake_conf, b" "),
-        "intake",
-        "the intake runs with older settings",
-    ),
-    "collector not restarted": (
-        changed(lambda lab: lab.place.collector_conf, b" "),
-        "collector",
-        "the collector runs with older settings",
-    ),
-    "intake away": (killed("intake"), "intake", "the intake does not run"),
-    "collector away": (killed("collector"), "collector", "the collector does not run"),
-    "socket closed": (mode(lambda lab: lab.place.penstockd_socket, 0o600), "socket", "closed to users"),
-    "socket's folder closed": (mode(lambda lab: lab.place.penstockd_run, 0o700), "socket", "out of reach"),
-    "NAS away": (moved(lambda lab: lab.place.nas), "nas", "/nas is not there"),
-    "drop folder closed": (mode(lambda lab: lab.place.nas_submit, 0o755), "nas-folders", "has mode 755"),
-    "no README in the drop folder": (no_readme, "drop-readme", "README.txt is missing"),
-    "results folder away": (
-        moved(lambda lab: lab.place.nas / "results"),
-        "nas-folders",
-        "/results is missing",
-    ),
-    "pod without a job": (
-        pod(name="left-over", labels=JOB_LABELS, cpu="1"),
-        "orphans",
-        "left-over belongs to job 3999999, which is over",
-    ),
-    "node promised twice": (
-        pod(name="left-over", labels=JOB_LABELS, cpu="1"),
-        "double-booking",
-        "pods of jobs ask for cpu 1, Slurm gave 0",
-    ),
-    "somebody else's pod": (pod(name="guest", labels={}, cpu="2"), "foreign-pods", "cpu 6 of 8"),
-    "apply cut short": (cut_short, "apply", "killed half-way"),
-}
-
-SAID = ("SlurmUser is another", "node unknown to both", "another cluster")
-"""The site file itself is wrong."""
