@@ -234,7 +234,7 @@ def test_an_environment_of_somebody_elses_is_left_alone(
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(SystemExit):
         bootstrap.make_venv(requirements=("build", "runtime"))
-    assert f"{tmp_path} is somebody else's" in capsys.readouterr().out
+    assert f"{tmp_path} belongs to another user" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
