@@ -22,8 +22,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counted
 
 
-def test_room_is_waited_for(machine: dict[str, int], tmp_path: Path) -> None:
-    """Until somebody else's lab is gone."""
+def test_lab_waits_for_inotify_instances(machine: dict[str, int], tmp_path: Path) -> None:
+    """Until another lab is gone."""
     machine["used"] = 111
     began = threading.Event()
 

@@ -75,7 +75,7 @@ class TestWrapper:
             )
             assert sh(text) == said
 
-    def test_without_a_substitute_it_says_what_is_wrong(self) -> None:
+    def test_missing_system_interpreter_is_reported(self) -> None:
         """Exit code 126, as shells use for what may not be executed."""
         text = wrapper.render_for(interpreter="/not/there", substitute="", import_path="")
         result = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=60)

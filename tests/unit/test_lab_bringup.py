@@ -227,10 +227,10 @@ class TestOld:
         assert bring_up(place).complete
         assert ended == [place]
 
-    def test_a_half_made_lab_that_fails_again_is_removed(
+    def test_incomplete_lab_that_fails_again_is_removed(
         self, place: paths.LabPaths, doing: dict[str, Doing]
     ) -> None:
-        """It never was a lab that somebody used."""
+        """It was never up, so nobody has used it."""
         make(place, msgspec.structs.replace(LAB, complete=False))
         doing["run"] = fail
         with pytest.raises(errors.LabError, match="slurmctld ended"):

@@ -56,10 +56,8 @@ class TestSpec:
             complete=st.booleans(),
         )
     )
-    def test_what_is_saved_is_what_is_loaded(
-        self, lab: spec.LabSpec, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        """lab.json is the lab's only memory."""
+    def test_lab_json_round_trip(self, lab: spec.LabSpec, tmp_path_factory: pytest.TempPathFactory) -> None:
+        """lab.json is the lab's only state of its own."""
         assert msgspec.json.decode(msgspec.json.encode(lab), type=spec.LabSpec) == lab
 
     @given(nodes=st.integers(1, spec.MAX_NODES))
@@ -155,15 +153,15 @@ class TestPorts:
 
 class TestUsers:
     @pytest.mark.parametrize("environment", [{}, {"SUDO_USER": ""}, {"SUDO_USER": "root"}])
-    def test_nobody_behind_sudo(self, environment: dict[str, str]) -> None:
-        """Root at the console, or root who typed sudo."""
+    def test_no_sudo_user(self, environment: dict[str, str]) -> None:
+        """Root at the console, or root who called sudo."""
         assert users.person_behind_sudo(environment) == ""
 
-    def test_somebody_behind_sudo(self) -> None:
-        """That person is the lab's user."""
+    def test_sudo_user(self) -> None:
+        """The caller of sudo is the lab's user."""
         assert users.person_behind_sudo({"SUDO_USER": "daemon"}) == "daemon"
 
-    def test_somebody_unknown_behind_sudo_is_an_error(self) -> None:
+    def test_unknown_sudo_user_is_an_error(self) -> None:
         """No lab for a user that does not exist."""
         with pytest.raises(errors.UsageError, match="there is no user nobody-at-all"):
             users.person_behind_sudo({"SUDO_USER": "nobody-at-all"})
@@ -264,8 +262,8 @@ class TestConfiguration:
         assert described(plain).hooks is None
         assert described(LAB).hooks is not None
 
-    def test_one_address_is_listened_on_only_where_that_is_possible(self) -> None:
-        """A machine whose name is no loopback address gets programs that can be reached at all."""
+    def test_daemons_listen_on_one_address_if_possible(self) -> None:
+        """A machine whose host name is not loopback gets daemons that can be reached."""
         there = described(LAB, address="127.0.1.1")
         assert (there.address, there.listen_on_address_only) == ("127.0.1.1", True)
         elsewhere = described(LAB)

@@ -217,10 +217,10 @@ class TestAccounts:
         accounts.register(place, LAB)
         assert fake.added == []
 
-    def test_only_what_is_missing_is_added(
+    def test_only_missing_users_are_added(
         self, place: paths.LabPaths, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody removed one user."""
+        """One user was removed."""
         fake = FakeAccounting(monkeypatch)
         fake.pairs = ["root|", "root|root", "research|", "research|root", "teaching|"]
         accounts.register(place, LAB)

@@ -51,8 +51,8 @@ class TestIdentity:
         assert processes.identify(sleeper.pid) == first
         assert processes.alive(first)
 
-    def test_another_start_time_is_another_process(self, sleeper: subprocess.Popen[bytes]) -> None:
-        """A pid that is used again by somebody else is never taken for ours, nor signalled."""
+    def test_start_time_distinguishes_reused_pids(self, sleeper: subprocess.Popen[bytes]) -> None:
+        """A reused pid is never taken for ours, nor signalled."""
         stranger = processes.Identity(sleeper.pid, identity(sleeper.pid).start_ticks - 1)
         assert not processes.alive(stranger)
         assert not processes.send(stranger, signal.SIGKILL)
@@ -96,8 +96,8 @@ class TestSnapshot:
             finally:
                 child.kill()
 
-    def test_a_name_that_is_no_text_does_not_stop_it(self, tmp_path: Path) -> None:
-        """The kernel cuts names after 15 bytes, also in the middle of a letter."""
+    def test_process_name_may_be_invalid_utf_8(self, tmp_path: Path) -> None:
+        """The kernel cuts names after 15 bytes, also in the middle of a character."""
         odd = tmp_path / "fourteen-bytesä"
         odd.symlink_to("/bin/sleep")
         with subprocess.Popen([str(odd), "60"]) as child:

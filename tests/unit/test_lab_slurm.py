@@ -104,8 +104,8 @@ def ensure(tmp_path: Path, listener: building.Listener | None = None) -> Path:
 
 
 class TestSuites:
-    def test_every_tried_release_has_a_suite(self) -> None:
-        """What is said to work can be run."""
+    def test_every_tested_release_has_a_suite(self) -> None:
+        """All supported releases can be downloaded."""
         assert set(suites.SUITES) == set(releases.TRIED)
         assert suites.CHOICES == ("22.05", "24.11", "26.05")
 
@@ -131,8 +131,8 @@ class TestSuites:
         line = suites.sources_list("24.11", uri="https://m/")
         assert line == f"deb [signed-by={tmp_path}/keys] https://m/ trixie main\n"
 
-    def test_what_is_kept_is_found_by_content(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another list of packages is another thing."""
+    def test_cache_name_depends_on_the_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another list of packages has another name."""
         before = suites.cache_name("24.11")
         assert before.startswith("slurm-24.11-")
         assert before != suites.cache_name("26.05")
@@ -236,8 +236,8 @@ class TestMaking:
         with pytest.raises(errors.LabError, match=said):
             ensure(tmp_path)
 
-    def test_a_mirror_out_of_reach_is_said_to_be(self, machine: Machine, tmp_path: Path) -> None:
-        """With what apt said and where to look."""
+    def test_unreachable_mirror_is_reported(self, machine: Machine, tmp_path: Path) -> None:
+        """With apt's message and a hint."""
         machine.fails = "update"
         with pytest.raises(errors.LabError, match="cannot fetch Slurm's packages: apt-get failed") as failure:
             downloads.fetch("24.11", tmp_path / "apt", environment={})
