@@ -188,7 +188,7 @@ def _locked_directory(place: paths.LabPaths) -> Iterator[None]:
         with subprocesses.os_errors(doing=f"making {place.directory}"):
             place.directory.parent.mkdir(parents=True, exist_ok=True)
             files.directory(place.directory, owner=files.Owner(os.geteuid(), os.getegid()))
-        directories.require_ours(place.directory)  # until now whoever made it could put something there
+        directories.require_ours(place.directory)  # until now its previous owner could add files
         with lock.lock(place.directory):
             yield
     except BaseException:

@@ -54,7 +54,7 @@ def _readable_by_all() -> Iterator[None]:
 
 
 def _remove_unfinished(finished: Path) -> None:
-    """Remove what a killed process left; the lock is held, so nobody is working on it."""
+    """Remove what a killed process left; the lock is held, so it is not in use."""
     for left in finished.parent.glob(f".{finished.name}.*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

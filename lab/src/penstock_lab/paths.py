@@ -1,4 +1,4 @@
-"""All paths of a lab, in one class; nobody else joins path names.
+"""All paths of a lab; no other module joins path names.
 
 Users can reach what they need (configuration, hooks, sockets, NAS); everything else is mode 0700 or 0600. The
 directory's own path is short and plain: a unix socket's path has at most 107 bytes, a `#!` line 255, and

@@ -71,7 +71,7 @@ class Faults:
         self._left: dict[int, int] = {}
 
     def set(self, rules: tuple[Rule, ...]) -> None:
-        """Replace all rules and wake whoever waits for a change."""
+        """Replace all rules and wake waiters."""
         self._rules = rules
         self._left = {number: rule.times for number, rule in enumerate(rules) if rule.times}
         old, self.changed = self.changed, asyncio.Event()
