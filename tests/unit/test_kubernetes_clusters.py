@@ -304,7 +304,8 @@ class TestApi:
         assert (failure.value.status, failure.value.reason) == (status, "Because")
         somebody_else = status in (403, 404)  # such an answer says nothing of the object
         with pytest.raises(
-            errors.KubeUnavailable if somebody_else else kind, match="not the" if somebody_else else "proxy"
+            errors.KubeUnavailable if somebody_else else kind,
+            match="does not come from the" if somebody_else else "proxy",
         ):
             asked(tmp_path / "config", "text")
 
